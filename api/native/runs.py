@@ -15,7 +15,7 @@ from ..answers import answer_json
 from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
 from ..operations import Backend, Caller, Until
-from ..operations.admission.spec import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..streams import EventStream
 from .answers import answer_run, headers_of

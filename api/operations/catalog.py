@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -21,15 +20,6 @@ KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""
 _LASTS: Final = 2.0
 """Seconds for which what was read is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What an agent may name, as far as it was asked for."""
-
-    tools: KnownTools
-    providers: frozenset[str] | None
-    """Those that a worker can call; none if none has told yet, None if some do not tell."""
 
 
 class Catalog:

@@ -10,7 +10,7 @@ from palaver.processes.failpoints import failpoint
 from palaver.schemas.actions import Item, Steering
 from palaver.schemas.models import CancelMode, Run
 
-from .admission.items import admit_items
+from .admission import admit_items
 from .backend import Backend, Caller, promised, within_deadline
 from .submitting import explained
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import pytest
 
-from api.operations.admission.content import content_faults, option_faults
+from api.operations.admission import content, spec
+from api.operations.admission.resolution import Known, resolve
 from palaver.config import carried
 from palaver.config.carried import CARRIED, Carried
 from palaver.config.providers import Provider
+from palaver.errors import Fault
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Message
 from palaver.vocabulary.limits import most
@@ -38,6 +40,18 @@ PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1")}
 
 def agent(**options: Any) -> AgentSpec:
     return AgentSpec.model_validate_json(json.dumps({"model": "fake/echo", "tools": ["add"], **options}))
+
+
+def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[Fault]:
+    known = Known(
+        resolve(agent, providers), policies={}, endpoint_hosts=(), seals=True, tools={"add": ()},
+        callable_providers=None,
+    )  # fmt: skip
+    return list(spec.faults(agent, known))
+
+
+def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[Fault]:
+    return list(content.faults(messages, resolve(agent(), providers)))
 
 
 def faults(**options: Any) -> list[tuple[str, str, str]]:
@@ -85,7 +99,7 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
         parts=dict.fromkeys(get_args(carried.Role), frozenset()),
         addresses=frozenset(), written=frozenset(),
     )  # fmt: skip
-    monkeypatch.setattr("api.operations.admission.content.CARRIED", {"chat_completions": poor})
+    monkeypatch.setattr("api.operations.admission.resolution.CARRIED", {"chat_completions": poor})
     assert {where for where, _, _ in faults(**FULL)} == {
         *(f"/agent/{name}" for name in FULL), "/agent/response_format/type",
     }  # fmt: skip
@@ -96,7 +110,7 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
     )  # fmt: skip
     assert not faults()
     message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": DATA}]}))
-    assert [each.code for each in content_faults([message], agent(), PROVIDERS)] == ["unsupported_content"]
+    assert [each.code for each in content_faults([message], PROVIDERS)] == ["unsupported_content"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +190,7 @@ def test_an_address_is_sent_to_who_may_fetch_it_only() -> None:
     def found(table: dict[str, Any], url: str = "https://example.com/a.png") -> list[str]:
         message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": url}]}))
         known = {"fake": Provider.model_validate(table)}
-        return [each.message for each in content_faults([message], agent(), known)]
+        return [each.message for each in content_faults([message], known)]
 
     for base_url in ("http://127.0.0.1:8000/v1", "https://vllm.models.svc.cluster.local/v1", "http://example.com/v1"):
         (refused,) = found({"base_url": base_url})

@@ -1,26 +1,41 @@
-"""Admission of a request, beyond its shape: an agent's spec, its content, its history and its money."""
+"""Admission of a request, beyond its shape: an agent's spec, its content, its history and its money.
+
+What a request is judged by is looked up once (``resolution``). Each rule compares and yields faults; all of a request
+are told in one answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import Final
+from typing import TypeVar
+
+from pydantic import SecretStr
 
 from palaver.errors import Fault, Refused
-from palaver.schemas.models import AgentSpec, Budget, Message, Retry, Submission
+from palaver.schemas.actions import Item
+from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
+from palaver.schemas.models import AgentSpec, Message, Retry, Submission
 from palaver.vocabulary.limits import most
 
-from ..backend import Backend
-from ..catalog import Known
-from ..secrets import secret_faults
-from .content import content_faults
-from .history import input_faults
-from .spec import agent_faults, price_faults, reached_by, resolved
+from ..backend import Backend, within_deadline
+from . import content, history, items, money, schedule, spec
+from .resolution import look_up, resolve
+from .spec import AGENT_PROBLEMS
 
-_FARTHEST: Final = timedelta(days=366)
-"""A typing error in a year is likelier than a run that takes one."""
+__all__ = [
+    "AGENT_PROBLEMS",
+    "admit_conversation",
+    "admit_items",
+    "admit_messages",
+    "admit_retry",
+    "admit_secrets",
+    "admit_submission",
+    "refuse",
+]
+
+Body = TypeVar("Body", Submission, Retry, NewConversation, Fork, ConversationPatch)
+OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
 
 
 async def admit_submission(submission: Submission, backend: Backend) -> Submission:
@@ -28,83 +43,110 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
 
     Raises:
         Refused: everything that is wrong with it.
+        UnknownConversation: it depends on the agent of a conversation that is not there.
         NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
     """
-    known = await backend.known(submission.agent)
-    times = {name: getattr(submission, name) for name in ("start_after", "start_by", "deadline")}
+    agent, conversation_id = submission.agent, submission.conversation_id
+    known = await look_up(agent, backend)
+    models, owner = known.models, ""
+    # Most need no look at the agent that the conversation has.
+    looks = money.needs_prices(submission.budget) or content.has_parts(submission.input)
+    if agent is None and conversation_id is not None and looks:
+        models, owner = resolve(await _agent_of(conversation_id, backend), backend.providers), "conversation"
     refuse(
         chain(
-            _agent_faults(submission, backend, known),
-            _input_faults(submission),
-            _time_faults(times, datetime.now(UTC)),
-            _conflict_faults(submission),
-            secret_faults(submission.secrets, backend, "/secrets"),
+            spec.faults(agent, known) if agent is not None else spec.missing(conversation_id),
+            content.faults(submission.input, models),
+            money.faults(submission.budget, models, owner),
+            history.faults(submission),
+            schedule.faults(submission),
+            spec.secret_faults(submission.secrets, "/secrets", seals=known.seals),
         )
     )
-    agent = resolved(submission.agent, backend.policies)
-    return submission if agent is submission.agent else submission.model_copy(update={"agent": agent})
+    return _with_policy(submission, backend)
 
 
-async def admit_agent(agent: AgentSpec | None, backend: Backend) -> AgentSpec | None:
-    """Let an agent in: with its retry policy in the place of the policy's name.
-
-    Raises:
-        Refused: everything that is wrong with it.
-    """
-    refuse([] if agent is None else agent_faults(agent, backend, await backend.known(agent)))
-    return resolved(agent, backend.policies)
-
-
-async def admit_retry(wanted: Retry, backend: Backend) -> Retry:
-    """Let a retry or a fork in: with the retry policy of its agent in the place of the policy's name.
+async def admit_retry(run_id: str, wanted: Retry, backend: Backend) -> Retry:
+    """Let a retry or a fork of a run in: with the retry policy of its agent in the place of the policy's name.
 
     Raises:
         Refused: everything that is wrong with it.
+        UnknownRun: it depends on the agent of a run that is not there.
+        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
     """
-    refuse(_retry_faults(wanted, backend, await backend.known(wanted.agent)))
-    return wanted.model_copy(update={"agent": resolved(wanted.agent, backend.policies)})
-
-
-def limits_cost(budget: Budget | None) -> bool:
-    """Whether every model that the run may ask needs a price."""
-    return budget is not None and budget.cost_usd is not None
-
-
-def has_parts(submission: Submission) -> bool:
-    """Whether what comes in is more than text, which every model can be sent."""
-    given = submission.input
-    return not isinstance(given, str) and any(not isinstance(message.content, str) for message in given)
-
-
-def admit_messages(messages: Sequence[Message], agent: AgentSpec | None, backend: Backend) -> None:
-    """Let messages in for ``agent``, the one of their conversation. Without one, nobody knows who will be sent them.
-
-    Raises:
-        Refused: a model of it cannot be sent them.
-    """
-    if agent is not None:
-        refuse(content_faults(tuple(messages), agent, reached_by(agent, backend)))
-
-
-def admit_content(submission: Submission, agent: AgentSpec, backend: Backend) -> None:
-    """Let the content of a submission in, whose ``agent`` is one that is there already.
-
-    Raises:
-        Refused: a model of it cannot be sent that.
-    """
-    refuse(_content_faults(submission, agent, backend))
-
-
-def admit_cost(agent: AgentSpec, backend: Backend, *, whose: str) -> None:
-    """Let a run with a budget in dollars in, whose ``agent`` is one that is there already: ``whose`` it is.
-
-    Raises:
-        Refused: a model of it has no price.
-    """
+    known = await look_up(wanted.agent, backend)
+    models, owner = known.models, ""
+    if wanted.agent is None and money.needs_prices(wanted.budget):
+        run = await within_deadline(backend.store.runs.get(run_id))
+        models, owner = resolve(run.agent, backend.providers), "run"
     refuse(
-        replace(fault, pointer="/budget/cost_usd", message=f"the {whose}'s {fault.pointer} {fault.message}")
-        for fault in price_faults(agent, reached_by(agent, backend))
+        chain(
+            spec.faults(wanted.agent, known) if wanted.agent is not None else (),
+            money.faults(wanted.budget, models, owner),
+            history.input_faults(wanted.input) if wanted.input is not None else (),
+            schedule.faults(wanted),
+        )
     )
+    return _with_policy(wanted, backend)
+
+
+async def admit_conversation(wanted: OfConversation, backend: Backend) -> OfConversation:
+    """Let a new conversation, a fork or a change of one in: with the retry policy of its agent in the place of the
+    policy's name.
+
+    Raises:
+        Refused: everything that is wrong with its agent or its secrets.
+        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+    """
+    known = await look_up(wanted.agent, backend)
+    secrets = wanted.secrets if isinstance(wanted, NewConversation) else None
+    refuse(
+        chain(
+            spec.faults(wanted.agent, known) if wanted.agent is not None else (),
+            spec.secret_faults(secrets, "/secrets", seals=known.seals),
+        )
+    )
+    return _with_policy(wanted, backend)
+
+
+async def admit_messages(conversation_id: str, given: str | Sequence[Message], backend: Backend) -> None:
+    """Let the user's words into a conversation. One without an agent takes any: nobody knows who will be sent them.
+
+    Raises:
+        Refused: everything that is wrong with them.
+        UnknownConversation, StoreUnavailable: its agent cannot be looked at.
+    """
+    agent = await _agent_of(conversation_id, backend) if content.has_parts(given) else None
+    refuse(
+        chain(
+            history.input_faults(given),
+            history.role_faults(given, "must be user: these are words of the user's"),
+            content.faults(given, resolve(agent, backend.providers)),
+        )
+    )
+
+
+async def admit_items(run_id: str, given: Sequence[Item], backend: Backend) -> None:
+    """Let the items of an input in. Which action is which, and whether it is still pending, is the store's to say.
+
+    Raises:
+        Refused: everything that is wrong with them.
+        UnknownRun: the arguments of a call are edited, and the run is not there.
+    """
+    refuse(items.faults(given))
+    if items.edits(given):
+        run = await within_deadline(backend.store.runs.get(run_id))
+        tools = await within_deadline(backend.catalog.tools())
+        refuse(items.edit_faults(given, run.pending_actions, tools))
+
+
+def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend: Backend) -> None:
+    """Let secrets in that stand at ``pointer`` in a body.
+
+    Raises:
+        Refused: ``no_secret_key``.
+    """
+    refuse(spec.secret_faults(secrets, pointer, seals=backend.store.vault.usable))
 
 
 def refuse(faults: Iterable[Fault]) -> None:
@@ -113,63 +155,13 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise Refused.of_faults(found)
 
 
-def _retry_faults(wanted: Retry, backend: Backend, known: Known) -> Iterator[Fault]:
-    yield from _time_faults({"deadline": wanted.deadline}, datetime.now(UTC))
-    if wanted.agent is not None:
-        yield from agent_faults(wanted.agent, backend, known)
-        if limits_cost(wanted.budget):
-            yield from price_faults(wanted.agent, reached_by(wanted.agent, backend))
-    if wanted.input is not None:
-        yield from input_faults(wanted.input)
+async def _agent_of(conversation_id: str, backend: Backend) -> AgentSpec | None:
+    return (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
 
 
-def _agent_faults(submission: Submission, backend: Backend, known: Known) -> Iterator[Fault]:
-    if submission.agent is not None:
-        yield from agent_faults(submission.agent, backend, known)
-        yield from _content_faults(submission, submission.agent, backend)
-        if limits_cost(submission.budget):
-            yield from price_faults(submission.agent, reached_by(submission.agent, backend))
-    elif submission.conversation_id is None:
-        yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
-
-
-def _content_faults(submission: Submission, agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
-    if not isinstance(submission.input, str):
-        yield from content_faults(submission.input, agent, reached_by(agent, backend))
-
-
-def _input_faults(submission: Submission) -> Iterator[Fault]:
-    if submission.input != ():
-        yield from input_faults(submission.input)
-    elif submission.conversation_id is None:
-        yield Fault("/input", "empty_input", "has no message, and a new conversation has none to answer")
-    elif submission.start_after is not None or submission.on_conflict not in ("enqueue", "reject"):
-        why = "has no message: the run answers what was said, at once, and goes with no start_after or on_conflict"
-        yield Fault("/input", "empty_input", why)
-
-
-def _time_faults(times: Mapping[str, datetime | None], now: datetime) -> Iterator[Fault]:
-    given = {name: moment for name, moment in times.items() if moment is not None}
-    for name, moment in given.items():
-        if moment.tzinfo is None:
-            yield Fault(f"/{name}", "invalid_time", "needs a time zone, such as a Z at its end")
-            return
-        # Whether it has passed is the store's to say, by its own clock; what passed long ago has by any.
-        if name != "start_after" and now - moment > _FARTHEST:
-            yield Fault(f"/{name}", "invalid_time", "is in the past")
-        elif abs(moment - now) > _FARTHEST:
-            yield Fault(f"/{name}", "invalid_time", f"is more than {_FARTHEST.days} days away")
-    begins = given.get("start_after")
-    for name in ("start_by", "deadline"):
-        if begins is not None and name in given and begins >= given[name]:
-            yield Fault("/start_after", "invalid_time", f"must be before {name}")
-
-
-def _conflict_faults(submission: Submission) -> Iterator[Fault]:
-    if submission.on_conflict != "enqueue" and submission.start_after is not None:
-        yield Fault("/start_after", "invalid_time", "goes with on_conflict enqueue only: leave one of the two out")
-    if submission.on_conflict == "steer" and not isinstance(submission.input, str):
-        for index, message in enumerate(submission.input):
-            if message.role != "user":
-                why = "on_conflict steer puts words of the user into a run: the role must be user"
-                yield Fault(f"/input/{index}/role", "invalid_history", why)
+def _with_policy(wanted: Body, backend: Backend) -> Body:
+    agent = wanted.agent
+    if agent is None or not isinstance(agent.retry, str):
+        return wanted
+    named = agent.model_copy(update={"retry": backend.policies[agent.retry].dump()})
+    return wanted.model_copy(update={"agent": named})

@@ -1,123 +1,98 @@
-"""What an agent must be beyond its shape: models, tools and policies that are known, and approvals that apply."""
+"""The spec of an agent: models, tools and policies that are known, approvals that apply, options that can be sent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from palaver.config.providers import Provider
+import orjson
+
+from palaver.config.carried import Carried, refused_while_thinking
 from palaver.errors import ConfigurationError, Fault
 from palaver.schemas.endpoints import INLINE
+from palaver.schemas.model_options import JsonSchemaFormat, ModelOptions, NamedTool
 from palaver.schemas.models import AgentSpec
 from palaver.steps.policies import policy_of_agent
 from palaver.steps.retry import RetryPolicy
+from palaver.vocabulary.limits import beyond, most
 from palaver.vocabulary.names import did_you_mean
 
-from ..backend import Backend
-from ..catalog import Known, KnownTools
-from ..secrets import NO_KEY
-from .content import option_faults
-from .schemas import schema_faults
+from ...strict_json import pointer
+from ..catalog import KnownTools
+from .resolution import AgentModels, Known, pointer_of
+from .schemas import answer_faults, argument_faults
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
     "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key", "secrets_full",
 )  # fmt: skip
 """The codes of what may be wrong with an agent."""
+_LISTED: Final = 50
+"""Names that a fault lists."""
 
 
-def agent_faults(agent: AgentSpec, backend: Backend, known: Known) -> Iterator[Fault]:
-    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``.
-
-    ``known`` is what the workers have.
-    """
-    yield from _endpoint_faults(agent, backend)
-    providers = reached_by(agent, backend)
-    yield from _provider_faults(agent, providers, known.providers)
+def faults(agent: AgentSpec, known: Known) -> Iterator[Fault]:
+    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
+    yield from _endpoint_faults(agent, known)
+    yield from _provider_faults(agent, known)
     yield from _tool_faults(agent, known.tools)
     yield from _client_tool_faults(agent)
     yield from _approval_faults(agent, known.tools)
-    yield from _policy_faults(agent, backend.policies)
-    yield from option_faults(agent, providers)
+    yield from _tool_choice_faults(agent)
+    yield from _policy_faults(agent, known.policies)
+    yield from _format_faults(agent)
+    yield from _extra_body_faults(agent)
+    yield from _option_faults(agent, known.models)
+    yield from _thinking_faults(agent, known.models)
 
 
-def reached_by(agent: AgentSpec, backend: Backend) -> Mapping[str, Provider]:
-    """The providers that models of the agent may be of: those of the table, and that of its own endpoint."""
-    if agent.endpoint is None:
-        return backend.providers
-    return {**backend.providers, agent.endpoint.name: Provider.inline(agent.endpoint)}
+def missing(conversation_id: str | None) -> Iterator[Fault]:
+    """That there is no agent, and no conversation that could have one."""
+    if conversation_id is None:
+        yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
 
 
-def _endpoint_faults(agent: AgentSpec, backend: Backend) -> Iterator[Fault]:
-    endpoint, hosts = agent.endpoint, backend.settings.inline_provider_hosts
+def secret_faults(secrets: object, where: str, *, seals: bool) -> Iterator[Fault]:
+    """That ``secrets`` cannot be kept, if there are any."""
+    if secrets and not seals:
+        yield Fault(where, "no_secret_key", "cannot be kept: PALAVER_SECRET_KEY is not set for the API")
+
+
+def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[Fault]:
+    endpoint, hosts = agent.endpoint, known.endpoint_hosts
     if endpoint is None:
         return
     if not endpoint.allowed_by(hosts):
         allowed = f"it allows: {', '.join(hosts)}" if hosts else "it is not set"
         why = f"is at a host that PALAVER_INLINE_PROVIDER_HOSTS does not allow; {allowed}"
         yield Fault("/agent/endpoint/base_url", "endpoint_not_allowed", why)
-    if not any(provider == endpoint.name for _, provider, _ in _models(agent)):
+    if not any(name.partition("/")[0] == endpoint.name for name in agent.models):
         why = f"is asked for no model: call one of them {INLINE}/NAME"
         yield Fault("/agent/endpoint", "endpoint_not_allowed", why)
-    if endpoint.api_key is not None and not backend.store.vault.usable:
-        yield Fault("/agent/endpoint/api_key", "no_secret_key", NO_KEY)
+    yield from secret_faults(endpoint.api_key, "/agent/endpoint/api_key", seals=known.seals)
 
 
-def _provider_faults(
-    agent: AgentSpec, providers: Mapping[str, Provider], callable_ones: frozenset[str] | None
-) -> Iterator[Fault]:
-    for where, provider, _ in _models(agent):
+def _provider_faults(agent: AgentSpec, known: Known) -> Iterator[Fault]:
+    callable_ones = known.callable_providers
+    for index, name in enumerate(agent.models):
+        where, provider = pointer_of(index), name.partition("/")[0]
         if provider == INLINE:
             yield Fault(where, "unknown_provider", "is asked at an endpoint of the agent's own: give it one")
-        elif provider not in providers:
-            hint = did_you_mean(provider, providers) or f"; there are: {_listed(providers)}"
+        elif provider not in known.models.providers:
+            hint = _hint(provider, f"there are: {_listed_providers(known.models.providers)}", known.models.providers)
             yield Fault(where, "unknown_provider", f"names a provider that is not configured{hint}")
         elif callable_ones and provider not in callable_ones:
             table = "PALAVER_INLINE_PROVIDER_HOSTS" if provider.startswith(f"{INLINE}:") else "PALAVER_PROVIDERS"
-            why = f"their {table} lacks it, or they lack its key; they can call: {_listed(callable_ones)}"
+            why = f"their {table} lacks it, or they lack its key; they can call: {_listed_providers(callable_ones)}"
             yield Fault(where, "unknown_provider", f"names a provider that no worker can call: {why}")
-
-
-def _models(agent: AgentSpec) -> Iterator[tuple[str, str, str]]:
-    """Where each model of the agent stands, its provider and its name there."""
-    for index, model in enumerate(agent.models):
-        provider, _, name = model.partition("/")
-        yield f"/agent/fallbacks/{index - 1}" if index else "/agent/model", provider, name
-
-
-def price_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> Iterator[Fault]:
-    """The models of an agent whose use cannot be counted in dollars."""
-    for where, provider, name in _models(agent):
-        if provider in providers and providers[provider].price(name) is None:
-            needs = f"a budget in dollars needs one, in [providers.{provider}.prices] of PALAVER_PROVIDERS"
-            yield Fault(where, "unknown_price", f"has no price: {needs}")
-
-
-def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[Fault]:
-    if isinstance(agent.retry, str):
-        if agent.retry not in policies:
-            hint = did_you_mean(agent.retry, policies) or f"; there are: {', '.join(sorted(policies)) or 'none'}"
-            yield Fault("/agent/retry", "unknown_policy", f"is no policy of PALAVER_RETRY_POLICIES{hint}")
-    elif agent.retry is not None:
-        try:
-            policy_of_agent(agent.retry)
-        except ConfigurationError as error:
-            yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
-
-
-def resolved(agent: AgentSpec | None, policies: Mapping[str, RetryPolicy]) -> AgentSpec | None:
-    """The agent with its retry policy in the place of the policy's name."""
-    if agent is None or not isinstance(agent.retry, str):
-        return agent
-    return agent.model_copy(update={"retry": policies[agent.retry].dump()})
 
 
 def _tool_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault]:
     before: set[str] = set()
     for index, name in enumerate(agent.tools):
         if name not in tools:
-            hint = did_you_mean(name, tools) or f"; there are: {_listed(tools)}"
+            hint = _hint(name, f"there are: {_listed(sorted(tools))}", tools)
             yield Fault(f"/agent/tools/{index}", "unknown_tool", f"is a tool that no worker has{hint}")
         elif name in before:
             yield Fault(f"/agent/tools/{index}", "duplicate_tool", "is named before")
@@ -134,7 +109,7 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
         elif tool.name in before:
             yield Fault(f"{where}/name", "duplicate_tool", "is named before")
         before.add(tool.name)
-        for path, message in schema_faults(tool.parameters):
+        for path, message in argument_faults(tool.parameters):
             yield Fault(f"{where}/parameters{path}", "invalid_schema", message)
 
 
@@ -146,10 +121,97 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault]:
     for field, patterns in (("require", () if isinstance(require, str) else require), ("exempt", exempt)):
         for index, pattern in enumerate(patterns):
             if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
-                hint = did_you_mean(pattern, known) or f"; they are: {', '.join(known) or 'none'}"
+                hint = _hint(pattern, f"they are: {_listed(known)}", known)
                 where = f"/agent/approvals/{field}/{index}"
                 yield Fault(where, "unknown_tool", f"fits none of the agent's tools{hint}")
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)[:50]) or "none (see PALAVER_PROVIDERS)"
+def _tool_choice_faults(agent: AgentSpec) -> Iterator[Fault]:
+    named = [*agent.tools, *(tool.name for tool in agent.client_tools)]
+    if isinstance(agent.tool_choice, NamedTool) and agent.tool_choice.name not in named:
+        hint = _hint(agent.tool_choice.name, f"they are: {_listed(named)}", named)
+        yield Fault("/agent/tool_choice/name", "unknown_tool", f"is none of the agent's tools{hint}")
+    elif agent.tool_choice == "required" and not named:
+        yield Fault("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
+
+
+def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[Fault]:
+    if isinstance(agent.retry, str):
+        if agent.retry not in policies:
+            hint = _hint(agent.retry, f"there are: {_listed(sorted(policies))}", policies)
+            yield Fault("/agent/retry", "unknown_policy", f"is no policy of PALAVER_RETRY_POLICIES{hint}")
+    elif agent.retry is not None:
+        try:
+            policy_of_agent(agent.retry)
+        except ConfigurationError as error:
+            yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
+
+
+def _format_faults(agent: AgentSpec) -> Iterator[Fault]:
+    if isinstance(agent.response_format, JsonSchemaFormat):
+        for path, message in answer_faults(agent.response_format.json_schema):
+            yield Fault(f"/agent/response_format/schema{path}", "invalid_schema", message)
+
+
+def _extra_body_faults(agent: AgentSpec) -> Iterator[Fault]:
+    size = 0 if agent.extra_body is None else len(orjson.dumps(agent.extra_body))
+    if size > most("extra_body"):
+        beyond("extra_body")
+        yield _unsupported("/extra_body", f"has {size} bytes; at most {most('extra_body')}")
+
+
+def _option_faults(agent: AgentSpec, models: AgentModels) -> Iterator[Fault]:
+    """Options that a model cannot be sent."""
+    named = [name for name in ModelOptions.model_fields if getattr(agent, name) is not None]
+    for model in models.of_each_protocol:
+        carried, protocol = model.capabilities, model.protocol
+        lacks = f"cannot be sent to {model.name}: its provider speaks {protocol}, which has no such"
+        for name in named:
+            if name not in carried.options:
+                yield _unsupported(f"/{name}", f"{lacks} option")
+        if agent.response_format is not None and agent.response_format.type not in carried.formats:
+            yield _unsupported("/response_format/type", f"{lacks} format")
+        if agent.reasoning_effort is not None and agent.reasoning_effort not in carried.efforts:
+            yield _unsupported("/reasoning_effort", f"{lacks} effort")
+        if agent.temperature is not None and agent.temperature > carried.hottest:
+            takes = f"its provider speaks {protocol}, which takes at most {carried.hottest:g}"
+            yield _unsupported("/temperature", f"cannot be sent to {model.name}: {takes}")
+        if agent.max_output_tokens is not None and agent.max_output_tokens < carried.least_output:
+            takes = f"its provider speaks {protocol}, which takes at least {carried.least_output}"
+            yield _unsupported("/max_output_tokens", f"cannot be sent to {model.name}: {takes}")
+        if not carried.lax and getattr(agent.response_format, "strict", None) is False:
+            always = f"its provider speaks {protocol}, which always holds the model to the schema: leave it out"
+            yield _unsupported("/response_format/strict", f"cannot be sent to {model.name}: {always}")
+        yield from _written_faults(agent, carried)
+
+
+def _written_faults(agent: AgentSpec, carried: Carried) -> Iterator[Fault]:
+    for name in agent.extra_body or {}:
+        if (written := name.casefold()) in carried.written:
+            own = f": use {written} of the agent" if written in ModelOptions.model_fields else ""
+            yield _unsupported(f"/extra_body{pointer((name,))}", f"is a field that Palaver writes itself{own}")
+
+
+def _thinking_faults(agent: AgentSpec, models: AgentModels) -> Iterator[Fault]:
+    """About the first model that its provider's table tells to think, unless the agent says itself whether it does."""
+    thinks = next((model for model in models.all if model.provider.thinks), None)
+    if thinks is not None and "thinking" not in (agent.extra_body or {}):
+        for where, takes in refused_while_thinking(agent):
+            why = f"its provider's table has thinking on, and a model that thinks {takes}"
+            yield _unsupported(where, f"cannot be sent to {thinks.name}: {why}")
+
+
+def _hint(name: str, otherwise: str, known: Collection[str]) -> str:
+    return did_you_mean(name, known) or f"; {otherwise}"
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join([*names][:_LISTED]) or "none"
+
+
+def _listed_providers(names: Collection[str]) -> str:
+    return f"{_listed(sorted(names))}{'' if names else ' (see PALAVER_PROVIDERS)'}"
+
+
+def _unsupported(where: str, why: str) -> Fault:
+    return Fault(f"/agent{where}", "unsupported_option", why)
