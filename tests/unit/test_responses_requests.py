@@ -18,7 +18,7 @@ from palaver.steps.verdicts import Condensed, ReasoningDropped
 from palaver.testing.model_server.responses_request import read
 from palaver.vocabulary.opaque import Opaque
 from tests.unit.sdk_types import require_taken
-from tests.unit.test_carried import FULL, OFFERS
+from tests.unit.test_protocol_rules import FULL, OFFERS
 from tests.unit.test_whole_turns import logs
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, PROTOCOLS, RESPONSES, CallSettings, ModelProtocol, Offer
 from workers.steps.conversations import CachedConversation

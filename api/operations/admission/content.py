@@ -26,8 +26,8 @@ def faults(given: str | Sequence[Message], models: AgentModels) -> Iterator[Faul
     for index, message in enumerate(given):
         for place, part in enumerate(() if isinstance(message.content, str) else message.content):
             for model in models.of_each_protocol:
-                if what := model.capabilities.lacks(message.role, part):
-                    why = f"{what} cannot be sent to {model.name}: its provider speaks {model.protocol}"
+                if what := model.protocol.lacks(message.role, part):
+                    why = f"{what} cannot be sent to {model.name}: its provider speaks {model.protocol.name}"
                     yield _unsupported(index, place, why)
             if blind is not None and _is_fetched(part):
                 why = f"cannot be sent by its address to {blind.name}, whose provider is to fetch none"

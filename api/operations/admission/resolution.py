@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from palaver.config.carried import CARRIED, Carried
 from palaver.config.providers import Provider
 from palaver.errors import NoRoom
 from palaver.schemas.models import AgentSpec
+from palaver.schemas.protocols import ProtocolRules
 from palaver.steps.retry import RetryPolicy
 
 from ..backend import Backend, within_deadline
@@ -24,12 +24,7 @@ class ResolvedModel:
     name: str
     """As the agent has it, behind the name of its provider."""
     provider: Provider
-    capabilities: Carried
-
-    @property
-    def protocol(self) -> str:
-        """The name of the protocol."""
-        return self.provider.protocol
+    protocol: ProtocolRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +75,16 @@ def resolve(agent: AgentSpec | None, table: Mapping[str, Provider]) -> AgentMode
     """The models of an agent; none if there is no agent."""
     if agent is None:
         return AgentModels(table)
-    own = {} if agent.endpoint is None else {agent.endpoint.name: Provider.inline(agent.endpoint)}
-    providers = {**table, **own} if own else table
+    own = agent.endpoint
+    providers = table if own is None else {**table, own.name: Provider.inline(own)}
     models = [
-        ResolvedModel(pointer_of(index), name, provider, CARRIED[provider.protocol])
+        ResolvedModel(pointer_of(index), name, provider, provider.rules)
         for index, name in enumerate(agent.models)
         if (provider := providers.get(name.partition("/")[0])) is not None
     ]
     first: dict[str, ResolvedModel] = {}
     for model in models:
-        first.setdefault(model.protocol, model)
+        first.setdefault(model.protocol.name, model)
     return AgentModels(providers, models, tuple(first.values()))
 
 

@@ -8,10 +8,9 @@ from typing import Final
 
 import orjson
 
-from palaver.config.carried import Carried, refused_while_thinking
 from palaver.errors import ConfigurationError, Fault
 from palaver.schemas.endpoints import INLINE
-from palaver.schemas.model_options import JsonSchemaFormat, ModelOptions, NamedTool
+from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
 from palaver.schemas.models import AgentSpec
 from palaver.steps.policies import policy_of_agent
 from palaver.steps.retry import RetryPolicy
@@ -44,7 +43,6 @@ def faults(agent: AgentSpec, known: Known) -> Iterator[Fault]:
     yield from _format_faults(agent)
     yield from _extra_body_faults(agent)
     yield from _option_faults(agent, known.models)
-    yield from _thinking_faults(agent, known.models)
 
 
 def missing(conversation_id: str | None) -> Iterator[Fault]:
@@ -157,48 +155,18 @@ def _extra_body_faults(agent: AgentSpec) -> Iterator[Fault]:
     size = 0 if agent.extra_body is None else len(orjson.dumps(agent.extra_body))
     if size > most("extra_body"):
         beyond("extra_body")
-        yield _unsupported("/extra_body", f"has {size} bytes; at most {most('extra_body')}")
+        yield Fault("/agent/extra_body", "unsupported_option", f"has {size} bytes; at most {most('extra_body')}")
 
 
 def _option_faults(agent: AgentSpec, models: AgentModels) -> Iterator[Fault]:
-    """Options that a model cannot be sent."""
-    named = [name for name in ModelOptions.model_fields if getattr(agent, name) is not None]
+    """Options that a model cannot be sent. Of those that think, the first one has the faults of all."""
     for model in models.of_each_protocol:
-        carried, protocol = model.capabilities, model.protocol
-        lacks = f"cannot be sent to {model.name}: its provider speaks {protocol}, which has no such"
-        for name in named:
-            if name not in carried.options:
-                yield _unsupported(f"/{name}", f"{lacks} option")
-        if agent.response_format is not None and agent.response_format.type not in carried.formats:
-            yield _unsupported("/response_format/type", f"{lacks} format")
-        if agent.reasoning_effort is not None and agent.reasoning_effort not in carried.efforts:
-            yield _unsupported("/reasoning_effort", f"{lacks} effort")
-        if agent.temperature is not None and agent.temperature > carried.hottest:
-            takes = f"its provider speaks {protocol}, which takes at most {carried.hottest:g}"
-            yield _unsupported("/temperature", f"cannot be sent to {model.name}: {takes}")
-        if agent.max_output_tokens is not None and agent.max_output_tokens < carried.least_output:
-            takes = f"its provider speaks {protocol}, which takes at least {carried.least_output}"
-            yield _unsupported("/max_output_tokens", f"cannot be sent to {model.name}: {takes}")
-        if not carried.lax and getattr(agent.response_format, "strict", None) is False:
-            always = f"its provider speaks {protocol}, which always holds the model to the schema: leave it out"
-            yield _unsupported("/response_format/strict", f"cannot be sent to {model.name}: {always}")
-        yield from _written_faults(agent, carried)
-
-
-def _written_faults(agent: AgentSpec, carried: Carried) -> Iterator[Fault]:
-    for name in agent.extra_body or {}:
-        if (written := name.casefold()) in carried.written:
-            own = f": use {written} of the agent" if written in ModelOptions.model_fields else ""
-            yield _unsupported(f"/extra_body{pointer((name,))}", f"is a field that Palaver writes itself{own}")
-
-
-def _thinking_faults(agent: AgentSpec, models: AgentModels) -> Iterator[Fault]:
-    """About the first model that its provider's table tells to think, unless the agent says itself whether it does."""
-    thinks = next((model for model in models.all if model.provider.thinks), None)
-    if thinks is not None and "thinking" not in (agent.extra_body or {}):
-        for where, takes in refused_while_thinking(agent):
-            why = f"its provider's table has thinking on, and a model that thinks {takes}"
-            yield _unsupported(where, f"cannot be sent to {thinks.name}: {why}")
+        for path, why in model.protocol.option_faults(agent, model.name):
+            yield Fault(pointer(("agent", *path)), "unsupported_option", why)
+    thinking = next((model for model in models.all if model.provider.thinks), None)
+    if thinking is not None and "thinking" not in (agent.extra_body or {}):
+        for path, why in thinking.protocol.thinking_faults(agent, thinking.name):
+            yield Fault(pointer(("agent", *path)), "unsupported_option", why)
 
 
 def _hint(name: str, otherwise: str, known: Collection[str]) -> str:
@@ -211,7 +179,3 @@ def _listed(names: Collection[str]) -> str:
 
 def _listed_providers(names: Collection[str]) -> str:
     return f"{_listed(sorted(names))}{'' if names else ' (see PALAVER_PROVIDERS)'}"
-
-
-def _unsupported(where: str, why: str) -> Fault:
-    return Fault(f"/agent{where}", "unsupported_option", why)
