@@ -14,10 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.schemas.protocols import PROTOCOL_RULES
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed
-from palaver.vocabulary.opaque import Opaque
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_whole_turns import logs
 from workers.protocols import MESSAGES, CallSettings, Offer

@@ -150,6 +150,7 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
         name="chat_completions", options=frozenset(), formats=frozenset(), efforts=frozenset(), written=frozenset(),
         parts=dict.fromkeys(get_args(Role), frozenset()), addresses=frozenset(),
         provider_options=frozenset(), refusals={}, key_beside_login=False,
+        reasoning=lambda fields: "",
     )  # fmt: skip
     monkeypatch.setattr(providers, "PROTOCOL_RULES", {"chat_completions": poor})
     assert {where for where, _, _ in faults(**FULL)} == {

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from .provider_options import Refusal
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, ProtocolRules
+from .thoughts import texts
 
 _OTHERS_THINK: Final = Refusal(
     'thinking goes with protocol = "anthropic" or "responses"; here, use reasoning_effort of an agent'
 )
+
+
+def _reasoning(fields: Mapping[str, Any]) -> str:
+    """Either field is readable reasoning; one says what the other does."""
+    if whole := fields.get("reasoning_content") or fields.get("reasoning"):
+        return str(whole)
+    details = (("reasoning_details", "text"), ("reasoning_details", "summary"))
+    return "".join(texts(fields, *details, ("thinking_blocks", "thinking")))
+
 
 CHAT_COMPLETIONS: Final = ProtocolRules(
     name="chat_completions",
@@ -26,4 +37,5 @@ CHAT_COMPLETIONS: Final = ProtocolRules(
     provider_options=frozenset({"cache", "max_output_tokens", "max_completion_tokens", "short_call_ids"}),
     refusals={"thinking": _OTHERS_THINK},
     key_beside_login=False,
+    reasoning=_reasoning,
 )  # fmt: skip

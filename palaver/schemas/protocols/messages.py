@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from palaver.schemas.model_options import ModelOptions, NamedTool
 
 from .provider_options import CHAT_COMPLETIONS_ALONE
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, OptionFault, ProtocolRules
+from .thoughts import texts
 
 _LEAST_TOP_P: Final = 0.95
 
@@ -23,6 +24,10 @@ def _refused_while_thinking(options: ModelOptions) -> Iterator[OptionFault]:
         yield ("extra_body", "top_k"), "takes no top_k"
     if options.tool_choice == "required" or isinstance(options.tool_choice, NamedTool):
         yield ("tool_choice",), "takes no tool_choice but auto and none"
+
+
+def _reasoning(fields: Mapping[str, Any]) -> str:
+    return "".join(texts(fields, ("blocks", "thinking")))
 
 
 MESSAGES: Final = ProtocolRules(
@@ -49,4 +54,5 @@ MESSAGES: Final = ProtocolRules(
     output_limit=32_000,
     thinking_on=frozenset({"adaptive", "summarized"}),
     refused_while_thinking=_refused_while_thinking,
+    reasoning=_reasoning,
 )  # fmt: skip

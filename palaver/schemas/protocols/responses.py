@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from .provider_options import CHAT_COMPLETIONS_ALONE, Refusal
 from .rules import EVERY_EFFORT, EVERY_OPTION, IMAGES_AND_FILES, ProtocolRules
+from .thoughts import objects
 
 _SUMMARIES_ALONE: Final = Refusal(
     'thinking is "summarized" or nothing with protocol = "responses"; use reasoning_effort of an agent',
@@ -14,6 +16,15 @@ _SUMMARIES_ALONE: Final = Refusal(
 _CACHES_ITSELF: Final = Refusal(
     'cache = "auto" does not go with protocol = "responses": the provider caches by itself', takes=(None, "off")
 )
+
+
+def _reasoning(fields: Mapping[str, Any]) -> str:
+    return "\n\n".join(filter(None, map(_summary, objects(fields.get("items")))))
+
+
+def _summary(item: dict[str, Any]) -> str:
+    return "\n\n".join(str(part.get("text") or "") for part in objects(item.get("summary") or item.get("content")))
+
 
 RESPONSES: Final = ProtocolRules(
     name="responses",
@@ -37,4 +48,5 @@ RESPONSES: Final = ProtocolRules(
         "short_call_ids": CHAT_COMPLETIONS_ALONE,
     },
     key_beside_login=False,
+    reasoning=_reasoning,
 )  # fmt: skip

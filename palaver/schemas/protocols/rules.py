@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from palaver.schemas.content import FilePart, ImagePart, Part, inline_data
 from palaver.schemas.model_options import ModelOptions, ReasoningEffort
@@ -66,6 +66,9 @@ class ProtocolRules:
     """Values of a provider's ``thinking`` that make a model think, and do not only make it say what it thinks."""
     refused_while_thinking: Callable[[ModelOptions], Iterator[OptionFault]] = _takes_every_option
     """Options that a model that is told to think does not take, each with what it would."""
+
+    reasoning: Callable[[Mapping[str, Any]], str]
+    """What people can read of the fields that a provider wants back: what the model thought."""
 
     def option_faults(self, options: ModelOptions, model: str) -> Iterator[OptionFault]:
         """What ``model``, whose provider speaks this protocol, cannot be sent."""
