@@ -7,14 +7,13 @@ from itertools import islice
 from typing import Any, Final
 
 from palaver.errors import Fault
+from palaver.schemas.json_pointers import pointer
 from palaver.store import Store
 from palaver.store.redis.sharing import Fresh, Sharing
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits
 from palaver.vocabulary.limits import most
 from palaver.vocabulary.names import did_you_mean
-
-from ..strict_json import pointer
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""

@@ -49,7 +49,7 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[F
         resolve(agent, providers), policies={}, endpoint_hosts=(), seals=True, tools={"add": ()},
         callable_providers=None,
     )  # fmt: skip
-    return list(spec.faults(agent, known))
+    return [each.as_fault() if isinstance(each, spec.UnknownName) else each for each in spec.faults(agent, known)]
 
 
 def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[Fault]:

@@ -21,7 +21,7 @@ from palaver.vocabulary.limits import most
 from ..backend import Backend, within_deadline
 from . import content, history, items, money, schedule, spec
 from .resolution import look_up, resolve
-from .spec import AGENT_PROBLEMS
+from .spec import AGENT_PROBLEMS, UnknownName
 
 __all__ = [
     "AGENT_PROBLEMS",
@@ -56,11 +56,11 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
     refuse(
         chain(
             spec.faults(agent, known) if agent is not None else spec.missing(conversation_id),
+            spec.secret_faults(submission.secrets, "/secrets", seals=known.seals),
             content.faults(submission.input, models),
             money.faults(submission.budget, models, owner),
             history.faults(submission),
             schedule.faults(submission),
-            spec.secret_faults(submission.secrets, "/secrets", seals=known.seals),
         )
     )
     return _with_policy(submission, backend)
@@ -149,10 +149,11 @@ def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend
     refuse(spec.secret_faults(secrets, pointer, seals=backend.store.vault.usable))
 
 
-def refuse(faults: Iterable[Fault]) -> None:
+def refuse(faults: Iterable[Fault | UnknownName]) -> None:
     """Raise a problem if there is a fault. No more are looked for than it names."""
-    if found := list(islice(faults, most("faults"))):
-        raise Refused.of_faults(found)
+    found = islice(faults, most("faults"))
+    if named := [each.as_fault() if isinstance(each, UnknownName) else each for each in found]:
+        raise Refused.of_faults(named)
 
 
 async def _agent_of(conversation_id: str, backend: Backend) -> AgentSpec | None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from palaver.errors import Fault
 from palaver.schemas.content import FilePart, ImagePart, Part
+from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Message
 
-from ...strict_json import pointer
 from .resolution import AgentModels
 
 

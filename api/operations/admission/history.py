@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from palaver.errors import Fault
+from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Message, Submission, ToolCall
 from palaver.vocabulary.limits import beyond, most
-
-from ...strict_json import pointer
 
 _ID: Final = most("message_id")
 _CALLS: Final = most("message_calls")
