@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -124,6 +125,12 @@ def test_a_request_depends_on_every_option_that_a_provider_of_its_protocol_has(n
     for option in PROTOCOL_RULES[name].provider_options:
         one, other = VALUES[option]
         assert sent(**{option: one}) != sent(**{option: other}), f"{option} changes nothing"
+
+
+def test_the_page_has_every_field_of_a_provider() -> None:
+    _, _, rest = (ROOT / "docs/reference/settings.md").read_text().partition("## Providers")
+    (table,) = tomllib.loads(rest.partition("```toml")[2].partition("```")[0])["providers"].values()
+    assert {*table, "prices"} == {*Provider.model_fields}, "docs/reference/settings.md, 'Providers'"
 
 
 def test_nobody_asks_which_protocol_it_is() -> None:
