@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import Final, get_args
 
+from palaver.config.presets import PRESETS
 from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, Kept
 from palaver.telemetry.metrics import METRICS, Metric
 from palaver.vocabulary.limits import LIMITS, Limit
-from palaver.vocabulary.presets import PRESETS
 
 _EVENTS: Final[Mapping[Kept, str]] = {
     Kept.LOG: "In the conversation's log and in the run's feed",

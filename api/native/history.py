@@ -15,7 +15,7 @@ from .. import operations
 from ..answers import answer
 from ..headers import MAX_WAIT, IdempotencyKey
 from ..operations import Backend, Caller
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST
 from .answers import REPLAYED, answer_run, headers_of
 from .dialect import NATIVE, ConversationId

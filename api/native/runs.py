@@ -13,7 +13,7 @@ from .. import operations
 from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
 from ..operations import Backend, Caller, Until
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..streams import EventStream
 from .answers import answer_list, answer_run, headers_of

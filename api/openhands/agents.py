@@ -12,8 +12,8 @@ from palaver.errors import ErrorClass, Fault, Refused
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.endpoints import INLINE, Endpoint
 from palaver.schemas.models import AgentSpec
+from palaver.schemas.protocols import ProtocolName
 from palaver.schemas.stuck_limits import StuckLimits
-from palaver.vocabulary.presets import ProtocolName
 
 from .confirmation import Policy, approvals
 from .fields import Known, refusing

@@ -12,7 +12,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend, Caller, Until
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from .answers import AgentAnswer, GeneratedTitle, OpenHandsSuccess, done, plain
 from .dialect import OPENHANDS, ConversationUuid
 from .fields import Known

@@ -15,7 +15,7 @@ from palaver.vocabulary.ids import uuid_of
 
 from .. import operations
 from ..operations import Backend, Caller
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import AnyQuery
 from .answers import ConversationInfo, ConversationList, FinalResponse, OpenHandsSuccess, done, plain
 from .beginning import StartConversation

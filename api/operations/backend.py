@@ -11,14 +11,14 @@ from typing import Final, Protocol, TypeVar
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
-from palaver.errors import NoRoom, NotDurable, StoreUnavailable
-from palaver.schemas.models import AgentSpec, Run
+from palaver.errors import NotDurable, StoreUnavailable
+from palaver.schemas.models import Run
 from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.redis.sharing import Sharing
 
-from .catalog import Catalog, Known
+from .catalog import Catalog
 from .followers import Followers
 from .measured import Measured
 
@@ -90,20 +90,6 @@ class Backend:
                 return await self.reads.read_now(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
         except TimeoutError:
             raise StoreUnavailable from None
-
-    async def known(self, agent: AgentSpec | None) -> Known:
-        """The tools and the providers that ``agent`` may name; no tools are read for one that wants none.
-
-        Raises:
-            NoRoom: ``no_workers``: none has told of its tools yet.
-            StoreUnavailable: the store took too long.
-        """
-        if agent is None:
-            return Known({}, frozenset())
-        tools = await within_deadline(self.catalog.tools()) if agent.tools else {}
-        if agent.tools and not tools:
-            raise NoRoom("no_workers", "no worker has told which tools it has: start one, and send this again")
-        return Known(tools, await within_deadline(self.catalog.providers()))
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""

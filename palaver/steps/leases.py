@@ -9,8 +9,8 @@ from enum import Enum, IntEnum
 import orjson
 
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
-from palaver.vocabulary.opaque import Opaque
 from palaver.vocabulary.step_kinds import KIND_OF, RECOVERED
 
 

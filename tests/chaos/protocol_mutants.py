@@ -149,8 +149,8 @@ PROTOCOL_MUTANTS: Final = by_name(
     ),
     _mutant(
         "content that is dropped without a word",
-        "test_carried.py",
-        "palaver/config/carried.py",
+        "test_protocol_rules.py",
+        "palaver/schemas/protocols/rules.py",
         "if part.type not in self.parts[role]:",
         "if False:",
     ),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from palaver.schemas.models import Message, Retry, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.steps.verdicts import Continue, Finish, OpenCall
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.opaque import Opaque
 from tests.contract.store_driver import StoreDriver
 
 THOUGHT = Opaque("chat_completions/fake/x", '{"reasoning_content":"hidden thought \\u00fc","n":1.50}')

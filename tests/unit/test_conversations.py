@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import Lease, LogMessage
-from palaver.vocabulary.opaque import Opaque
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
 from workers.steps.conversations import CachedConversation, ConversationCache

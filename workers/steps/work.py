@@ -16,6 +16,7 @@ from palaver.processes.failpoints import failpoint
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.arguments import read
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
+from palaver.schemas.opaque import Opaque
 from palaver.secrets.redaction import hide, keep, keep_everywhere
 from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease, Renewal, Shown
@@ -23,7 +24,6 @@ from palaver.steps.stuck import Nudge, Stuck, find_repetition
 from palaver.steps.verdicts import Condensed, GiveUp, HandBack, LogNote, Postpone, ReasoningDropped, RetryAfter, Verdict
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import fitting
-from palaver.vocabulary.opaque import Opaque
 
 from ..protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from ..sources.containment import failure_of

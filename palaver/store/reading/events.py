@@ -18,10 +18,10 @@ import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.events import EventKind, complete, is_complete
+from palaver.schemas.opaque import Opaque
 from palaver.store.reading.records import action, instant
 from palaver.store.redis.connection import Fields, StreamEntry
 from palaver.store.scripting.contracts.logs import EVERY_RUN
-from palaver.vocabulary.opaque import Opaque
 
 _ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
 

@@ -15,6 +15,7 @@ from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import MESSAGES, EventKind
 from palaver.schemas.content import parts_from
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
+from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import AnswerProgress, Delta, Lease, LogMessage, Progress, Renewal, Settled, Shown, Stray
 from palaver.steps.verdicts import Verdict
 from palaver.store.reading import records
@@ -32,7 +33,6 @@ from palaver.telemetry.outage_log import outage_reason
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.limits import most
-from palaver.vocabulary.opaque import Opaque
 
 log = logging.getLogger("palaver.store.steps.steps")
 

@@ -116,7 +116,7 @@ class NewEntry(NamedTuple):
     """The call that it answers."""
     data: Json
     opaque: str | None = None
-    """What a provider wants back with it, behind who that is (`palaver.vocabulary.opaque`)."""
+    """What a provider wants back with it, behind who that is (`palaver.schemas.opaque`)."""
     deltas: int = 0
     """As many numbers of the run's events are left free before it, for deltas that readers make of its text
     (`palaver.store.reading.events`)."""

@@ -1,21 +1,26 @@
-"""What each protocol carries: said in one place, and held by its module."""
+"""The rules of each protocol: in one row, and held by its module."""
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import pytest
 
-from api.operations.carried_rules import content_faults, option_faults
-from palaver.config import carried
-from palaver.config.carried import CARRIED, Carried
+from api.operations.admission import content, spec
+from api.operations.admission.resolution import Known, resolve
+from palaver.config import providers
 from palaver.config.providers import Provider
+from palaver.errors import Fault
 from palaver.schemas.model_options import ModelOptions
-from palaver.schemas.models import AgentSpec, Message
+from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions, Role, Thinking
 from palaver.vocabulary.limits import most
-from palaver.vocabulary.presets import ProtocolName
+from tests.pages import ROOT
+from workers.models.model_terms import ModelTerms
 from workers.protocols import PROTOCOLS, CallSettings, Offer
 
 DATA = "data:application/pdf;base64,JVBERi0="
@@ -40,21 +45,34 @@ def agent(**options: Any) -> AgentSpec:
     return AgentSpec.model_validate_json(json.dumps({"model": "fake/echo", "tools": ["add"], **options}))
 
 
+def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[Fault]:
+    known = Known(
+        resolve(agent, providers), policies={}, endpoint_hosts=(), seals=True, tools={"add": ()},
+        callable_providers=None,
+    )  # fmt: skip
+    return [each.as_fault() if isinstance(each, spec.UnknownName) else each for each in spec.faults(agent, known)]
+
+
+def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[Fault]:
+    return list(content.faults(messages, resolve(agent(), providers)))
+
+
 def faults(**options: Any) -> list[tuple[str, str, str]]:
     return [(fault.pointer, fault.code, fault.message) for fault in option_faults(agent(**options), PROVIDERS)]
 
 
 def test_every_protocol_says_what_it_carries() -> None:
-    assert {*CARRIED} == {*PROTOCOLS} == {*get_args(ProtocolName)}
+    assert {*PROTOCOL_RULES} == {*PROTOCOLS} == {*get_args(ProtocolName)}
     assert {*FULL} == {*ModelOptions.model_fields}
-    for each in CARRIED.values():
-        assert each.options <= {*ModelOptions.model_fields}
-        assert {*each.parts} == {*get_args(carried.Role)}
+    for name, rules in PROTOCOL_RULES.items():
+        assert rules.name == PROTOCOLS[name].name == name
+        assert rules.options <= {*ModelOptions.model_fields}
+        assert {*rules.parts} == {*get_args(Role)}
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_request_has_every_option_that_is_carried_and_no_field_that_is_not_told(name: ProtocolName) -> None:
-    told = CARRIED[name]
+    told = PROTOCOL_RULES[name]
 
     def sent(options: Mapping[str, Any]) -> dict[str, Any]:
         spec = agent(stream=True, instructions="Be brief.", **options)
@@ -65,6 +83,61 @@ def test_a_request_has_every_option_that_is_carried_and_no_field_that_is_not_tol
     assert {*plain, *full} - {*FULL["extra_body"]} <= told.written
     for option in told.options:
         assert sent({option: FULL[option]}) != plain, f"{option} is not sent"
+
+
+VALUES: Mapping[str, tuple[Any, Any]] = {
+    "cache": ("off", "auto"),
+    "thinking": (None, "summarized"),
+    "max_output_tokens": (50, 60),
+    "max_completion_tokens": (False, True),
+    "short_call_ids": (False, True),
+}
+"""Two values of every option of a provider."""
+
+
+def provider(protocol: ProtocolName, **options: Any) -> Provider:
+    table = {"base_url": "https://x.example/v1", "protocol": protocol, "max_output_tokens": 50, **options}
+    return Provider.model_validate(table)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_has_a_rule_for_every_option_of_a_provider(name: ProtocolName) -> None:
+    rules, options = PROTOCOL_RULES[name], {*ProviderOptions.model_fields}
+    assert options == {*VALUES}
+    assert rules.provider_options | rules.refusals.keys() == options, "the rest is taken and not used"
+    for option in options - rules.provider_options:
+        with pytest.raises(ValueError, match=option):
+            provider(name, **{option: VALUES[option][1]})
+    assert rules.thinking_on <= {*get_args(Thinking)}
+    assert (rules.output_limit or rules.least_output) >= rules.least_output
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_request_depends_on_every_option_that_a_provider_of_its_protocol_has(name: ProtocolName) -> None:
+    call = ToolCall(id="call_0123", name="add")
+    asking, result = Message(role="assistant", tool_calls=(call,)), Message(role="tool", content="3", call_id=call.id)
+
+    def sent(**options: Any) -> bytes:
+        terms = ModelTerms({"fake": provider(name, **options)})
+        spec, protocol = agent(instructions="Be brief."), terms.protocol(agent())
+        return protocol.body(spec, protocol.turn(asking, [result]), OFFERS, terms.settings(spec, plain=False))
+
+    for option in PROTOCOL_RULES[name].provider_options:
+        one, other = VALUES[option]
+        assert sent(**{option: one}) != sent(**{option: other}), f"{option} changes nothing"
+
+
+def test_the_page_has_every_field_of_a_provider() -> None:
+    _, _, rest = (ROOT / "docs/reference/settings.md").read_text().partition("## Providers")
+    (table,) = tomllib.loads(rest.partition("```toml")[2].partition("```")[0])["providers"].values()
+    assert {*table, "prices"} == {*Provider.model_fields}, "docs/reference/settings.md, 'Providers'"
+
+
+def test_nobody_asks_which_protocol_it_is() -> None:
+    for path in [*ROOT.glob("api/**/*.py"), *ROOT.glob("workers/**/*.py"), *ROOT.glob("palaver/config/*.py")]:
+        compared = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Compare))
+        constants = (each for node in compared for each in ast.walk(node) if isinstance(each, ast.Constant))
+        assert not [each.value for each in constants if each.value in PROTOCOL_RULES], path
 
 
 def test_a_chat_completion_is_asked_for_in_its_own_words() -> None:
@@ -80,12 +153,13 @@ def test_a_chat_completion_is_asked_for_in_its_own_words() -> None:
 
 
 def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    poor = Carried(
-        options=frozenset(), formats=frozenset(), efforts=frozenset(),
-        parts=dict.fromkeys(get_args(carried.Role), frozenset()),
-        addresses=frozenset(), written=frozenset(),
+    poor = ProtocolRules(
+        name="chat_completions", options=frozenset(), formats=frozenset(), efforts=frozenset(), written=frozenset(),
+        parts=dict.fromkeys(get_args(Role), frozenset()), addresses=frozenset(),
+        provider_options=frozenset(), refusals={}, key_beside_login=False,
+        reasoning=lambda fields: "",
     )  # fmt: skip
-    monkeypatch.setattr("api.operations.carried_rules.CARRIED", {"chat_completions": poor})
+    monkeypatch.setattr(providers, "PROTOCOL_RULES", {"chat_completions": poor})
     assert {where for where, _, _ in faults(**FULL)} == {
         *(f"/agent/{name}" for name in FULL), "/agent/response_format/type",
     }  # fmt: skip
@@ -96,7 +170,7 @@ def test_what_a_protocol_lacks_is_refused_and_not_left_out(monkeypatch: pytest.M
     )  # fmt: skip
     assert not faults()
     message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": DATA}]}))
-    assert [each.code for each in content_faults([message], agent(), PROVIDERS)] == ["unsupported_content"]
+    assert [each.code for each in content_faults([message], PROVIDERS)] == ["unsupported_content"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +250,7 @@ def test_an_address_is_sent_to_who_may_fetch_it_only() -> None:
     def found(table: dict[str, Any], url: str = "https://example.com/a.png") -> list[str]:
         message = Message.model_validate_json(json.dumps({"role": "user", "content": [{"type": "image", "url": url}]}))
         known = {"fake": Provider.model_validate(table)}
-        return [each.message for each in content_faults([message], agent(), known)]
+        return [each.message for each in content_faults([message], known)]
 
     for base_url in ("http://127.0.0.1:8000/v1", "https://vllm.models.svc.cluster.local/v1", "http://example.com/v1"):
         (refused,) = found({"base_url": base_url})

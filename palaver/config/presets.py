@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-ProtocolName = Literal["chat_completions", "anthropic", "responses"]
-"""How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
+from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName
+
 RateLimitScope = Literal["model", "provider"]
 """What a provider's rate limits are about: each model, or the account with all models."""
 
@@ -51,7 +51,7 @@ _ROWS: Final[Mapping[str, Preset]] = {
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
         protocol="anthropic",
-        max_output_tokens=32_000,
+        max_output_tokens=PROTOCOL_RULES["anthropic"].output_limit,
         aliases=("claude",),
     ),
     "gemini": Preset(

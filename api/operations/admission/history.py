@@ -1,4 +1,4 @@
-"""What messages must be that come in: words, and whole turns."""
+"""Messages that come in: words, in whole turns, behind what the conversation has."""
 
 from __future__ import annotations
 
@@ -6,17 +6,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from palaver.errors import Fault
-from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.json_pointers import pointer
+from palaver.schemas.models import Message, Submission, ToolCall
 from palaver.vocabulary.limits import beyond, most
-
-from ..strict_json import pointer
 
 _ID: Final = most("message_id")
 _CALLS: Final = most("message_calls")
 
 
+def faults(submission: Submission) -> Iterator[Fault]:
+    """Everything that is wrong with the input of a new run, which may have none to answer what is there."""
+    if submission.input != ():
+        yield from input_faults(submission.input)
+    elif submission.conversation_id is None:
+        yield Fault("/input", "empty_input", "has no message, and a new conversation has none to answer")
+    elif submission.start_after is not None or submission.on_conflict not in ("enqueue", "reject"):
+        why = "has no message: the run answers what was said, at once, and goes with no start_after or on_conflict"
+        yield Fault("/input", "empty_input", why)
+    if submission.on_conflict == "steer":
+        why = "on_conflict steer puts words of the user into a run: the role must be user"
+        yield from role_faults(submission.input, why)
+
+
+def role_faults(given: str | Sequence[Message], why: str) -> Iterator[Fault]:
+    """Messages that are not the user's, where ``why`` says that no others may be."""
+    for index, message in enumerate(() if isinstance(given, str) else given):
+        if message.role != "user":
+            yield Fault(f"/input/{index}/role", "invalid_history", why)
+
+
 def input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
-    """Everything that is wrong with the ``input`` of a submission."""
+    """Everything that is wrong with words or messages."""
     if isinstance(given, str):
         if not given.strip():
             yield Fault("/input", "empty_input", "says nothing")

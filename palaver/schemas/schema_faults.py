@@ -1,4 +1,4 @@
-"""JSON schemas that requests bring: of the tools that clients run, and of answers."""
+"""Faults of JSON schemas that requests bring: of the tools that clients run, and of answers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import orjson
 
+from palaver.schemas.json_pointers import Path, pointer
+from palaver.schemas.structured_output import output_schema_faults
 from palaver.vocabulary.limits import beyond, most
-
-from ..strict_json import Path, pointer
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
@@ -24,25 +24,25 @@ _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
 """Keywords that hold schemas by name or in a row."""
 
 
-def schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def tool_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Where ``schema`` is none for the arguments of a tool, as a JSON pointer, and why."""
     if schema.get("type") != "object":
         yield "/type", 'must be "object": the arguments of a call are one'
-    yield from size_fault(schema, "tool_schema")
-    yield from shape_faults({name: value for name, value in schema.items() if name != "type"})
+    yield from _size_fault(schema, "tool_schema")
+    yield from _faults({name: value for name, value in schema.items() if name != "type"}, ())
 
 
-def size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:
-    """That ``schema`` has more bytes than ``limit`` allows."""
+def answer_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where ``schema`` is none that an answer can be held to, as a JSON pointer, and why."""
+    found = [*_size_fault(schema, "output_schema"), *_faults(schema, ())]
+    yield from found or output_schema_faults(schema)
+
+
+def _size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:
     size = len(orjson.dumps(schema))
     if size > most(limit):
         beyond(limit)
         yield "", f"has {size} bytes; at most {most(limit)}"
-
-
-def shape_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where ``schema`` is none at all, as a JSON pointer, and why."""
-    yield from _faults(schema, ())
 
 
 def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:

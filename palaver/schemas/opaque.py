@@ -8,17 +8,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
-_TEXTS: Final = ("reasoning_content", "reasoning")
-"""Fields of chat completions that are readable reasoning; one says what the other does."""
-_BLOCKS: Final = (
-    ("reasoning_details", "text"),
-    ("reasoning_details", "summary"),
-    ("thinking_blocks", "thinking"),
-    ("blocks", "thinking"),
-)
-"""Fields that are lists of blocks, among other things, and what of a block is."""
+from palaver.schemas.protocols import PROTOCOL_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +34,10 @@ class Opaque:
         return cls(origin, fields)
 
     def reasoning(self) -> str:
-        """What of it people can read: it is kept once, and found by the names that protocols have for it."""
-        found = self._read()
-        for name in _TEXTS:
-            if found.get(name):
-                return str(found[name])
-        if items := _objects(found.get("items")):
-            return "\n\n".join(_summary(item) for item in items if _summary(item))
-        blocks = ((block, name) for field, name in _BLOCKS for block in _objects(found.get(field)))
-        return "".join(str(block.get(name) or "") for block, name in blocks)
+        """What of it people can read, as the protocol has it that it came in."""
+        protocol = self.origin.partition("/")[0]
+        rules = (rules for name, rules in PROTOCOL_RULES.items() if name == protocol)
+        return "".join(each.reasoning(self._read()) for each in rules)
 
     def shown(self) -> dict[str, Any]:
         """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole. Without
@@ -64,13 +51,3 @@ class Opaque:
         except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
-
-
-def _summary(item: dict[str, Any]) -> str:
-    """What an item of Responses says of the model's thoughts."""
-    return "\n\n".join(str(part.get("text") or "") for part in _objects(item.get("summary") or item.get("content")))
-
-
-def _objects(found: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none if it is no list."""
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -1,36 +1,32 @@
-"""What an input of a run must be beyond its shape: one answer for each action, words, arguments that fit."""
+"""The items of an input to a run: one answer for each action, words, arguments that fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from palaver.errors import Fault
 from palaver.schemas.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
 
-from .admission import refuse
-from .backend import Backend, within_deadline
-from .catalog import KnownTools, argument_faults
+from ..catalog import KnownTools, argument_faults
 
 
-async def admit_items(run_id: str, items: Sequence[Item], backend: Backend) -> None:
-    """Let the items of an input in. Which action is which, and whether it is still pending, is the store's to say.
+def faults(items: Sequence[Item]) -> Iterator[Fault]:
+    """Actions that are answered twice, and words that say nothing."""
+    yield from _doubles(items)
+    yield from _silences(items)
 
-    Raises:
-        Refused: everything that is wrong with them.
-        UnknownRun: the arguments of a call are edited, and the run is not there.
-    """
-    refuse(chain(_doubles(items), _silences(items)))
-    if any(isinstance(item, ApprovalDecision) and item.decision == "edit" for item in items):
-        run = await within_deadline(backend.store.runs.get(run_id))
-        tools = await within_deadline(backend.catalog.tools())
-        pending = {action.id: action for action in run.pending_actions if action.type == "approval"}
-        refuse(
-            fault
-            for index, item in enumerate(items)
-            if isinstance(item, ApprovalDecision) and item.arguments is not None and item.action_id in pending
-            for fault in _misfits(f"/items/{index}", item.arguments, pending[item.action_id], tools)
-        )
+
+def edits(items: Sequence[Item]) -> bool:
+    """Whether one of them changes the arguments of a call."""
+    return any(isinstance(item, ApprovalDecision) and item.decision == "edit" for item in items)
+
+
+def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools) -> Iterator[Fault]:
+    """Arguments that do not fit the tools of the actions that they are for, as far as these are pending."""
+    approvals = {action.id: action for action in pending if action.type == "approval"}
+    for index, item in enumerate(items):
+        if isinstance(item, ApprovalDecision) and item.arguments is not None and item.action_id in approvals:
+            yield from _misfits(f"/items/{index}", item.arguments, approvals[item.action_id], tools)
 
 
 def _doubles(items: Sequence[Item]) -> Iterator[Fault]:
