@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from palaver.cli.progress import Progress
+from palaver.cli.connection import Progress
 from palaver.testing import eventually
 
 
