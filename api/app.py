@@ -98,10 +98,7 @@ def create_app(
             backend.closing.set()
             await end(watching)
             preflight.end()
-            await backend.looks.close()
-            await backend.reads.close()
-            await backend.catalog.close()
-            await backend.measured.close()
+            await backend.close()
             if publisher is None:
                 await backend.publisher.close()
             if store is None:

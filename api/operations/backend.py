@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
@@ -19,7 +19,6 @@ from palaver.store import Store
 from palaver.store.redis.sharing import Sharing
 
 from .catalog import Catalog, Known
-from .followers import Followers
 from .measured import Measured
 
 T = TypeVar("T")
@@ -58,6 +57,18 @@ class Publishing(Protocol):
     async def close(self) -> None: ...
 
 
+class Guest(Protocol):
+    """What a dialect keeps in a process, beside the backend."""
+
+    def __init__(self) -> None: ...
+
+    async def close(self) -> None:
+        """Called when the process ends."""
+
+
+G = TypeVar("G", bound=Guest)
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The ports of the API."""
@@ -71,12 +82,24 @@ class Backend:
     measured: Measured
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
-    looks: Sharing = field(default_factory=lambda: Sharing(_READS))
-    """What a dialect makes of several reads, for all who want the same; apart from ``reads``, which it waits for."""
-    followers: Followers = field(default_factory=Followers)
-    """Who follows the log of a conversation here."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
+    _guests: dict[type[Guest], Guest] = field(default_factory=dict)
+
+    def guest(self, kind: type[G]) -> G:
+        """What a dialect keeps in this process: made when it is first asked for."""
+        kept = self._guests.get(kind)
+        if kept is None:
+            kept = self._guests[kind] = kind()
+        return cast(G, kept)
+
+    async def close(self) -> None:
+        """Read no more, and let dialects end what they keep."""
+        for guest in self._guests.values():
+            await guest.close()
+        await self.reads.close()
+        await self.catalog.close()
+        await self.measured.close()
 
     async def run(self, run_id: str) -> Run:
         """The run as it is now.

@@ -25,7 +25,7 @@ from api.connections import H11
 from api.dialects import Dialect
 from api.gate import Gate
 from api.native import NATIVE
-from api.openhands import OPENHANDS, looking
+from api.openhands import OPENHANDS, snapshot
 from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.config.settings import Settings
@@ -337,9 +337,9 @@ async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch:
 
     async def look(*about: Any) -> Any:
         await may_look.wait()
-        return await looking.look(*about)
+        return await snapshot.load_snapshot(*about)
 
-    monkeypatch.setattr("api.openhands.sockets.look", look)
+    monkeypatch.setattr("api.openhands.sockets.load_snapshot", look)
     async with serving(Settings(redis_url="redis://fake/0", max_watchers=2)) as served:
         url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
         async with AsyncExitStack() as stack:

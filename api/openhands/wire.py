@@ -1,4 +1,4 @@
-"""The base of what clients send: fields that are not known here are left out, as later clients have more of them."""
+"""Bodies as clients send them, whose unknown fields are left out, and answers as they read them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+import orjson
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError, model_validator
+from starlette.responses import Response
 
 from palaver.errors import Fault, Refused
+from palaver.version import __version__
+
+from ..answers import answer_json
 
 _LONGEST_NAME: Final = 64
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -56,3 +61,82 @@ class Known(BaseModel):
             return value
         names = {field.alias or name for name, field in cls.model_fields.items()}
         return {name: given for name, given in value.items() if name in names}
+
+
+class OpenHandsSuccess(BaseModel):
+    """It is done."""
+
+    success: bool = True
+
+
+class ConversationInfo(RootModel[dict[str, Any]]):
+    """A conversation as OpenHands' clients read it: docs/reference/openhands.md has the fields."""
+
+
+class ConversationList(RootModel[list[ConversationInfo | None]]):
+    """Several conversations."""
+
+
+class Count(RootModel[int]):
+    """How many there are."""
+
+
+class OpenHandsServerInfo(BaseModel):
+    """What answers."""
+
+    title: str = "Palaver"
+    version: str = __version__
+
+
+class OpenHandsHealth(BaseModel):
+    """Well."""
+
+    status: str = "ok"
+
+
+class ConversationsFound(BaseModel):
+    """Conversations, in order."""
+
+    items: list[ConversationInfo]
+    next_page_id: str | None
+    """Where the next page begins; null if there is none."""
+
+
+class OpenHandsEvent(RootModel[dict[str, Any]]):
+    """An event as OpenHands' clients read it, told apart by `kind`."""
+
+
+class EventsFound(BaseModel):
+    """Events, in order."""
+
+    items: list[OpenHandsEvent]
+    next_page_id: str | None
+    """The first event of the next page; null if there is none."""
+
+
+class FinalResponse(BaseModel):
+    """What an agent answered."""
+
+    response: str
+
+
+class AgentAnswer(BaseModel):
+    """What an agent answered to a question."""
+
+    response: str
+
+
+class GeneratedTitle(BaseModel):
+    """What a conversation could be called."""
+
+    title: str
+
+
+def plain(value: Any, status: int = 200) -> Response:
+    """Any JSON."""
+    return answer_json(orjson.dumps(value), status)
+
+
+def done() -> Response:
+    """Nothing more is to be said."""
+    return plain({"success": True})

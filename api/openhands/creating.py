@@ -1,4 +1,4 @@
-"""What begins a conversation."""
+"""New conversations: begun with an agent, or as a fork of another one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from typing import Any, Literal
 from uuid import UUID, uuid4
 
 from pydantic import Field
+from starlette.responses import Response
 
 from palaver.errors import Fault, Refused
-from palaver.schemas.conversation import NewConversation
+from palaver.schemas.conversation import Fork, NewConversation
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.stuck_limits import StuckLimits
+from palaver.vocabulary.ids import uuid_of
 
-from .agents import GivenAgent, spec_of
-from .client_tools import GivenClientTool, client_tools_of
-from .confirmation import Policy
-from .content import GivenContent
-from .fields import Known, refusing
-from .generations import Generation
-from .secrets import GivenSecret
-from .state import Kept
+from .. import operations
+from ..operations import Backend, Caller
+from ..operations.agents import AGENT_PROBLEMS
+from .agents import GivenAgent, Policy, spec_of
+from .content import GivenClientTool, GivenContent, GivenSecret, client_tools_of, user_message
+from .dialect import OPENHANDS, ConversationUuid
+from .history import find_position
+from .snapshot import NAME, load_snapshot
+from .state import ClientState, Generation
+from .steering import begin_unless_running
+from .wire import ConversationInfo, Known, plain, refusing
 
 
 class FirstMessage(Known):
@@ -46,6 +51,15 @@ class Thresholds(Known):
             same_error=self.action_error + 1,
             alternation=self.alternating_pattern,
         )
+
+
+class ForkConversation(Known):
+    """What a fork is to be."""
+
+    id: UUID | None = None
+    title: str | None = None
+    tags: dict[str, str] | None = Field(default=None)
+    from_event_id: str | None = Field(default=None, max_length=100)
 
 
 class _Context(Known):
@@ -114,9 +128,9 @@ class StartConversation(Known):
                 id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets
             )
 
-    def kept(self) -> Kept:
+    def kept(self) -> ClientState:
         """What clients want back."""
-        return Kept(
+        return ClientState(
             generation=self.generation,
             agent=self.agent,
             max_iterations=self.max_iterations,
@@ -139,3 +153,47 @@ class StartConversation(Known):
         for name, why in refused.items():
             if getattr(self, name):
                 yield Fault(f"/{name}", "unsupported_option", why)
+
+
+@OPENHANDS.route(
+    "POST",
+    "/openhands/api/conversations",
+    tag="openhands",
+    summary="Begin a conversation",
+    answers={201: ("Begun.", ConversationInfo), 200: ("It was there, and is as it was.", ConversationInfo)},
+    problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
+)
+async def start_conversation(backend: Backend, caller: Caller, wanted: StartConversation) -> Response:
+    """Begin a conversation with an agent, under the id that the client has chosen or one of ours."""
+    first = wanted.initial_message
+    said = None if first is None else user_message(first.content)
+    begun, there = await operations.create_conversation(
+        backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
+    )
+    number = uuid_of(begun.id)
+    if first is not None and said is not None:
+        # A request that is made again finishes what the one before has left undone.
+        if not begun.entries:
+            await operations.append(backend, begun.id, [said], caller, key=f"first message of {number}")
+        snapshot = await load_snapshot(backend, number)
+        if first.run and snapshot.untouched:
+            await begin_unless_running(backend, caller, snapshot)
+    return plain((await load_snapshot(backend, number)).info(), 200 if there else 201)
+
+
+async def fork_conversation(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: ForkConversation
+) -> dict[str, Any]:
+    """A conversation that begins with what this one has, up to an event if one is named."""
+    snapshot = await load_snapshot(backend, conversation)
+    given: dict[str, Any] = {
+        "id": wanted.id and str(wanted.id),
+        "title": wanted.title,
+        "metadata": wanted.tags,
+        "through": await find_position(backend, snapshot, wanted.from_event_id, "/from_event_id"),
+    }
+    with refusing(named={"metadata": "tags"}):
+        fork = Fork(**{name: value for name, value in given.items() if value is not None})
+    kept = {NAME: snapshot.kept.changed(paused_after=None, deleted_with=None).text()}
+    made, _ = await operations.fork(backend, snapshot.id, fork, caller, kept=kept)
+    return (await load_snapshot(backend, uuid_of(made.id))).info()

@@ -1,38 +1,37 @@
-"""A conversation as it is now, in OpenHands' words."""
+"""A conversation as it is now, in OpenHands' words; and what the dialect keeps with it, changed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from palaver.errors import UnknownRun
+from palaver.errors import StateConflict, UnknownRun
 from palaver.schemas.actions import ClientTool
-from palaver.schemas.conversation import Conversation
+from palaver.schemas.conversation import Conversation, ConversationPatch
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend
-from .client_tools import told_of
-from .content import shown
+from .content import shown, told_of
 from .events import Writer
-from .state import Kept, full_state
-from .statuses import ExecutionStatus, execution_status
+from .state import ClientState, full_state
+from .tables import ExecutionStatus, execution_status
 
 NAME: Final = "openhands"
 """Of the dialect, beside what it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Snapshot:
     """A conversation, and all that clients are told of it."""
 
     number: UUID
     conversation: Conversation
-    kept: Kept
+    kept: ClientState
     run: Run | None
     """The active one, else the one that ended last; None if it is gone, or there was none."""
     last: dict[str, Any] | None
@@ -120,8 +119,8 @@ class Seen:
         )
 
 
-async def look(backend: Backend, number: UUID) -> Seen:
-    """The conversation of that UUID. One that was begun through another dialect is seen all the same.
+async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
+    """The conversation of that UUID. One that was begun through another dialect is snapshot all the same.
 
     Raises:
         UnknownConversation: there is none (any more).
@@ -139,5 +138,34 @@ async def look(backend: Backend, number: UUID) -> Seen:
             run = None
     over = conversation.active_run is None and not conversation.queued_runs
     last = await operations.last_message(backend, id) if over and conversation.entries else None
-    kept = Kept.model_validate_json(text.text) if text.text else Kept.of_spec(conversation.agent)
-    return Seen(number, conversation, kept, run, last.data["message"] if last else None)
+    kept = ClientState.model_validate_json(text.text) if text.text else ClientState.of_spec(conversation.agent)
+    return Snapshot(number, conversation, kept, run, last.data["message"] if last else None)
+
+
+_TRIES: Final = 5
+"""How often a change is made anew because somebody else made one."""
+_Patch: TypeAlias = Callable[[Snapshot, ClientState], ConversationPatch]
+
+
+async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **changes: Any) -> None:
+    """Change fields of what is kept, and what follows for the conversation, unless somebody else does meanwhile.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+        StateConflict: ``conversation_revised``: others change it again and again.
+        NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
+    """
+    for left in reversed(range(_TRIES)):
+        snapshot = await load_snapshot(backend, conversation)
+        kept = snapshot.kept.changed(**changes)
+        try:
+            await operations.change_conversation(backend, snapshot.id, patch(snapshot, kept), kept={NAME: kept.text()})
+            return
+        except StateConflict as conflict:
+            if conflict.code != "conversation_revised" or not left:
+                raise
+
+
+def with_its_agent(snapshot: Snapshot, _: ClientState) -> ConversationPatch:
+    """Nothing follows for the conversation."""
+    return ConversationPatch(revision=snapshot.conversation.revision)
