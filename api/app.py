@@ -19,7 +19,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palaver.config.providers import Provider, load_providers
-from palaver.config.settings import Settings
+from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.processes.tasks import end
@@ -85,6 +85,7 @@ def create_app(
             catalog=Catalog(kept),
             measured=Measured(kept, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
+            dialect_settings=[read(each.settings) for each in app.state.dialects if each.settings],
         )
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")

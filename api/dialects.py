@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from fastapi import APIRouter
+from pydantic_settings import BaseSettings
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
@@ -56,6 +57,7 @@ class Dialect:
         unfit: Unfit | None = None,
         about: str = "",
         tables: Mapping[str, ClosedTable] = MappingProxyType({}),
+        settings: type[BaseSettings] | None = None,
     ) -> None:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
@@ -72,6 +74,8 @@ class Dialect:
         """A sentence of the document about the operations that have its name as their tag."""
         self.tables: Final = tables
         """How it calls what is closed here, such as error classes and statuses; a test asks whether they are whole."""
+        self.settings: Final = settings
+        """What its operator can set, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()

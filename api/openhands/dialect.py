@@ -8,6 +8,8 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 import orjson
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -106,6 +108,15 @@ async def _conversation_first(request: Request, given: Mapping[str, Any]) -> Non
         await operations.read_conversation(backend, operations.conversation_of(backend, given["conversation"]))
 
 
+class OpenHandsSettings(BaseSettings):
+    """What operators can set."""
+
+    model_config = SettingsConfigDict(env_prefix="PALAVER_OPENHANDS_", frozen=True, env_ignore_empty=True)
+
+    patience: float = Field(default=50.0, gt=0, le=3600)
+    """Seconds that a model may take for a question, a title or a summary; older clients wait for a minute at most."""
+
+
 OPENHANDS: Final = Dialect(
     "openhands",
     PREFIX,
@@ -116,6 +127,7 @@ OPENHANDS: Final = Dialect(
     unfit=_conversation_first,
     about="The same conversations for OpenHands' clients.",
     tables=TABLES,
+    settings=OpenHandsSettings,
 )
 
 

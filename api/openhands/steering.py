@@ -23,15 +23,13 @@ from ..headers import IdempotencyKey
 from ..operations import Backend, Caller, Until
 from .agents import Policy, approvals
 from .content import GivenContent, GivenSecret, user_message
-from .dialect import ConversationUuid
+from .dialect import ConversationUuid, OpenHandsSettings
 from .history import find_position
 from .snapshot import Snapshot, load_snapshot, save_state, with_its_agent
 from .state import ClientState
 from .tables import ExecutionStatus
 from .wire import Known
 
-PATIENCE: Final = 50.0
-"""Seconds that a model may take: older clients wait for a minute, whatever they ask."""
 _APPROVED: Final = ApprovalDecision(type="approval", action_id="all", decision="approve")
 
 
@@ -149,7 +147,7 @@ async def condense(backend: Backend, caller: Caller, conversation: ConversationU
         raise StateConflict("nothing_to_condense", None, "the agent has no condenser")
     operations.admit_watcher(backend)
     taken = await operations.condense(backend, snapshot.id, caller)
-    run = await operations.await_run(backend, taken.run, Until.TERMINAL, PATIENCE)
+    run = await operations.await_run(backend, taken.run, Until.TERMINAL, backend.setting(OpenHandsSettings).patience)
     if run.status.terminal and run.status is not RunStatus.COMPLETED:
         raise StateConflict("no_answer", run.id, run.error["message"] if run.error else "the run was stopped")
 

@@ -15,7 +15,7 @@ from ..operations import Backend, Caller
 from ..operations.agents import AGENT_PROBLEMS
 from . import steering
 from .creating import fork_conversation
-from .dialect import OPENHANDS, ConversationUuid
+from .dialect import OPENHANDS, ConversationUuid, OpenHandsSettings
 from .followers import caught_up
 from .wire import AgentAnswer, ConversationInfo, GeneratedTitle, Known, OpenHandsSuccess, done, plain
 
@@ -61,7 +61,8 @@ async def ask_agent(
 ) -> dict[str, str]:
     """It knows all that was said, and answers without its tools. The conversation has no trace of it."""
     id = operations.conversation_of(backend, conversation)
-    asked = await operations.ask(backend, id, wanted.question, caller, seconds=steering.PATIENCE)
+    patience = backend.setting(OpenHandsSettings).patience
+    asked = await operations.ask(backend, id, wanted.question, caller, seconds=patience)
     return {"response": asked.answer}
 
 
@@ -71,7 +72,8 @@ async def generate_title(
     """The agent's own model is asked, whichever the client names."""
     id = operations.conversation_of(backend, conversation)
     question = _TITLE_WANTED.format(most=wanted.max_length)
-    asked = await operations.ask(backend, id, question, caller, seconds=steering.PATIENCE)
+    patience = backend.setting(OpenHandsSettings).patience
+    asked = await operations.ask(backend, id, question, caller, seconds=patience)
     return {"title": title_in(asked.answer, wanted.max_length)}
 
 

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar, cast
 
+from pydantic_settings import BaseSettings
+
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.follow_up import follow_up
@@ -67,6 +69,7 @@ class Guest(Protocol):
 
 
 G = TypeVar("G", bound=Guest)
+S = TypeVar("S", bound=BaseSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,16 @@ class Backend:
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
+    dialect_settings: Sequence[BaseSettings] = ()
+    """Those of the dialects that are spoken."""
     _guests: dict[type[Guest], Guest] = field(default_factory=dict)
+
+    def setting(self, kind: type[S]) -> S:
+        """The settings of a dialect, which it declares. Raises LookupError if it does not."""
+        for each in self.dialect_settings:
+            if isinstance(each, kind):
+                return each
+        raise LookupError(kind.__name__)
 
     def guest(self, kind: type[G]) -> G:
         """What a dialect keeps in this process: made when it is first asked for."""

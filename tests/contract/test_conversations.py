@@ -14,9 +14,9 @@ from palaver.schemas.models import AgentSpec
 from palaver.store import Store
 from palaver.store.conversations.conversations import KeptText
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_conversation_id
 from tests.contract.store_driver import AGENT, StoreDriver
+from tests.waiting import aeventually
 
 ABOUT: dict[str, Any] = {"title": "Ünited", "metadata": {"customer": "c-17"}, "tags": ("a", "b"), "agent": AGENT}
 

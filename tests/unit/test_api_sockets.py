@@ -30,11 +30,11 @@ from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
-from palaver.testing import aeventually
 from palaver.vocabulary.limits import exceeded, most
 from tests.unit.api_world import SETTINGS, World, world
 from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY
+from tests.waiting import aeventually
 
 KEY = "key-of-the-operators"
 GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)

@@ -10,11 +10,11 @@ import pytest
 from api.openhands.verbs import title_in
 from palaver.errors import ErrorClass
 from palaver.steps.verdicts import Finish
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import World, world
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import Talk, begin
+from tests.waiting import aeventually
 
 CONDENSER = {"kind": "LLMSummarizingCondenser", "max_tokens": None}
 

@@ -1,19 +1,19 @@
-"""A request in OpenAI's Responses: judged as strictly as there, then reduced to what decides the answer."""
+"""A request of OpenAI's Responses: judged as strictly as there."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from palaver.testing.model_server.grammar import Script
-from palaver.testing.model_server.history import Chat, History, InvalidRequest
-from palaver.testing.model_server.providers import Refused
-from palaver.testing.model_server.thoughts import encrypted, thinks
-from palaver.testing.model_server.wire import error
+from palaver.fake_provider.exchanges import Refused
+from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.requests import Chat, InvalidRequest
+from palaver.fake_provider.thoughts import encrypted
+from palaver.fake_provider.wire import error
+from tests.model_server.thoughts import thinks
 
 FIELDS = frozenset({
     "model", "input", "instructions", "stream", "stream_options", "store", "include", "tools", "tool_choice",
@@ -32,19 +32,11 @@ ENCRYPTED = "reasoning.encrypted_content"
 EFFORTS = (None, "none", "minimal", "low", "medium", "high", "xhigh", "max")
 LEAST = 16
 """Tokens that an answer may be limited to."""
-MADE = re.compile(r"call_[0-9a-f]{24}")
-NUMBERED = re.compile(r"_[0-9]+\Z")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def read(body: bytes, headers: Mapping[str, str]) -> Chat:
-    """Judge and reduce a request. Raises InvalidRequest."""
-    try:
-        request = orjson.loads(body)
-    except orjson.JSONDecodeError as wrong:
-        raise InvalidRequest(f"We could not parse the JSON body of your request: {wrong}") from None
-    if not isinstance(request, dict):
-        raise InvalidRequest("The request body is not a JSON object.")
+def judge(request: dict[str, Any], headers: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for what is refused there."""
     _only(request, FIELDS, "")
     if not isinstance(request.get("model"), str):
         raise InvalidRequest("Missing required parameter: 'model'.", "model")
@@ -63,25 +55,13 @@ def read(body: bytes, headers: Mapping[str, str]) -> Chat:
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list) or not items:
         raise InvalidRequest("Missing required parameter: 'input'.", "input")
-    history = _history(items)
-    plain = orjson.dumps(_as_chat(request.get("instructions"), items), option=orjson.OPT_SORT_KEYS)
-    return Chat(
-        model=request["model"],
-        stream=bool(request.get("stream")),
-        include_usage=True,
-        max_tokens=limit,
-        schema=_schema(request.get("text") or {}),
-        tools=_tools(request),
-        must_call=request.get("tool_choice") not in (None, "auto", "none"),
-        history=history,
-        digest=hashlib.sha256(plain).hexdigest(),
-        prompt_tokens=max(1, len(plain) // 4),
-        body=body,
-    )
+    _history(items)
+    _schema(request.get("text") or {})
+    _tools(request)
 
 
 def check(script: Script, chat: Chat) -> None:
-    """Reasoning comes back as it was, and before each call that it led to. Raises providers.Refused.
+    """Reasoning comes back as it was, and before each call that it led to. Raises Refused.
 
     With `stale`, what was made before that call of the turn cannot be read any more, and is not wanted.
     """
@@ -112,14 +92,14 @@ def check(script: Script, chat: Chat) -> None:
             thought = False
 
 
-def _void(item: Mapping[str, Any]) -> object:
+def _void(item: Mapping[str, Any]) -> bytes:
     said = f"The encrypted content for item {item.get('id')} could not be verified."
-    return orjson.loads(error(said, "invalid_request_error", "invalid_encrypted_content"))
+    return error(said, "invalid_request_error", "invalid_encrypted_content")
 
 
-def _lacks(place: int, kind: str, identity: object, what: str) -> object:
+def _lacks(place: int, kind: str, identity: object, what: str) -> bytes:
     said = f"Item '{identity}' of type '{kind}' was provided without its required {what}."
-    return orjson.loads(error(said, "invalid_request_error", None, f"input[{place}]"))
+    return error(said, "invalid_request_error", None, f"input[{place}]")
 
 
 def _only(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
@@ -128,44 +108,39 @@ def _only(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
             raise InvalidRequest(f"Unknown parameter: '{where}{name}'.", f"{where}{name}")
 
 
-def _schema(text: Mapping[str, Any]) -> dict[str, Any]:
+def _schema(text: Mapping[str, Any]) -> None:
     """What the answer has to fit."""
     _only(text, frozenset({"format", "verbosity"}), "text.")
     wanted = text.get("format") or {"type": "text"}
     if wanted in ({"type": "text"}, {"type": "json_object"}):
-        return {}
+        return
     _only(wanted, frozenset({"type", "name", "schema", "strict", "description"}), "text.format.")
     schema = wanted.get("schema")
     if wanted.get("type") != "json_schema" or not isinstance(schema, dict) or not wanted.get("name"):
         raise InvalidRequest("Missing required parameter: 'text.format.name'.", "text.format")
-    return schema
 
 
-def _tools(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tools that the model may call, `tool_choice` applied, as functions."""
-    functions: dict[str, dict[str, Any]] = {}
+def _tools(request: Mapping[str, Any]) -> None:
+    """The tools that the model may call, and which it has to."""
+    names: set[str] = set()
     for index, tool in enumerate(request.get("tools") or []):
         where = f"tools[{index}]"
         _only(tool, frozenset({"type", "name", "description", "parameters", "strict"}), f"{where}.")
         if tool.get("type") != "function" or not NAME.fullmatch(tool.get("name") or ""):
             raise InvalidRequest(f"Invalid '{where}.name'.", f"{where}.name")
-        if tool["name"] in functions:
+        if tool["name"] in names:
             raise InvalidRequest("Tool names must be unique.", where)
-        functions[tool["name"]] = {"name": tool["name"], "parameters": tool.get("parameters") or {}}
+        names.add(tool["name"])
     choice = request.get("tool_choice")
     if isinstance(choice, dict):
-        if choice.get("name") not in functions:
+        if choice.get("name") not in names:
             raise InvalidRequest("Tool choice not found in 'tools' parameter.", "tool_choice")
-        return [functions[choice["name"]]]
-    if choice not in (None, "auto", "none", "required") or (choice == "required" and not functions):
+    elif choice not in (None, "auto", "none", "required") or (choice == "required" and not names):
         raise InvalidRequest("Invalid value.", "tool_choice")
-    return [] if choice == "none" else list(functions.values())
 
 
-def _history(items: list[Any]) -> History:
-    seen = History(messages=len(items))
-    asked: dict[str, bool] = {}
-    said = False
+def _history(items: list[Any]) -> None:
+    answered: dict[str, bool] = {}
     for index, item in enumerate(items):
         where = f"input[{index}]"
         kind = item.get("type", "message") if isinstance(item, dict) else ""
@@ -173,58 +148,17 @@ def _history(items: list[Any]) -> History:
             raise InvalidRequest(f"Invalid value: '{kind}'.", f"{where}.type")
         _only(item, ITEMS[kind], f"{where}.")
         match kind:
-            case "message" if item.get("role") == "user":
-                seen.turn += 1
-                text = _text(item.get("content"), where)
-                seen.call_index, seen.tool_results, seen.last_user, seen.last_result = 1, 0, text, ""
-                said = False
-                continue
             case "message":
-                if item.get("role") not in ("assistant", "system", "developer"):
+                if item.get("role") not in ("user", "assistant", "system", "developer"):
                     raise InvalidRequest("Invalid value.", f"{where}.role")
-                _text(item.get("content"), where)
+                _content(item.get("content"), where)
             case "function_call":
-                _call(item, asked, where)
+                _call(item, answered, where)
             case "function_call_output":
-                _result(item, asked, where)
-                seen.tool_results += 1
-                seen.last_result = _text(item["output"], where)
-                said = False
-                continue
-        # What the model said at once is one call of it.
-        seen.call_index += 0 if said or item.get("role") in ("system", "developer") else 1
-        said = True
-    if lacking := [call_id for call_id, answered in asked.items() if not answered]:
+                _result(item, answered, where)
+                _content(item["output"], where)
+    if lacking := [call_id for call_id, there in answered.items() if not there]:
         raise InvalidRequest(f"No tool output found for function call {lacking[0]}.", "input")
-    return seen
-
-
-def _as_chat(instructions: str | None, items: list[Any]) -> list[dict[str, Any]]:
-    """The items as messages of a chat completion, without reasoning: a conversation has one digest, whichever API it
-    comes by."""
-    found: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
-    for item in items:
-        match item.get("type", "message"):
-            case "message":
-                content = item["content"]
-                if item["role"] == "assistant" and isinstance(content, list):
-                    content = _text(content, "")
-                found.append({"role": item["role"], "content": content})
-            case "function_call":
-                function = {"name": item["name"], "arguments": item["arguments"]}
-                if not found or found[-1]["role"] != "assistant":
-                    found.append({"role": "assistant", "content": None})
-                call = {"id": _given(item["call_id"]), "type": "function", "function": function}
-                found[-1].setdefault("tool_calls", []).append(call)
-            case "function_call_output":
-                said = _text(item["output"], "")
-                found.append({"role": "tool", "tool_call_id": _given(item["call_id"]), "content": said})
-    return found
-
-
-def _given(call_id: str) -> str:
-    """The id without the number that keeps it apart from the same one of another answer."""
-    return call_id if MADE.fullmatch(call_id) else NUMBERED.sub("", call_id)
 
 
 def _call(item: Mapping[str, Any], asked: dict[str, bool], where: str) -> None:
@@ -249,16 +183,13 @@ def _result(item: Mapping[str, Any], asked: dict[str, bool], where: str) -> None
     asked[str(call_id)] = True
 
 
-def _text(content: object, where: str) -> str:
-    """The text of a content: a string, or the text parts of an array."""
+def _content(content: object, where: str) -> None:
+    """A string, or an array of parts."""
     if isinstance(content, str):
-        return content
+        return
     if not isinstance(content, list) or not content:
         raise InvalidRequest("Invalid type for content.", f"{where}.content")
-    texts = []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in ("input_text", "output_text", "refusal", "input_image", "input_file"):
             raise InvalidRequest(f"Invalid value: '{kind}'.", f"{where}.content")
-        texts.append(part.get("text") or part.get("refusal") or "")
-    return "".join(texts)

@@ -1,17 +1,15 @@
-"""A request in Anthropic's Messages: judged as strictly as there, then reduced to what decides the answer."""
+"""A request of Anthropic's Messages: judged as strictly as there."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
-from palaver.testing.model_server.grammar import Script
-from palaver.testing.model_server.history import BREAKPOINTS, Chat, History, InvalidRequest
-from palaver.testing.model_server.thoughts import MADE, check_thoughts, thinker_of
+from palaver.fake_provider.requests import InvalidRequest
+from palaver.fake_provider.thoughts import thinker_of
+from tests.model_server.chat_completions import BREAKPOINTS
+from tests.model_server.thoughts import check_thoughts
 
 FIELDS = frozenset({
     "model", "messages", "max_tokens", "stream", "system", "tools", "tool_choice", "temperature", "top_p", "top_k",
@@ -36,18 +34,11 @@ TOOL = frozenset({"name", "description", "input_schema", "cache_control", "stric
 LEAST_TOP_P = 0.95
 """Of a model that thinks."""
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-NUMBERED = re.compile(r"_[0-9]+\Z")
 ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def read(body: bytes, headers: Mapping[str, str]) -> Chat:
-    """Judge and reduce a request. Raises InvalidRequest."""
-    try:
-        request = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The request body is not valid JSON: {error}") from None
-    if not isinstance(request, dict):
-        raise InvalidRequest("The request body is not a JSON object.")
+def judge(request: dict[str, Any], headers: Mapping[str, str]) -> None:
+    """Raise InvalidRequest for what is refused there."""
     if "anthropic-version" not in {name.lower() for name in headers}:
         raise InvalidRequest("anthropic-version: header is required")
     _only(request, FIELDS, "")
@@ -63,27 +54,10 @@ def read(body: bytes, headers: Mapping[str, str]) -> Chat:
         if not 0 <= request.get(name, 0) <= most:
             raise InvalidRequest(f"{name}: range: 0..{most}")
     _thinking(request)
-    tools = _tools(request)
-    history = _history(request["messages"], thinker_of(request["model"]))
-    _count_breakpoints(request, history)
-    messages = orjson.dumps(list(_as_chat(request)), option=orjson.OPT_SORT_KEYS)
-    return Chat(
-        model=request["model"],
-        stream=bool(request.get("stream")),
-        include_usage=True,
-        max_tokens=limit,
-        schema=_schema(request),
-        tools=tools,
-        must_call=(request.get("tool_choice") or {}).get("type") in ("any", "tool"),
-        history=history,
-        digest=hashlib.sha256(messages).hexdigest(),
-        prompt_tokens=max(1, len(messages) // 4),
-        body=body,
-    )
-
-
-def check(script: Script, chat: Chat) -> None:
-    """Nothing more: what has to come back says itself whether it is whole."""
+    _tools(request)
+    _history(request["messages"], thinker_of(request["model"]))
+    _count_breakpoints(request)
+    _schema(request)
 
 
 def _only(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
@@ -110,22 +84,21 @@ def _thinking(request: Mapping[str, Any]) -> None:
         raise InvalidRequest("`top_k` must be unset when thinking is enabled.")
 
 
-def _schema(request: Mapping[str, Any]) -> dict[str, Any]:
+def _schema(request: Mapping[str, Any]) -> None:
     """What the answer has to fit."""
     output = request.get("output_config") or {}
     _only(output, frozenset({"effort", "format"}), "output_config.")
     wanted = output.get("format")
     if wanted is None:
-        return {}
+        return
     schema = wanted.get("schema") if isinstance(wanted, dict) and wanted.get("type") == "json_schema" else None
     if not isinstance(schema, dict):
         raise InvalidRequest("output_config.format: Input should be a JSON schema")
-    return schema
 
 
-def _tools(request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The tools that the model may call, `tool_choice` applied, as functions."""
-    functions: dict[str, dict[str, Any]] = {}
+def _tools(request: Mapping[str, Any]) -> None:
+    """The tools that the model may call, and which it has to."""
+    names: set[str] = set()
     for index, tool in enumerate(request.get("tools") or []):
         where = f"tools.{index}."
         _only(tool, TOOL, where)
@@ -136,29 +109,24 @@ def _tools(request: Mapping[str, Any]) -> list[dict[str, Any]]:
             raise InvalidRequest(f"{where}input_schema.type: Field required")
         if "description" in tool and not tool["description"]:
             raise InvalidRequest(f"{where}description: String should have at least 1 character")
-        if tool["name"] in functions:
+        if tool["name"] in names:
             raise InvalidRequest("tools: Tool names must be unique.")
-        functions[tool["name"]] = {"name": tool["name"], "parameters": schema}
+        names.add(tool["name"])
     choice = request.get("tool_choice")
     if choice is None:
-        return list(functions.values())
+        return
     _only(choice, frozenset({"type", "name", "disable_parallel_tool_use"}), "tool_choice.")
-    if not functions:
+    if not names:
         raise InvalidRequest("tool_choice: tool_choice may only be specified while providing tools.")
-    match choice.get("type"):
-        case "none":
-            return []
-        case "auto" | "any":
-            return list(functions.values())
-        case "tool" if choice.get("name") in functions:
-            return [functions[choice["name"]]]
-    raise InvalidRequest("tool_choice: Input does not match any of the expected choices")
+    if choice.get("type") == "tool" and choice.get("name") in names:
+        return
+    if choice.get("type") not in ("none", "auto", "any"):
+        raise InvalidRequest("tool_choice: Input does not match any of the expected choices")
 
 
-def _history(messages: object, thinker: str) -> History:
+def _history(messages: object, thinker: str) -> None:
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest("messages: at least one message is required")
-    seen = History(messages=len(messages))
     open_calls: list[str] = []
     ids: set[str] = set()
     for index, message in enumerate(messages):
@@ -180,24 +148,11 @@ def _history(messages: object, thinker: str) -> History:
         open_calls = calls
         if role == "assistant":
             check_thoughts(blocks, thinker, where)
-            # What the model said between two searches of its provider, and behind the last one, was an answer each.
-            searches = sum(block["type"] == "server_tool_use" for block in blocks)
             paused = blocks[-1]["type"] == "server_tool_use"
-            seen.call_index += searches + (not paused)
-            continue
-        if said := [block.get("text", "") for block in blocks if block["type"] != "tool_result"]:
-            seen.turn += 1
-            # Messages of a user in a row are texts of one, here: what was said last is the last of them.
-            last = next(filter(None, reversed(said)), "")
-            seen.call_index, seen.tool_results, seen.last_user, seen.last_result = 1, 0, last, ""
-        else:
-            seen.tool_results += len(results)
-            seen.last_result = _words(results[-1].get("content"))
     if messages[-1]["role"] == "assistant" and not paused:
         raise InvalidRequest(
             "This model does not support assistant message prefill. The conversation must end with a user message."
         )
-    return seen
 
 
 def _pair(asked: list[str], results: list[dict[str, Any]], blocks: list[dict[str, Any]], where: str) -> None:
@@ -255,56 +210,14 @@ def _check_breakpoint(block: Mapping[str, Any], here: str) -> None:
         raise InvalidRequest(f"{here}: cache_control cannot be set for empty blocks")
 
 
-def _count_breakpoints(request: Mapping[str, Any], history: History) -> None:
-    history.breakpoints = [
-        index
-        for index, message in enumerate(request["messages"])
-        if isinstance(message["content"], list)
-        for block in message["content"]
-        if "cache_control" in block
-    ]
+def _count_breakpoints(request: Mapping[str, Any]) -> None:
+    contents = [message["content"] for message in request["messages"] if isinstance(message["content"], list)]
+    marked = [block for content in contents for block in content if "cache_control" in block]
     system = request.get("system")
     others = [*(system if isinstance(system, list) else ()), *(request.get("tools") or ())]
     for index, block in enumerate(others):
         if "text" in block and not block["text"].strip():
             raise InvalidRequest(f"system.{index}: text content blocks must be non-empty")
-    found = len(history.breakpoints) + sum("cache_control" in block for block in others)
+    found = len(marked) + sum("cache_control" in block for block in others)
     if found > BREAKPOINTS:
         raise InvalidRequest(f"A maximum of {BREAKPOINTS} blocks with cache_control may be provided. Found {found}.")
-
-
-def _as_chat(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The messages as those of a chat completion, without breakpoints and thoughts: a conversation has one digest,
-    whichever API it comes by."""
-    if told := _words(request.get("system")):
-        yield {"role": "system", "content": told}
-    for message in request["messages"]:
-        blocks = _blocks(message["content"], message["role"], "")
-        if message["role"] == "assistant":
-            calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
-            text = "".join(block["text"] for block in blocks if block["type"] == "text")
-            yield {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
-            continue
-        for block in blocks:
-            if block["type"] == "tool_result":
-                said = "Error: " * bool(block.get("is_error")) + _words(block.get("content"))
-                yield {"role": "tool", "tool_call_id": _given(block["tool_use_id"]), "content": said}
-            else:
-                plain = {name: value for name, value in block.items() if name != "cache_control"}
-                yield {"role": "user", "content": plain["text"] if plain["type"] == "text" else [plain]}
-
-
-def _call(block: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": block["name"], "arguments": orjson.dumps(block["input"]).decode()}
-    return {"id": _given(block["id"]), "type": "function", "function": function}
-
-
-def _given(call_id: str) -> str:
-    """The id without the number that keeps it apart from the same one of another answer."""
-    return call_id if call_id.startswith(MADE) else NUMBERED.sub("", call_id)
-
-
-def _words(content: object) -> str:
-    if isinstance(content, list):
-        return "".join(block.get("text", "") for block in content)
-    return str(content or "")

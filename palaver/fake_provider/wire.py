@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from palaver.testing.model_server.grammar import Script
-from palaver.testing.model_server.reply import Call, Reply
+from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.reply import Call, Reply
 
 DONE = b"data: [DONE]\n\n"
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from palaver.testing.model_server.history import InvalidRequest
-from palaver.testing.model_server.marks import told
+from palaver.fake_provider.marks import told
+from palaver.fake_provider.requests import InvalidRequest
 
 Then = Literal["close", "reset", "hang"]
 

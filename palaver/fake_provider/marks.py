@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from palaver.testing.model_server.history import InvalidRequest
+from palaver.fake_provider.requests import InvalidRequest
 
 
 def written(last_user: str, name: str) -> str | None:

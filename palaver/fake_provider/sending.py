@@ -12,21 +12,21 @@ from typing import NoReturn
 from aiohttp import web
 from multidict import CIMultiDict
 
-from palaver.testing.model_server.ledger import Record
-from palaver.testing.model_server.wire import Event
+from palaver.fake_provider.exchanges import Exchange
+from palaver.fake_provider.wire import Event
 
 JSON = "application/json"
 SSE = "text/event-stream"
 
 
 class Sending:
-    """The way back to one client. Its methods write the ledger record as they go."""
+    """The way back to one client. Its methods write down in the exchange how far it has come."""
 
-    def __init__(self, request: web.BaseRequest, record: Record, id_header: str, end: bytes) -> None:
+    def __init__(self, request: web.BaseRequest, exchange: Exchange, id_header: str, end: bytes) -> None:
         self._request = request
-        self._record = record
+        self._exchange = exchange
         self._end = end
-        self._headers = {id_header: f"req-{record.n}", "Cache-Control": "no-cache"}
+        self._headers = {id_header: f"req-{exchange.n}", "Cache-Control": "no-cache"}
 
     async def whole(
         self,
@@ -46,7 +46,7 @@ class Sending:
         await response.prepare(self._request)
         self._begun(status)
         await response.write_eof()
-        self._record.chunks_sent = events
+        self._exchange.chunks_sent = events
         return response
 
     async def stream(self, events: Iterable[Event], rate: float | None) -> web.StreamResponse:
@@ -69,7 +69,7 @@ class Sending:
                 if delay > 0:
                     await asyncio.sleep(delay)
             await response.write(event)
-            self._record.chunks_sent += 1
+            self._exchange.chunks_sent += 1
         return response
 
     async def part_of_document(self, body: bytes, *, promised: int | None) -> web.StreamResponse:
@@ -85,7 +85,7 @@ class Sending:
         """Put bytes on the wire that need not be HTTP."""
         if self._request.transport is not None:
             self._request.transport.write(data)
-            self._record.first_byte_at = time.time()
+            self._exchange.first_byte_at = time.time()
 
     async def silence(self) -> NoReturn:
         """Say nothing more until the client goes away, which cancels this."""
@@ -107,5 +107,5 @@ class Sending:
         transport.abort()
 
     def _begun(self, status: int) -> None:
-        self._record.status = status
-        self._record.first_byte_at = time.time()
+        self._exchange.status = status
+        self._exchange.first_byte_at = time.time()

@@ -1,61 +1,19 @@
-"""Providers that want something back unchanged, and refuse a history without it; each in its own words.
-
-What a model made is a function of what it said, so that no memory of earlier requests is needed to tell whether it
-came back as it was: digits of numbers and the order of keys included.
+"""Providers that want something back unchanged, and refuse a history without it; each in its own words: digits of
+numbers and the order of keys included.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-PROVIDERS = ("gemini", "deepseek", "kimi", "openrouter", "groq")
+from palaver.fake_provider.exchanges import Refused
+from palaver.fake_provider.signed import Made, made
+
 PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id", "name"})
 """What every provider takes on a message."""
-THOUGHTS = 6
-"""Words of reasoning."""
-
-
-class Refused(Exception):
-    """The provider's 400."""
-
-    def __init__(self, body: object, why: str = "unchanged") -> None:
-        super().__init__("refused")
-        self.body = orjson.dumps(body)
-        self.why = why
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What a provider adds to a message. All but `reasoning` is JSON, as it must come back."""
-
-    reasoning: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
-    detail_pieces: tuple[str, ...] = ()
-    """The same, as they come in a stream."""
-    extra: str | None = None
-    call_extras: tuple[str | None, ...] = ()
-
-
-def made(provider: str | None, content: str, calls: Sequence[Sequence[str]]) -> Made:
-    """What comes with a message that says `content` and asks for `calls`: id, name and arguments of each."""
-    match provider:
-        case "deepseek" | "kimi":
-            return Made(reasoning=_thoughts(content, calls))
-        case "gemini" if calls:
-            # Of parallel calls only the first is signed.
-            return Made(call_extras=(_signature(calls[0]), *[None] * (len(calls) - 1)))
-        case "gemini":
-            return Made(extra=_signature([content]))
-        case "openrouter":
-            return _details(_thoughts(content, calls))
-    return Made()
 
 
 def check(provider: str, body: bytes) -> None:
@@ -91,7 +49,7 @@ def _thinking(provider: str, index: int, message: dict[str, Any], expected: Made
             f"Missing `reasoning_content` field in the assistant message at message index {index}. "
             "For more information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
         )
-    raise Refused({"error": _error(text)})
+    raise _refused({"error": _error(text)})
 
 
 def _gemini(provider: str, index: int, message: dict[str, Any], expected: Made, current: bool) -> None:
@@ -116,7 +74,7 @@ def _gemini(provider: str, index: int, message: dict[str, Any], expected: Made, 
 
 
 def _gemini_refuses(text: str) -> None:
-    raise Refused([{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}])
+    raise _refused([{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}])
 
 
 def _openrouter(provider: str, index: int, message: dict[str, Any], expected: Made, current: bool) -> None:
@@ -129,7 +87,7 @@ def _openrouter(provider: str, index: int, message: dict[str, Any], expected: Ma
     else:
         return
     raw = orjson.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": text}}).decode()
-    raise Refused({"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}})
+    raise _refused({"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}})
 
 
 def _groq(provider: str, index: int, message: dict[str, Any], expected: Made, current: bool) -> None:
@@ -142,39 +100,15 @@ def _no_more_than(provider: str, index: int, found: dict[str, Any], known: froze
     for name in sorted(found.keys() - known):
         place = f"'messages.{index}'"
         text = f"{place} : for 'role:assistant' the following must be satisfied[({place} : property '{name}' is "
-        raise Refused({"error": _error(f"{text}unsupported)]")})
+        raise _refused({"error": _error(f"{text}unsupported)]")})
 
 
 def _error(message: str) -> dict[str, str | None]:
     return {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_request_error"}
 
 
-def _thoughts(content: str, calls: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    digest = _digest([content, *(part for call in calls for part in call)])
-    return tuple(f" {digest[4 * i : 4 * i + 4]}" for i in range(THOUGHTS))
-
-
-def _signature(signed: Sequence[str]) -> str:
-    return f'{{"google":{{"thought_signature":"{_sealed(signed)}","weight":1.50,"age":100000000000000000001}}}}'
-
-
-def _details(thoughts: Sequence[str]) -> Made:
-    more = ',"format":"anthropic-claude-v1","index":0'
-    seal, text = _sealed(thoughts), orjson.dumps("".join(thoughts)).decode()
-    hidden = f'{{"type":"reasoning.encrypted","id":null,"data":"{seal}","index":1,"z":1e2,"a":0.10}}'
-    pieces = [f'{{"type":"reasoning.text","text":{orjson.dumps(each).decode()}{more}}}' for each in thoughts]
-    return Made(
-        details=(f'{{"type":"reasoning.text","text":{text}{more},"signature":"{seal}"}}', hidden),
-        detail_pieces=(*pieces, f'{{"type":"reasoning.text"{more},"signature":"{seal}"}}', hidden),
-    )
-
-
-def _sealed(signed: Sequence[str]) -> str:
-    return base64.b64encode(_digest(signed).encode()).decode()
-
-
-def _digest(parts: Sequence[str]) -> str:
-    return hashlib.sha256(orjson.dumps(list(parts))).hexdigest()
+def _refused(body: object) -> Refused:
+    return Refused(orjson.dumps(body))
 
 
 class _Exact(dict[str, Any]):

@@ -1,10 +1,10 @@
-"""A scriptable model server, which speaks OpenAI's chat completions and Responses, and Anthropic's Messages.
+"""The provider `fake`, a scriptable one: it speaks OpenAI's chat completions and Responses, and Anthropic's Messages.
 
-    with ModelServer.running() as server:
-        run_my_agent(base_url=server.base_url, model="tool-3+429-1@2")
-        assert [entry.status for entry in server.ledger()] == [200, 429, 200, 200, 200]
+    with FakeProvider.running() as provider:
+        run_my_agent(base_url=provider.base_url, model="tool-3+429-1@2")
 
-or as a process: `python -m palaver.testing.model_server --port 9101 [--ledger FILE] [--api-key KEY]`.
+or as a process: `python -m palaver.fake_provider --port 9101 [--api-key KEY]`. It answers whatever it can read: it does
+not judge whether a real provider would have taken the request (an `observer` may).
 
 The answer is decided by the model name and the messages alone, so any number of conversations may use one
 server. A model name is directives joined by `+`, each `name[-arg…]`; a fault may end in `@k`: only at the
@@ -34,19 +34,19 @@ rate-R              R tokens a second (default: at once); N tokens take N/R seco
 chunk-K             K tokens an event (1)
 args-split[-K]      tool arguments streamed in fragments of K characters (5)
 reasoning[-N]       N tokens (8) of `reasoning_content` before the answer
-stale-N             Responses: from the N-th model call of the turn on, reasoning of the calls before it gets
-                    400 invalid_encrypted_content, and is not wanted back
+stale-N             Responses: from the N-th model call of the turn on, reasoning of the calls before it cannot be
+                    read any more, to an observer that looks at it
 window-N            400 context_length_exceeded when the prompt has more than N tokens (its JSON size / 4)
 room-N              the same, and an answer that does not fit in beside the prompt is cut off: "length"
 ==================  ========================================================================================
 
 ==================  ========================================================================================
-providers, which want something back unchanged with what they said, and refuse a request without it (400)
+providers, which want something back unchanged with what they said
 ==================  ========================================================================================
 gemini              `extra_content` on the first call of each message: a thought signature
 deepseek, kimi      `reasoning_content` on each message with calls
 openrouter          `reasoning_details`, which come in pieces, as one signed block and one that is encrypted
-groq                wants nothing, and refuses every field that is not its own
+groq                wants nothing
 ==================  ========================================================================================
 
 ==================  ========================================================================================
@@ -92,26 +92,15 @@ call and to the letter. Call ids are `call_<turn>_<step>_<i>`. Without tools in 
 "none") the answer comes at once; with tool_choice "required", or a tool's name, it never comes: every call of the
 model has a tool call. `max_tokens` cuts the answer with finish_reason "length".
 
-A history that a real provider refuses gets 400: a tool call without a result or with two, a result without
-a call, call ids twice in one message, no messages, unknown roles, content of a wrong type. So do more than
-four prompt-cache breakpoints, and one on a message or on an empty text in place of a block with text.
+`POST /v1/messages` is the same model behind the other API: the same names, answers and faults. What a model thinks
+(`reasoning`) is a signed block there, with a hidden one behind it. Errors, stop reasons and counts are that API's: with
+breakpoints, half of a prompt is read from the cache and a quarter is written. `pause` is a search of the provider's own
+(`server_tool_use`) behind the words, and stop reason `pause_turn`: the turn goes on once the search has come back. The
+end of `room` is called `model_context_window_exceeded`.
 
-`POST /v1/messages` is the same model behind the other API: the same names, answers and faults, one ledger. What a
-model thinks (`reasoning`) is a signed block there, with a hidden one behind it, and both have to come back. Errors,
-stop reasons and counts are that API's: with breakpoints, half of a prompt is read from the cache and a quarter is
-written. And so is what it refuses: fields that it does not know, no max_tokens, roles that do not alternate, results
-that are not complete or not first, ids of calls that come twice, thoughts that are lost, changed or out of order,
-texts without a visible character, a breakpoint on a failed result, an assistant's message at the end. `pause` is a
-search of the provider's own (`server_tool_use`) behind the words, and stop reason `pause_turn`: the turn goes on once
-the search has come back as it was. The end of `room` is called `model_context_window_exceeded`.
+`POST /v1/responses` is the same model once more. What it thinks is an item of reasoning, with a summary and encrypted.
 
-`POST /v1/responses` is the same model once more. What it thinks is an item of reasoning, with a summary and encrypted,
-and has to come back, as it was, before the calls that it led to. It refuses what is to be stored (`store` has to be
-false), fields that it does not know, calls without an output or with two, outputs without a call, ids of calls that
-come twice, and a `max_output_tokens` below 16.
-
-`GET /ledger?run=…&outcome=…&after=N` is a page of what was asked and how it ended (see LedgerEntry),
-`DELETE /ledger` starts it anew, `GET /healthz` says that the server is up.
+`GET /v1/models` shows examples, `GET /healthz` says that it is up.
 """
 
 from __future__ import annotations
@@ -120,10 +109,9 @@ try:
     import aiohttp  # noqa: F401
     import orjson  # noqa: F401
 except ImportError as error:
-    raise ImportError("the model server needs aiohttp and orjson: pip install 'palaver[testing]'") from error
+    raise ImportError("the fake provider needs aiohttp and orjson: pip install 'palaver[testing]'") from error
 
-from palaver.testing.model_server.grammar import UnknownModel
-from palaver.testing.model_server.ledger import LedgerEntry, read_ledger
-from palaver.testing.model_server.server import ModelServer
+from palaver.fake_provider.grammar import UnknownModel
+from palaver.fake_provider.server import FakeProvider
 
-__all__ = ["LedgerEntry", "ModelServer", "UnknownModel", "read_ledger"]
+__all__ = ["FakeProvider", "UnknownModel"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
-from palaver.testing.model_server.grammar import Script
-from palaver.testing.model_server.reply import Call, Reply
-from palaver.testing.model_server.thoughts import call_id, redacted, search, signature
-from palaver.testing.model_server.wire import Event, grouped
+from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.reply import Call, Reply
+from palaver.fake_provider.thoughts import call_id, redacted, search, signature
+from palaver.fake_provider.wire import Event, grouped
 
 STOPS = {
     "stop": "end_turn",

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from palaver.testing.model_server import arguments
-from palaver.testing.model_server.grammar import Fault, Script
-from palaver.testing.model_server.history import Chat, InvalidRequest
-from palaver.testing.model_server.providers import Made, made
+from palaver.fake_provider import arguments
+from palaver.fake_provider.grammar import Fault, Script
+from palaver.fake_provider.requests import Chat, InvalidRequest
+from palaver.fake_provider.signed import Made, made
 
 WORD = re.compile(r"\s*\S+|\s+\Z")
 UNKNOWN_TOOL = "no_such_tool"

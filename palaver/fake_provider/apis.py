@@ -1,25 +1,17 @@
-"""The APIs that the server speaks: what a request has to be in each, and how an answer looks there."""
+"""The APIs that the provider speaks: how a request is read in each, and how an answer looks there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from palaver.testing.model_server import (
-    messages_request,
-    messages_wire,
-    providers,
-    refusals,
-    responses_request,
-    responses_wire,
-    wire,
-)
-from palaver.testing.model_server.grammar import Script
-from palaver.testing.model_server.history import Chat, read
-from palaver.testing.model_server.reply import Reply
+from palaver.fake_provider import faults, messages_wire, requests, responses_wire, wire
+from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.reply import Reply
+from palaver.fake_provider.requests import Chat
 
 
-class Dialect(Protocol):
+class Api(Protocol):
     """One API."""
 
     path: str
@@ -31,11 +23,8 @@ class Dialect(Protocol):
     def key(self, headers: Mapping[str, str]) -> str | None:
         """The key that a request brings."""
 
-    def read(self, body: bytes, headers: Mapping[str, str]) -> Chat:
-        """Judge and reduce a request. Raises InvalidRequest."""
-
-    def check(self, script: Script, chat: Chat) -> None:
-        """Refuse a history that lacks what was to come back unchanged. Raises providers.Refused."""
+    def read(self, body: bytes) -> Chat:
+        """Reduce a request to what decides the answer. Raises InvalidRequest."""
 
     def document(self, reply: Reply) -> bytes:
         """An answer that is not streamed."""
@@ -71,26 +60,18 @@ class ChatCompletions:
     path = "/v1/chat/completions"
     id_header = "X-Request-Id"
     end = wire.DONE
+    read = staticmethod(requests.chat_completion)
     document = staticmethod(wire.document)
     events = staticmethod(wire.events)
     empty_document = staticmethod(wire.empty_document)
     empty_events = staticmethod(wire.empty_events)
     broken_events = staticmethod(wire.broken_events)
-    refused = staticmethod(refusals.refused)
-    window_exceeded = staticmethod(refusals.window_exceeded)
+    refused = staticmethod(faults.refused)
+    window_exceeded = staticmethod(faults.window_exceeded)
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         """A bearer token."""
         return headers.get("Authorization", "").removeprefix("Bearer ") or None
-
-    def read(self, body: bytes, headers: Mapping[str, str]) -> Chat:
-        """As a chat completion is asked for."""
-        return read(body)
-
-    def check(self, script: Script, chat: Chat) -> None:
-        """As the provider that the script names."""
-        if script.provider is not None:
-            providers.check(script.provider, chat.body)
 
     def error(self, status: int, message: str, code: str | None = None, param: str | None = None) -> bytes:
         """OpenAI's shape."""
@@ -111,8 +92,7 @@ class Messages:
     path = "/v1/messages"
     id_header = "request-id"
     end = b""
-    read = staticmethod(messages_request.read)
-    check = staticmethod(messages_request.check)
+    read = staticmethod(requests.message)
     document = staticmethod(messages_wire.document)
     events = staticmethod(messages_wire.events)
     empty_document = staticmethod(messages_wire.empty_document)
@@ -133,8 +113,7 @@ class Responses(ChatCompletions):
 
     path = "/v1/responses"
     end = b""
-    read = staticmethod(responses_request.read)
-    check = staticmethod(responses_request.check)
+    read = staticmethod(requests.response)
     document = staticmethod(responses_wire.document)
     events = staticmethod(responses_wire.events)
     empty_document = staticmethod(responses_wire.empty_document)
@@ -143,4 +122,4 @@ class Responses(ChatCompletions):
     interrupted = staticmethod(responses_wire.interrupted)
 
 
-DIALECTS: tuple[Dialect, ...] = (ChatCompletions(), Messages(), Responses())
+APIS: tuple[Api, ...] = (ChatCompletions(), Messages(), Responses())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import orjson
+
+from palaver.fake_provider.exchanges import Exchange, Exchanges
 
 KEEP = 200_000
 """Entries kept in memory, about 200 MB; the file keeps all of them."""
@@ -67,44 +69,19 @@ class LedgerEntry:
     chunks_sent: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Record:
-    """A request while it is answered: how it began, and the end state being written."""
+    """A request: how it began, and what has become of it."""
 
     began: dict[str, Any]
-    fault: str | None = None
-    status: int | None = None
-    outcome: str = "open"
-    first_byte_at: float | None = None
-    ended_at: float | None = None
-    closed_by_client_at: float | None = None
-    chunks_sent: int = 0
-
-    @property
-    def n(self) -> int:
-        return int(self.began["n"])
-
-    @property
-    def attempt(self) -> int:
-        return int(self.began["attempt"])
+    exchange: Exchange
 
     def value(self, name: str) -> object:
         """A field of the entry, by name."""
-        return self.began[name] if name in self.began else getattr(self, name)
-
-    def end_state(self) -> dict[str, Any]:
-        return {
-            "fault": self.fault,
-            "status": self.status,
-            "outcome": self.outcome,
-            "first_byte_at": self.first_byte_at,
-            "ended_at": self.ended_at,
-            "closed_by_client_at": self.closed_by_client_at,
-            "chunks_sent": self.chunks_sent,
-        }
+        return self.began[name] if name in self.began else getattr(self.exchange, name)
 
     def entry(self) -> LedgerEntry:
-        return LedgerEntry(**self.began, **self.end_state())
+        return LedgerEntry(**{**asdict(self.exchange), **self.began})
 
 
 class Ledger:
@@ -115,10 +92,9 @@ class Ledger:
     the file and raises OSError if that fails; leaving it closes the file, and the entries stay readable.
     """
 
-    def __init__(self, path: Path | None = None, *, keep: int = KEEP) -> None:
+    def __init__(self, exchanges: Exchanges, path: Path | None = None, *, keep: int = KEEP) -> None:
+        self._exchanges = exchanges
         self._records: deque[Record] = deque(maxlen=keep)
-        self._tries: Counter[tuple[str, str, str]] = Counter()
-        self._last = 0
         self._path = path
         self._file: int | None = None
 
@@ -137,35 +113,18 @@ class Ledger:
             os.close(self._file)
             self._file = None
 
-    def open(self, *, model: str, digest: str, run: str | None, **began: Any) -> Record:
+    def open(self, exchange: Exchange, **began: Any) -> None:
         """Enter a request that has arrived."""
-        self._last += 1
-        key = (run or "", model, digest)
-        self._tries[key] += 1
-        record = Record(
-            {
-                "n": self._last,
-                "model": model,
-                "digest": digest,
-                "run": run,
-                "attempt": self._tries[key],
-                "started_at": time.time(),
-                **began,
-            }
-        )
+        record = Record({"started_at": time.time(), **began}, exchange)
         self._records.append(record)
         if self._file is not None:
-            self._write({"event": "start", **record.began})
-        return record
+            self._write({"event": "start", "n": exchange.n, "attempt": exchange.attempt, **record.began})
 
-    def close(self, record: Record, outcome: str) -> None:
-        """Write the end of a request; the first end stands."""
-        if record.ended_at is not None:
-            return
-        record.ended_at = time.time()
-        record.outcome = outcome
+    def close(self, exchange: Exchange) -> None:
+        """Write the end of a request."""
         if self._file is not None:
-            self._write({"event": "end", "n": record.n, **record.end_state()})
+            end = {name: value for name, value in asdict(exchange).items() if name != "attempt"}
+            self._write({"event": "end", **end})
 
     def entries(self, *, after: int = 0, limit: int | None = None, **equal: object) -> list[LedgerEntry]:
         """What is in memory, oldest first: numbers above `after`, at most `limit`, fields equal to `equal`.
@@ -175,16 +134,16 @@ class Ledger:
         chosen = (
             record
             for record in self._records.copy()
-            if record.n > after and all(record.value(name) == value for name, value in equal.items())
+            if record.exchange.n > after and all(record.value(name) == value for name, value in equal.items())
         )
         return [record.entry() for record in islice(chosen, limit)]
 
     def forget(self) -> None:
         """Start anew: no entries, no tries. Numbers go on, and the file keeps what it has."""
         self._records.clear()
-        self._tries.clear()
+        self._exchanges.tries.clear()
         if self._file is not None:
-            self._write({"event": "cleared", "n": self._last})
+            self._write({"event": "cleared", "n": self._exchanges.last})
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is not None:
@@ -199,11 +158,11 @@ class Ledger:
                     written = orjson.loads(line)
                 except orjson.JSONDecodeError:
                     continue
-                self._last = max(self._last, written["n"])
+                self._exchanges.last = max(self._exchanges.last, written["n"])
                 if written["event"] == "cleared":
-                    self._tries.clear()
+                    self._exchanges.tries.clear()
                 elif written["event"] == "start":
-                    self._tries[(written["run"] or "", written["model"], written["digest"])] += 1
+                    self._exchanges.tries[(written["run"] or "", written["model"], written["digest"])] += 1
         return not line.endswith(b"\n")
 
 
@@ -213,7 +172,7 @@ def read_ledger(path: Path, begin: int = 0) -> list[LedgerEntry]:
     `begin`: bytes of the file, up to the end of a line, that are left out; what started there is left out with its end.
     Requests without an end line are `open`. Raises OSError if the file cannot be read.
     """
-    records: dict[int, Record] = {}
+    records: dict[int, LedgerEntry] = {}
     with path.open("rb") as lines:
         lines.seek(begin)
         for line in lines:
@@ -223,8 +182,7 @@ def read_ledger(path: Path, begin: int = 0) -> list[LedgerEntry]:
                 continue
             event, n = written.pop("event"), written["n"]
             if event == "start":
-                records[n] = Record(written)
+                records[n] = LedgerEntry(**written)
             elif event == "end" and n in records:
-                del written["n"]
-                records[n] = Record(records[n].began, **written)
-    return [record.entry() for record in records.values()]
+                records[n] = replace(records[n], **written)
+    return list(records.values())
