@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from palaver.config.providers import Provider, load_providers
-from palaver.config.settings import Settings
+from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.processes.tasks import end
@@ -85,6 +85,7 @@ def create_app(
             catalog=Catalog(kept),
             measured=Measured(kept, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
+            dialect_settings=[read(each.settings) for each in app.state.dialects if each.settings],
         )
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
@@ -98,10 +99,7 @@ def create_app(
             backend.closing.set()
             await end(watching)
             preflight.end()
-            await backend.looks.close()
-            await backend.reads.close()
-            await backend.catalog.close()
-            await backend.measured.close()
+            await backend.close()
             if publisher is None:
                 await backend.publisher.close()
             if store is None:

@@ -21,10 +21,10 @@ from bench.report import Table
 from bench.server_work import ServerWork
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, Finish, ToolOutcome
 from palaver.store import Store
-from palaver.testing.redis_server import RedisServer
 from palaver.vocabulary.lifecycle import StopReason
 
 _AGENT: Final = AgentSpec(model="fake/tool-20", tools=(TOOL,))

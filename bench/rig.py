@@ -19,10 +19,10 @@ from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts, answers_ok
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing.ports import HOST, free_port
-from palaver.testing.redis_server import RedisServer
 
 
 class Spoken(NamedTuple):
@@ -56,7 +56,7 @@ class Rig:
         *,
         lease_seconds: float = 15.0,
         providers: Sequence[str] = ("fake",),
-        model_server: str = "palaver.testing.model_server",
+        model_server: str = "tests.model_server",
     ) -> None:
         self._broker_url = os.environ.get("PALAVER_BROKER_URL")
         self._lease_seconds = lease_seconds

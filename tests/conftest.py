@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from palaver.testing import ports
-from palaver.testing.ports import free_port
+from palaver.stack import ports
+from palaver.stack.ports import free_port
 from tests import fake_scripts
 from tests.chaos.zygote import Zygote
 from tests.process import warm

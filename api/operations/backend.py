@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
+
+from pydantic_settings import BaseSettings
 
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
@@ -19,7 +21,6 @@ from palaver.store import Store
 from palaver.store.redis.sharing import Sharing
 
 from .catalog import Catalog
-from .followers import Followers
 from .measured import Measured
 
 T = TypeVar("T")
@@ -58,6 +59,19 @@ class Publishing(Protocol):
     async def close(self) -> None: ...
 
 
+class Guest(Protocol):
+    """What a dialect keeps in a process, beside the backend."""
+
+    def __init__(self) -> None: ...
+
+    async def close(self) -> None:
+        """Called when the process ends."""
+
+
+G = TypeVar("G", bound=Guest)
+S = TypeVar("S", bound=BaseSettings)
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The ports of the API."""
@@ -71,12 +85,33 @@ class Backend:
     measured: Measured
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
-    looks: Sharing = field(default_factory=lambda: Sharing(_READS))
-    """What a dialect makes of several reads, for all who want the same; apart from ``reads``, which it waits for."""
-    followers: Followers = field(default_factory=Followers)
-    """Who follows the log of a conversation here."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
+    dialect_settings: Sequence[BaseSettings] = ()
+    """Those of the dialects that are spoken."""
+    _guests: dict[type[Guest], Guest] = field(default_factory=dict)
+
+    def setting(self, kind: type[S]) -> S:
+        """The settings of a dialect, which it declares. Raises LookupError if it does not."""
+        for each in self.dialect_settings:
+            if isinstance(each, kind):
+                return each
+        raise LookupError(kind.__name__)
+
+    def guest(self, kind: type[G]) -> G:
+        """What a dialect keeps in this process: made when it is first asked for."""
+        kept = self._guests.get(kind)
+        if kept is None:
+            kept = self._guests[kind] = kind()
+        return cast(G, kept)
+
+    async def close(self) -> None:
+        """Read no more, and let dialects end what they keep."""
+        for guest in self._guests.values():
+            await guest.close()
+        await self.reads.close()
+        await self.catalog.close()
+        await self.measured.close()
 
     async def run(self, run_id: str) -> Run:
         """The run as it is now.

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from palaver.testing.redis_server import find_server
+from palaver.stack.redis_server import find_server
 from tests.pages import ROOT
 
 _INTRODUCTION = """# Chaos report

@@ -15,7 +15,6 @@ from palaver.schemas.models import AgentSpec, Budget
 from palaver.steps.leases import Stray
 from palaver.steps.verdicts import Finish
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import (
@@ -30,6 +29,7 @@ from tests.contract.store_driver import (
     output,
     say,
 )
+from tests.waiting import aeventually
 
 DENIED = "The user denied this tool call."
 CANCELLED = "The user cancelled the request, so the tool call was denied."

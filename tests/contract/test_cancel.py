@@ -9,11 +9,11 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import Delta, Renewal, Stray
 from palaver.steps.verdicts import Continue, Finish, OpenCall
 from palaver.store.fleet.fleet import Interruption
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.invariants import check_whole
 from tests.contract.store_driver import INTERNAL, TOOL_ERROR, StoreDriver
+from tests.waiting import aeventually
 
 DENIED = "The user cancelled the request, so the tool call was denied."
 BEGUN = "Cancelled after it had begun. It may or may not have taken effect."

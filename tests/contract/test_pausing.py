@@ -15,7 +15,6 @@ from palaver.steps.leases import Delivery, Lease, Renewal, Settled, Stray
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import (
     INTERNAL,
@@ -30,6 +29,7 @@ from tests.contract.store_driver import (
     output,
     say,
 )  # fmt: skip
+from tests.waiting import aeventually
 
 PAUSED = ["run.pausing", "run.paused"]
 

@@ -17,7 +17,7 @@ from palaver.store import Store
 from palaver.store.fleet.provider_states import Outage
 from palaver.store.fleet.providers import Admitted, Cooling, Wait
 from palaver.store.redis import keys
-from palaver.testing import aeventually
+from tests.waiting import aeventually
 
 NONE = Limits()
 REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("a", "echo"))

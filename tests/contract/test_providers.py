@@ -14,7 +14,7 @@ from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.store.fleet.providers import Admitted, Cooling, Wait
 from palaver.store.redis import keys
-from palaver.testing import aeventually
+from tests.waiting import aeventually
 
 NONE = Limits()
 

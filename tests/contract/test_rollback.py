@@ -12,9 +12,9 @@ from palaver.steps.leases import Lease, LogMessage
 from palaver.steps.verdicts import Condensed, Continue, Finish
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver, say
+from tests.waiting import aeventually
 
 
 async def _finished(driver: StoreDriver, *words: str) -> Lease:

@@ -18,11 +18,11 @@ from palaver.schemas.models import Message
 from palaver.steps.verdicts import Finish
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
+from tests.waiting import aeventually
 from workers.tracing import names
 from workers.tracing.content import content_of
 from workers.tracing.otlp import empty_request, spans_of

@@ -22,14 +22,14 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from deploy.check import logins
 from deploy.check.kit import ROOT
 from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
+from palaver.stack.ports import free_port
 from palaver.store.redis import keys
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
 from palaver.vocabulary.ids import uuid_of
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 from workers.broker.remote import COMMANDS
 
 pytestmark = pytest.mark.process

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.watching import celery_events
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 from palaver.stack.ports import VARIABLES, Ports
-from palaver.testing import eventually
 from tests.pages import ROOT, Memory, blocks, commands, files
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -17,14 +17,14 @@ import redis
 from deploy.check import logins
 from deploy.check.kit import Kit
 from deploy.check.restarts import OTHERS, programs, restarts
-from palaver.testing import eventually
-from palaver.testing.redis_server import VARIABLE, RedisServer
+from palaver.stack.redis_server import VARIABLE, RedisServer
 from tests.chaos.load import Load
 from tests.chaos.power import Power
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process import checks
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import LogMessage
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_protocol_rules import FULL, OFFERS, agent
 from tests.unit.test_whole_turns import logs

@@ -23,8 +23,8 @@ from palaver.store import Store
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 from workers.models.gates import Gates, gates_of
 from workers.models.provider_limiter import ProviderLimiter
 from workers.models.provider_permit import ProviderOut, ProviderPermit

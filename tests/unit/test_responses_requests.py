@@ -16,7 +16,7 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed, ReasoningDropped
-from palaver.testing.model_server.responses_request import read
+from tests.model_server.judge import read
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_protocol_rules import FULL, OFFERS
 from tests.unit.test_whole_turns import logs
@@ -45,7 +45,7 @@ def request(messages: Sequence[bytes], settings: CallSettings | None = None, **o
         for key in getattr(base, "__annotations__", {})
     }
     assert body.keys() <= known
-    read(text, {})
+    read("/v1/responses", text)
     return body
 
 

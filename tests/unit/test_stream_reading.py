@@ -6,7 +6,7 @@ import pytest
 
 from palaver.config.providers import Provider
 from palaver.schemas.models import AgentSpec
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 from workers.models import model
 from workers.models.call_progress import CallProgress
 from workers.models.model import ModelPort

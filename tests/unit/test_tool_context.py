@@ -21,10 +21,10 @@ from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.secrets import redaction as secrets
 from palaver.secrets.redaction import Secrets, know
 from palaver.steps.leases import Delta, Lease, Progress
-from palaver.testing import aeventually
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
 from tests.pages import ROOT, blocks
+from tests.waiting import aeventually
 from workers.steps.delta_writer import DeltaWriter
 from workers.steps.tool_calls import ProgressBuffer, _key
 

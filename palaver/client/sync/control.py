@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/control.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/control.py by `make twin`: change that file, not this one.
 """What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/conversations.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/conversations.py by `make twin`: change that file, not this one.
 """Conversations: begin, find, describe, read and watch them."""
 
 from __future__ import annotations
