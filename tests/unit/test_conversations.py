@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.schemas.models import AgentSpec, Message, ToolCall
-from palaver.steps.leases import Lease, LogMessage
+from palaver.steps.leases import Lease, LogMessage, LogTail
 from palaver.vocabulary.opaque import Opaque
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
@@ -110,11 +110,8 @@ def lease(*brought: LogMessage, rebuilt: bool = False) -> Lease:
         elapsed=0.0,
         time_left=60.0,
         agent=AgentSpec(model="a/b"),
-        fallback=None,
         call=None,
-        position=brought[-1].position,
-        entries=brought,
-        rebuilt=rebuilt,
+        log=LogTail(brought, brought[-1].position, rebuilt=rebuilt),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from palaver.config.providers import Provider
 from palaver.schemas.models import AgentSpec
-from palaver.steps.leases import Lease
+from palaver.steps.leases import Lease, LogTail
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.unit.api_world import World, world
@@ -36,7 +36,7 @@ def refused(abilities: Abilities) -> RefusedKeys:
 def lease(provider: str = "keyed", lacking_for: float = 0.0) -> Lease:
     return Lease(
         run_id="run", conversation_id="conv", step="1", fence=1, attempt=1, try_number=1, elapsed=0.0, time_left=9.0,
-        agent=AgentSpec(model=f"{provider}/m"), fallback=None, call=None, position=0, entries=(),
+        agent=AgentSpec(model=f"{provider}/m"), call=None, log=LogTail(),
         lacking_for=lacking_for,
     )  # fmt: skip
 

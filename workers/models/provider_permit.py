@@ -12,7 +12,7 @@ from palaver.errors import Failure
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Postpone
-from palaver.store.fleet.providers import Admitted, Wait
+from palaver.store.scripting.contracts.providers import Admitted, Wait
 
 from .gates import gates_of
 

@@ -262,10 +262,10 @@ class ConversationCache:
         that answers a call."""
         if lease.call is not None:
             return CachedConversation(protocol)
-        conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.rebuilt else known
+        conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.log.rebuilt else known
         # What cannot be read to its end is not kept: its beginning would be read twice.
         self._forget(lease.conversation_id)
-        conversation.extend(lease.entries, lease.position, lease.position_at)
+        conversation.extend(lease.log.entries, lease.log.position, lease.log.position_at)
         self.keep(lease.conversation_id, conversation)
         return conversation
 

@@ -62,7 +62,7 @@ def settlement(
                 run=run,
                 step=lease.step,
                 fence=lease.fence,
-                delay_ms=ceil(delay * 1000),
+                delay=delay,
                 reason=reason,
                 code=code,
                 error=None if failure is None else _error(failure, lease),
@@ -81,7 +81,7 @@ def settlement(
 def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
-    delay_ms, fallback = 0, False
+    delay, fallback = 0.0, False
     attempts: int | None = None
     message: Message | None = None
     outcomes: tuple[ToolOutcome, ...] = ()
@@ -95,7 +95,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
             error = _error(verdict.withheld, lease) if verdict.withheld else None
         case RetryAfter():
             kind, fallback, attempts = VerdictKind.RETRY, verdict.fallback, verdict.attempts
-            delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
+            delay, error = verdict.delay, _error(verdict.failure, lease)
         case GiveUp() if lease.call is None:
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
             message = verdict.message
@@ -138,7 +138,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
         error=error,
         failed=_failed(lease, verdict),
         attempts=attempts,
-        delay_ms=delay_ms,
+        delay=delay,
         streamed=shown is Shown.HALF,
         used=used(verdict.usage),
         ends=ending is not None,
@@ -221,9 +221,8 @@ def _opened(
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
             action, queue = _action(lease, step), step.kind.queue
-            limit = None if step.limit is None else ceil(step.limit * 1000)
             told = call.model_dump_json()
-            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, limit))
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, step.limit))
         elif finishes or call.id in answered:
             opened.append(NewCall(call.id, call.name, None, False, None, None, None))
         else:
