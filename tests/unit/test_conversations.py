@@ -90,9 +90,9 @@ def test_old_conversations_make_room() -> None:
 
 def test_what_a_worker_knows_is_gone_on_with_unless_the_lease_brings_all() -> None:
     kept = ConversationCache()
-    known = kept.take_in(None, lease(*entries(user("one"))), CHAT_COMPLETIONS)
-    assert kept.take_in(known, lease(*entries(user("two"), start=2)), CHAT_COMPLETIONS) is known
-    other = kept.take_in(known, lease(*entries(user("one"), user("two")), rebuilt=True), CHAT_COMPLETIONS)
+    known = kept.load(None, lease(*entries(user("one"))), CHAT_COMPLETIONS)
+    assert kept.load(known, lease(*entries(user("two"), start=2)), CHAT_COMPLETIONS) is known
+    other = kept.load(known, lease(*entries(user("one"), user("two")), rebuilt=True), CHAT_COMPLETIONS)
     assert other is not known
     assert [message["content"] for message in seen(other)] == ["one", "two"]
     assert kept.get("conv") is other

@@ -257,7 +257,7 @@ class ConversationCache:
         kept = self._kept.get(conversation_id)
         return None if kept is None else kept[0]
 
-    def take_in(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
+    def load(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
         """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
         that answers a call."""
         if lease.call is not None:

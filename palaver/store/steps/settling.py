@@ -46,9 +46,9 @@ _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENI
 
 
 def settlement(
-    lease: Lease, verdict: Verdict, shown: Shown, of_attempt: bytes | None = None
+    lease: Lease, verdict: Verdict, shown: Shown, trace_note: bytes | None = None
 ) -> Settle | contracts.HandBack | contracts.Postpone:
-    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``of_attempt`` is what the
+    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``trace_note`` is what the
     trace of the run is told.
 
     Raises:
@@ -70,15 +70,15 @@ def settlement(
             )
         case HandBack(begun=begun, usage=usage):
             return contracts.HandBack(
-                run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), told=of_attempt
+                run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), trace_note=trace_note
             )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, shown, of_attempt)
+            return _settle(lease, verdict, shown, trace_note)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None) -> Settle:
+def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay, fallback = 0.0, False
@@ -144,7 +144,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
         ends=ending is not None,
         output=last.text or None if last else None,
         tool_calls=len(outcomes),
-        told=of_attempt,
+        trace_note=trace_note,
         entries=tuple(entries),
         calls=tuple(opened),
     )

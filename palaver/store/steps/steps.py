@@ -98,7 +98,9 @@ class Steps:
             if isinstance(error.reply, Lease):
                 fence = error.reply.fence
                 await self._scripts.run(
-                    HandBack(run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()), told=None)
+                    HandBack(
+                        run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()), trace_note=None
+                    )
                 )
             raise
 
@@ -126,18 +128,18 @@ class Steps:
         return tail
 
     async def settle(
-        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, told: bytes | None = None
+        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, trace_note: bytes | None = None
     ) -> Settled:
         """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
-        nothing, whoever reads its event makes the deltas. ``told`` is what the worker says of the attempt in the trace
-        of the run, JSON.
+        nothing, whoever reads its event makes the deltas. ``trace_note`` is what the worker says of the attempt in
+        the trace of the run, JSON.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        match await self._scripts.run(settlement(lease, verdict, shown, told)):
+        match await self._scripts.run(settlement(lease, verdict, shown, trace_note)):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)
             case Stale():

@@ -139,7 +139,7 @@ class Settle(Script[Moved | Stale]):
     """The text that the run ends with."""
     tool_calls: int
     """Done here."""
-    told: Json | None
+    trace_note: Json | None
     """What the worker says of the attempt in the trace of the run."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
@@ -157,7 +157,7 @@ class HandBack(Script[Moved | Stale]):
     begun: bool
     """The work may have begun."""
     used: Used
-    told: Json | None
+    trace_note: Json | None
     """As in `Settle`."""
 
 
