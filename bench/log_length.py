@@ -51,7 +51,7 @@ async def _go_on(store: Store, held: Lease, pause: float) -> Lease:
     result = ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content="42"))
     (due,) = (await store.steps.settle(held, Continue(asks, outcomes=(result,), usage=USED))).deliveries
     await asyncio.sleep(pause)
-    return await lease(store, due, held.position, held.position_at)
+    return await lease(store, due, held.log.position, held.log.position_at)
 
 
 async def _end(store: Store, held: Lease) -> None:

@@ -63,7 +63,7 @@ from .steps.histograms import Histograms
 from .steps.outages import NotSettled
 from .steps.registry import handler_of
 from .steps.runtime import Runtime, worker_id
-from .steps.step import StepFailed, attempt
+from .steps.step import StepFailed, make_attempt
 from .tracing import require_extra
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _add_task(kind: StepKind) -> None:
 
     async def on_the_loop(run_id: str, conversation_id: str, step: str, number: int) -> str:
         assert _runtime is not None  # the pool enters the lifespan before the first task
-        return await attempt(handler, _runtime, run_id, conversation_id, step)
+        return await make_attempt(handler, _runtime, run_id, conversation_id, step)
 
     def in_a_child(run_id: str, conversation_id: str, step: str, number: int) -> str:
         return child.current().run(handler, run_id, conversation_id, step)

@@ -101,7 +101,7 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "reasoning that is no longer taken and sent again",
         "test_reasoning.py",
-        "workers/steps/reasoning.py",
+        "workers/steps/asking.py",
         '("invalid_encrypted_content", "item_not_found")',
         '("item_not_found",)',
     ),

@@ -317,4 +317,4 @@ class StoreDriver:
 
     def said(self, lease: Lease) -> list[str]:
         """What of the conversation a worker is told with this lease."""
-        return [entry.message.text for entry in lease.entries]
+        return [entry.message.text for entry in lease.log.entries]

@@ -285,7 +285,7 @@ async def test_the_other_calls_of_the_turn_go_on_meanwhile(driver: StoreDriver) 
 
     assert await driver.results(run_id) == [("o1", "from the client"), ("c1", "42"), ("p1", "43")]
     assert (await driver.kinds(run_id)).count("run.requires_action") == 1
-    entries = (await driver.claim(delivery)).entries
+    entries = (await driver.claim(delivery)).log.entries
     assert [entry.message.call_id for entry in entries[2:]] == ["o1", "c1", "p1"]
 
 

@@ -198,7 +198,7 @@ async def test_the_conversation_goes_on_after_a_cancel(driver: StoreDriver) -> N
     await driver.store.runs.cancel(run_id)
 
     second, lease = await driver.begin(input="again", conversation_id=delivery.conversation_id)
-    roles = [entry.message.role for entry in lease.entries]
+    roles = [entry.message.role for entry in lease.log.entries]
     assert roles == ["user", "assistant", "tool", "tool", "user"]
     await driver.finish(lease)
     assert (await driver.get(second)).status is RunStatus.COMPLETED

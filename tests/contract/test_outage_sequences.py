@@ -16,7 +16,7 @@ from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
-from palaver.store.fleet.providers import Admitted
+from palaver.store.scripting.contracts.providers import Admitted
 from tests.contract.clock import START, Clock
 
 INTERVAL = 5.0

@@ -108,7 +108,7 @@ async def test_now_aborts_a_model_call_and_it_is_made_again(driver: StoreDriver)
 
     (delivery,) = await _resume(driver, run_id)
     again = await driver.claim(delivery)
-    assert (again.step, again.attempt, again.entries) == ("1", 1, lease.entries)
+    assert (again.step, again.attempt, again.log.entries) == ("1", 1, lease.log.entries)
     await driver.finish(again)
     assert (await driver.get(run_id)).usage.input_tokens == 7
 

@@ -15,8 +15,9 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
 from palaver.store.fleet.provider_states import Outage
-from palaver.store.fleet.providers import Admitted, Cooling, Wait
+from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import keys
+from palaver.store.scripting.contracts.providers import Admitted, Wait
 from tests.waiting import aeventually
 
 NONE = Limits()

@@ -86,7 +86,7 @@ async def test_words_without_a_run_are_in_the_log_and_the_next_run_answers_them(
         taken = await api.client.post(path, json={"input": [{"role": "user", "content": "quick"}]})
         assert (taken.status_code, taken.json()) == (202, {"position": None, "run_id": run["id"]})
         lease = await api.claim(run)
-        assert [entry.message.text for entry in lease.entries] == ["hello", "quick"]
+        assert [entry.message.text for entry in lease.log.entries] == ["hello", "quick"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from palaver.config.providers import Provider
 from palaver.errors import ErrorClass, ProviderError, classify
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from tests.model_server import ModelServer
-from workers.models.call_progress import CallProgress
+from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, CallSettings, ModelReply, protocol_of
 

@@ -20,7 +20,7 @@ from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.secrets import redaction as secrets
 from palaver.secrets.redaction import Secrets, know
-from palaver.steps.leases import Delta, Lease, Progress
+from palaver.steps.leases import Delta, Lease, LogTail, Progress
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
 from tests.pages import ROOT, blocks
@@ -28,7 +28,7 @@ from tests.waiting import aeventually
 from workers.steps.delta_writer import DeltaWriter
 from workers.steps.tool_calls import ProgressBuffer, _key
 
-LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, None, 0, ())
+LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, LogTail())
 CALL = ToolCall(id="c1", name="charge")
 
 

@@ -19,7 +19,7 @@ from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
 
 from ..steps.active_step import ActiveStep, InterruptReason
-from ..steps.runtime import Runtime, away
+from ..steps.runtime import Runtime, is_store_outage
 from ..tracing import chores as tracing_chores
 from .deaths import DeathWatch
 from .sweeper import Sweeper
@@ -198,6 +198,7 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
             await chore()
         except Exception as error:
             name = getattr(chore, "__qualname__", chore)
-            log.warning("%s: %s: %s; again soon", name, type(error).__name__, error, exc_info=not away(error))
+            ours = not is_store_outage(error)
+            log.warning("%s: %s: %s; again soon", name, type(error).__name__, error, exc_info=ours)
         pause = _SOON if clock() - began > _LATER else min(2 * pause, _LATER)
         await asyncio.sleep(pause)

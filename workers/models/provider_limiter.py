@@ -21,7 +21,8 @@ from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import GiveUp, RetryAfter, Verdict
 from palaver.store import Store
-from palaver.store.fleet.providers import Admitted, Cooling, Wait
+from palaver.store.fleet.providers import Cooling
+from palaver.store.scripting.contracts.providers import Admitted, Wait
 
 from .gates import Gates, gates_of
 from .provider_permit import ProviderPermit

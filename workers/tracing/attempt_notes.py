@@ -41,10 +41,10 @@ class AttemptNotes:
     """Seconds from the call of the model to the first of its answer."""
     inline_calls: list[InlineCall] = field(default_factory=list)
 
-    def told(self, verdict: Verdict) -> bytes:
+    def dump(self, verdict: Verdict) -> bytes:
         """These, and what came of it, as the store keeps it until it is sent."""
         failure, usage = _failure(verdict), verdict.usage
-        told: dict[str, Any] = {
+        note: dict[str, Any] = {
             "usage": (
                 usage.input_tokens,
                 usage.cached_tokens,
@@ -59,7 +59,7 @@ class AttemptNotes:
             "error": failure and (failure.error_class, failure.code),
             "inline": [(each.call_id, each.tool, each.since, each.seconds, each.error) for each in self.inline_calls],
         }
-        return orjson.dumps({name: value for name, value in told.items() if value})
+        return orjson.dumps({name: value for name, value in note.items() if value})
 
 
 def word_of(said: str) -> str:
