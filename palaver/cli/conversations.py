@@ -12,9 +12,10 @@ from rich.text import Text
 
 from palaver.cli import options
 from palaver.cli.connection import Api, say
+from palaver.cli.layout import print_list
 from palaver.cli.options import entry
 from palaver.cli.tables import console, since
-from palaver.cli.text import document, moment, one_line, print_list, usage
+from palaver.cli.text import document, moment, one_line, usage
 from palaver.cli.transcript import Transcript
 from palaver.client import Palaver
 from palaver.events import ConversationDeleted, RunCreated, RunFinished

@@ -185,22 +185,6 @@ def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator
                 yield refused_of(str(queue.get("name")), worker)
 
 
-def cool_down_of(provider: str, cools: Mapping[str, Any]) -> str:
-    """Which model is left alone, and until when; from an entry of ``cooling`` of a provider."""
-    until = moment(datetime.fromisoformat(cools["until"]))
-    return (
-        f"{one_line(provider)}/{one_line(cools['model'])} cools down until {until}, {cools.get('waiting')} steps wait"
-    )
-
-
-def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
-    """What is out, since when, what comes next, and why; from an entry of ``outages`` of a provider."""
-    what = f"{provider}/{outage['model']}" if outage.get("model") else provider
-    since, probe = (moment(datetime.fromisoformat(outage[name])) for name in ("since", "next_probe"))
-    why = f"{one_line(outage.get('error_class'))}: {one_line(outage.get('message'), 600)}"
-    return f"{one_line(what)} is out since {since} (next try {probe}, {outage.get('waiting')} steps wait): {why}"
-
-
 def lacked(code: str, step: str = "") -> str:
     """``no worker has tool look_up``, from the code of such a wait; of a ``step`` that calls a model, what its worker
     lacks: a tools worker may have it."""

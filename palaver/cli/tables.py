@@ -13,23 +13,23 @@ from rich.text import Text
 from palaver.cli.advice import advise
 from palaver.cli.doing import (
     action_lines,
-    cool_down_of,
     doing,
     doing_lines,
     lacked,
     lacks,
-    outage_of,
     refused_of,
     waiting,
 )
+from palaver.cli.layout import print_list
 from palaver.cli.text import (
     age,
     amount,
     clock,
+    cool_down_of,
     moment,
     one_line,
+    outage_of,
     plain,
-    print_list,
     seconds,
     usage,
 )
