@@ -39,7 +39,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Palaver whose processes log in, Flower included; nobody has the key of the provider `away`."""
-    cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1})
+    # Deliveries are among what its users may or may not do: whatever other tests have, these have Redis as the broker.
+    cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, rabbitmq=False, processes={"flower": 1})
     with cluster.providers_path.open("a") as table:
         table.write(f'[providers.away]\nbase_url = "{cluster.stack.model_url}/v1"\napi_key_env = "NOBODY_HAS_IT"\n')
     with cluster:
