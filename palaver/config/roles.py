@@ -34,8 +34,9 @@ PROGRAMS: Final[Mapping[str, str]] = {
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
-_COLUMNS: Final = "uuid,args,state,received,runtime,worker,result,exception"
-"""Of Flower's page of tasks: what each is, and what became of it. What is long comes last: it leaves the screen."""
+_COLUMNS: Final = "name,args,state,result,uuid,received,runtime,worker"
+"""Of Flower's page of tasks: the kind of step, the model or tool, how it ended, and the run that its id begins with.
+What tells least comes last: it leaves the screen."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _LOOK: Final = 0.2

@@ -69,6 +69,8 @@ def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         cluster = Cluster(
             folder,
             users=True,
+            # What it is told is looked into as well, messages of Celery among it.
+            rabbitmq=False,
             processes={"flower": 1},
             environment={
                 "PALAVER_API_KEYS": f"ann={SECRETS['key of the API']}",

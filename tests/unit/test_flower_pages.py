@@ -1,4 +1,4 @@
-"""Flower's page of the broker has every queue, whoever has answered it so far."""
+"""Flower's pages: every queue, whoever has answered it so far, and how a task ended in one sentence."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.pages import ROOT
 _SHOW = """
 from types import SimpleNamespace
 from flower.views import BaseHandler
-from workers.__main__ import _list_every_queue
+from workers.broker.flower_pages import prepare
 from workers.broker.celery_app import app
-_list_every_queue()
+prepare()
 for workers in ({}, {"tools.1": {"active_queues": [{"name": "tools"}]}}):
     print(*BaseHandler.get_active_queue_names(SimpleNamespace(application=SimpleNamespace(workers=workers), capp=app)))
 """
