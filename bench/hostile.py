@@ -20,7 +20,7 @@ from bench.hostile_models import chosen
 from bench.report import Table, percentile
 from bench.rig import PROTOCOLS, Rig
 from palaver.stack.readiness import accepts
-from palaver.testing.ports import free_port
+from palaver.stack.ports import free_port
 from palaver.vocabulary.limits import most
 
 _READERS: Final = {"fake": "chat_completions", "claude": "anthropic", "responding": "responses"}

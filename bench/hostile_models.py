@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 
 import orjson
 
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 from tests.cost.hostile_answers import shapes
 
 _LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
