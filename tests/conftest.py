@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from palaver.testing import ports
 from palaver.testing.ports import free_port
-from tests import fake_scripts
+from tests import certificates, fake_scripts
 from tests.chaos.zygote import Zygote
 from tests.process import warm
 from tests.process.checks import check
@@ -31,6 +31,7 @@ _LONGEST = 300
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 fake_scripts.teach()
+certificates.read_once()
 
 
 @pytest.fixture(scope="session", autouse=True)
