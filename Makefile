@@ -49,7 +49,7 @@ up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 
 quick: JOBS = 2
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
-	$(PYTEST) tests/unit tests/contract -m "not process and not slow" $(ARGS)
+	$(PYTEST) tests/unit tests/contract -m "not process and not slow" --hypothesis-profile=quick $(ARGS)
 
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from palaver.delivery.deliveries import QUEUE_NAMES
 from tests.pages import ROOT
 
@@ -20,6 +22,7 @@ for workers in ({}, {"tools.1": {"active_queues": [{"name": "tools"}]}}):
 """
 
 
+@pytest.mark.process
 def test_every_queue_is_listed_before_all_workers_have_answered() -> None:
     """In a process of its own: Flower is changed for good."""
     done = subprocess.run(

@@ -12,6 +12,8 @@ import pytest
 
 from tests.pages import ROOT
 
+pytestmark = pytest.mark.process
+
 _CELERY: Final = "import workers.__main__, celery.bin.worker, celery.apps.worker, celery.worker.consumer"
 PROGRAMS: Final[Mapping[str, str]] = {
     "up": """

@@ -123,6 +123,7 @@ async def test_many_streams_at_once(server: ModelServer) -> None:
     assert {entry.chunks_sent for entry in server.ledger()} == {12}
 
 
+@pytest.mark.process
 def test_the_file_outlives_a_killed_server(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
     command = [sys.executable, "-m", "tests.model_server", "--port", "0", "--ledger", str(ledger)]
@@ -150,6 +151,7 @@ def test_the_file_outlives_a_killed_server(tmp_path: Path) -> None:
     assert [entry.n for entry in read_ledger(ledger)] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.process
 def test_the_process_ends_when_told_to() -> None:
     command = [sys.executable, "-m", "tests.model_server", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

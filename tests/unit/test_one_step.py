@@ -19,10 +19,10 @@ from palaver.config.settings import Settings
 from palaver.processes.tasks import end
 from palaver.schemas.models import AgentSpec
 from palaver.store import Store
-from palaver.testing import aeventually
 from palaver.testing.model_server import ModelServer
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 from workers.models.model import ModelPort
 from workers.sources import SOURCES, open_toolbox
 from workers.steps import step_functions as step_functions  # each `@step` in it is the work of a kind

@@ -203,6 +203,7 @@ def test_a_declaration_says_nothing_of_the_context(declared: Tool) -> None:
     assert "context" not in declared.declaration.model_dump_json().lower()
 
 
+@pytest.mark.process
 def test_the_tool_of_the_page_passes_the_test_of_the_page(tmp_path: Path) -> None:
     shown = [code for kind, code in blocks(ROOT / "docs" / "how-to" / "tools.md") if kind == "python"]
     for code in shown:
