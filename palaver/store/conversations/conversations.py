@@ -54,11 +54,11 @@ class ConversationList:
 
 @dataclass(frozen=True, slots=True)
 class KeptText:
-    """What a dialect keeps with a conversation."""
+    """A text that a dialect stores with a conversation."""
 
     text: str | None
     revision: int
-    """Of the conversation, to change it by if nobody else has meanwhile."""
+    """The conversation's revision: with it, a change is made only if nobody else has changed it meanwhile."""
 
 
 class Conversations:
@@ -120,7 +120,7 @@ class Conversations:
         return await self._reading.conversation(conversation_id)
 
     async def kept(self, conversation_id: str, dialect: str) -> KeptText:
-        """What a dialect keeps with a conversation.
+        """Return the text that a dialect stores with a conversation.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
@@ -137,7 +137,7 @@ class Conversations:
         await pipeline.execute()
 
     async def position_left(self, conversation_id: str) -> int | None:
-        """That position, while it lasts."""
+        """Return the position that `leave_position` stored, while it lasts."""
         position = await self._redis.zscore(keys.left(conversation_id), _POSITION)
         return None if position is None else int(position)
 
@@ -168,7 +168,7 @@ class Conversations:
     async def count(
         self, admitted: ConversationFilter, *, most_looked: int = most("count_looked")
     ) -> ConversationCount:
-        """How many conversations fit, of about ``most_looked`` at most."""
+        """Count the conversations that fit, looking at about ``most_looked`` at most."""
         search, place = self._search(admitted, "-created")
         count = looked = 0
         while True:
@@ -181,7 +181,7 @@ class Conversations:
                 return ConversationCount(count=count, complete=False)
 
     def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
-        """What a filter asks for in that order, and the place before the first that may fit."""
+        """Return the search for a filter in that order, and the place before the first conversation that may fit."""
         field, ascending = order.removeprefix("-"), not order.startswith("-")
         index: Literal["", ":updated"] = ":updated" if field == "updated" else ""
         shards = [
@@ -197,7 +197,7 @@ class Conversations:
 
 
 def _tests(wanted: ConversationFilter, ordered_by: str) -> Iterator[FieldTest]:
-    """What the hash of a conversation that fits must be like, beside the time that the list is ordered by."""
+    """Yield the tests for the hash of a conversation that fits, except for the time that the list is ordered by."""
     for name in ("created", "updated"):
         if name != ordered_by:
             for edge, kind in (("after", "from"), ("before", "to")):

@@ -33,7 +33,7 @@ _PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What came of sealing everything anew."""
+    """The outcome of sealing all secrets anew."""
 
     done: int
     """Secrets that were sealed anew."""
@@ -44,7 +44,7 @@ class Sealed:
 
 
 class Vault:
-    """What conversations keep secret, by names."""
+    """The secrets of conversations, by name."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._shards = all_shards(settings.shards)
@@ -54,7 +54,7 @@ class Vault:
 
     @property
     def usable(self) -> bool:
-        """Whether this process has a key to seal with."""
+        """True if this process has a key to seal with."""
         return bool(self._sealer)
 
     def sealed(self, conversation_id: str, values: Mapping[str, str | None]) -> tuple[NewSecret, ...]:
@@ -152,7 +152,7 @@ class Vault:
         return Sealed(done, left, tuple(broken))
 
     async def _conversations(self, shard: str) -> AsyncIterator[str]:
-        """Those of a shard, by time of creation; one may come twice."""
+        """Yield the conversations of a shard by time of creation; one may come twice."""
         since, size = 0, _PAGE
         while True:
             pipeline = self._redis.pipeline(transaction=False)
@@ -174,12 +174,13 @@ class Vault:
 
 
 def is_of_endpoint(name: str) -> bool:
-    """Whether it is the key of an endpoint, which no tool is given."""
+    """Tell whether this is the name of an endpoint's key, which no tool gets."""
     return name.startswith(_OF_ENDPOINT)
 
 
 def endpoint_of(agent: AgentSpec | None) -> str:
-    """What the key of an agent's endpoint is kept under; a name that nothing has, if there is none."""
+    """Return the name under which the key of an agent's endpoint is stored. Without an endpoint it is a name that
+    nothing has."""
     return agent.endpoint.secret_name if agent is not None and agent.endpoint is not None else _OF_ENDPOINT
 
 

@@ -1,4 +1,4 @@
-"""What workers report of themselves, how they hear of cancels, and which of them are gone."""
+"""The workers: their reports, the cancels sent to them, and the workers that are gone."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class WorkerReport:
     tools: str = ""
     """The digest of its set of tools; empty before it has told of them."""
     providers: tuple[str, ...] = ()
-    """Those that it can call."""
+    """The providers that it can call."""
     lacks: tuple[str, ...] = ()
-    """What its own settings name and it cannot do, as `Postpone` names it."""
+    """The things that its own settings name and that it cannot do, named as in `Postpone`."""
     refused: tuple[str, ...] = ()
     """Commands that its broker or its store refuses it, or `login`. Then it does no steps."""
 
@@ -59,15 +59,15 @@ class Gone:
     """A lease of this worker that ends before then was neither claimed nor renewed after the look. Milliseconds, by
     Redis's clock."""
     child: bool
-    """Whether it has a parent that sees its death, too, and can say what it died of."""
+    """True if it has a parent, which sees its death, too, and can say what it died of."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollCall:
-    """What one look at all workers found."""
+    """The result of one look at all workers."""
 
     known: int
-    """How many reported lately."""
+    """The number of workers that reported lately."""
     gone: tuple[Gone, ...]
 
 

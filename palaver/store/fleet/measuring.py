@@ -1,4 +1,4 @@
-"""What the store knows for metrics: what its scripts have counted, and how long its lists are."""
+"""The store's part of the metrics: the counts that its scripts keep, and the lengths of its lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COUNTED: Final[Mapping[str, Metric]] = {each.series: each for each in COUNTED}
 
 @dataclass
 class _Line:
-    """Those that wait for the same: how many, and since when the first of them does (ms)."""
+    """The waiters for one thing: their number, and since when the first of them waits (ms)."""
 
     length: int = 0
     since: float | None = None
@@ -52,7 +52,7 @@ class _Line:
 
 @dataclass
 class _Shards:
-    """What all shards have together."""
+    """The sums over all shards."""
 
     counts: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
@@ -148,7 +148,7 @@ def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
 
 
 def _counted(counts: Mapping[str, int]) -> Samples:
-    """What the scripts have counted; what only newer code knows is left out."""
+    """Return the counts that the scripts keep, without those that only newer code knows."""
     found: dict[str, dict[tuple[str, ...], Any]] = {each.name: {} for each in COUNTED}
     times: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
     for series, number in counts.items():
@@ -220,7 +220,7 @@ def _of_memory(memory: Memory) -> Samples:
 
 
 def _of_server(state: ServerState) -> Samples:
-    """What the server tells of its state."""
+    """Return the samples of the server's state."""
     told = {
         "palaver_store_append_only": state.append_only,
         "palaver_store_disk_good": state.disk_good,

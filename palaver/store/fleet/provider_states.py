@@ -53,22 +53,22 @@ class ProviderUsage:
     name: str
     cooling: tuple[CoolDown, ...]
     cooldowns: int
-    """How many have begun, since it had none for ten minutes."""
+    """The number of cool-downs that have begun since it last had none for ten minutes."""
     in_flight: int
     """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
     waiting: int
     requests_last_minute: int
-    """Of providers with a limit; those of others are not counted."""
+    """Requests of the last minute. Only those of providers with a limit are counted."""
     tokens_last_minute: int
     outages: tuple[Outage, ...]
 
     @property
     def cooling_until(self) -> datetime | None:
-        """When the last of its cool-downs ends."""
+        """The end of the last of its cool-downs."""
         return max((each.until for each in self.cooling), default=None)
 
     def model_cools_until(self, model: str) -> datetime | None:
-        """When a model of its own name may be called again; None if it may be now."""
+        """Return when a model of that name may be called again; None if it may be now."""
         return max((each.until for each in self.cooling if each.model in (None, model)), default=None)
 
 
@@ -107,7 +107,7 @@ async def gates_of_models(redis: Connection, providers: Sequence[str], now: int)
 
 
 class _Record(NamedTuple):
-    """What there is of a gate."""
+    """The record of a gate."""
 
     name: str
     fields: Fields

@@ -45,7 +45,7 @@ class Wait:
     seconds: float
     """Ask again then: this time is the caller's own."""
     failure: Failure | None = None
-    """How the provider failed last, in an outage."""
+    """The provider's last failure, in an outage."""
     woken: tuple[str, ...] = ()
 
 

@@ -1,9 +1,9 @@
-"""What watchers of a conversation see: the events of its log, of all of its runs, and between them what the run whose
-turn it is shows and nobody keeps.
+"""The feed of a conversation: the events of its log, of all of its runs, and between them the transient events of the
+run whose turn it is.
 
 A place in this stream is a position of the log, which outlives connections and processes. The log says what comes in
-which order. The feed of the run that is active is heard beside it, because it has the deltas: an entry of that run is
-told once the feed has come to it, so that the deltas before it come before it.
+which order. The feed of the active run is read beside it, because it has the deltas: an entry of that run is sent once
+the feed has come to it, so that the deltas before it come before it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Place(NamedTuple):
     """A place in the stream over a conversation."""
 
     position: int = 0
-    """Of the last event that is kept."""
+    """The position of the last event that is in the log."""
     seq: int = 0
-    """Of the last event behind that which is not kept, in its run; 0 if there was none."""
+    """The number, in its run, of the last transient event behind that position; 0 if there was none."""
 
 
 BEGINNING: Final = Place()
 PlacedBatches = AsyncGenerator[Sequence[PlacedEvent], None]
-"""What happens in a conversation, in order, as it comes; an empty batch says that nothing does."""
+"""The events of a conversation in order, as they come; an empty batch says that nothing happens."""
 
 
 def _full(events: Collection[StoredEvent]) -> bool:
-    """Whether these are as many as one watcher holds at once."""
+    """Tell whether these are as many events as one watcher holds at once."""
     return len(events) >= most("page_events") or sum(len(each.payload) for each in events) >= most("page_bytes")
 
 
@@ -88,7 +88,8 @@ class ConversationFeeds:
         return self._feeds.listening(keys.log(conversation_id))
 
     async def glance(self, conversation_id: str) -> Glance:
-        """How far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance` does."""
+        """Return how far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance`
+        does."""
         return await self._reads.read(conversation_id, lambda: self._reading.glance(conversation_id))
 
     async def page(self, conversation_id: str, after: int) -> Sequence[LogEntry]:
@@ -108,7 +109,7 @@ class ConversationFeeds:
 
 
 class _Follower:
-    """How far one watcher has come."""
+    """The progress of one watcher through a conversation."""
 
     def __init__(
         self,
@@ -124,15 +125,15 @@ class _Follower:
         self._position, self._resumed = after
         self._news = news
         self._told_at: datetime | None = None
-        """When the event at the position happened, if this watcher was told it."""
+        """The time of the event at the position, if it was sent to this watcher."""
         self._entries: deque[LogEntry] = deque()
         """Read and not told yet."""
         self._run: str | None = None
-        """Whose feed is heard."""
+        """The run whose feed is read."""
         self._heard = 0
         """The number up to which it was."""
         self._events: deque[StoredEvent] = deque()
-        """Those of the feed that nothing was done with yet."""
+        """The events of the feed that are not handled yet."""
         self._feed: AsyncIterator[Sequence[StoredEvent]] | None = None
         self._next: asyncio.Task[Sequence[StoredEvent]] | None = None
 
@@ -191,7 +192,8 @@ class _Follower:
         self._entries += await self._page(self._id, last)
 
     def _due(self) -> Sequence[PlacedEvent]:
-        """What of the log can be told now: of the run that is heard only what its feed has come to."""
+        """Return the entries of the log that can be sent now: of the run whose feed is read, only those that the feed
+        has come to."""
         due = list[PlacedEvent]()
         while self._entries and (self._entries[0].run_id != self._run or self._entries[0].seq <= self._heard):
             entry = self._entries.popleft()
@@ -298,9 +300,10 @@ class _Follower:
                 await feed.aclose()  # type: ignore[attr-defined]
 
     async def _lost(self) -> PlacedEvent | None:
-        """What to tell if events that this watcher was told are not there any more: then it goes on before them.
+        """Return the event to send if events that this watcher has seen are gone: it then goes on before them. None
+        otherwise.
 
-        Those that were deleted are not lost. Redis's clock goes on: what took the place of lost events is younger.
+        Events that were deleted are not lost. Redis's clock goes on: what took the place of lost events is younger.
         """
         if self._told_at is None:
             return None

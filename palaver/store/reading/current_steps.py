@@ -16,7 +16,7 @@ from palaver.vocabulary.lifecycle import StepState
 from palaver.vocabulary.step_kinds import KIND_OF
 
 _ORDER: Final = (StepState.LEASED, StepState.READY, StepState.LATER, StepState.AWAITING, StepState.PARKED)
-"""What is worked on comes first: among many steps it is looked for."""
+"""The order of the steps in the answer, with work in progress first: among many steps that is what people look for."""
 
 
 def show_steps(run: Run, steps: Fields, progress: bytes | None) -> None:
@@ -51,7 +51,7 @@ def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | No
 
 
 def _told(progress: bytes | None, record: Mapping[str, Any]) -> tuple[StepProgress | None, datetime | None]:
-    """What the worker that has the step told of its answer, and when it gives the attempt up."""
+    """Return the progress that the worker of the step reported of its answer, and when it will give the attempt up."""
     fence, received, characters, at, ends = (progress or b"0 0 0 0 0").split()
     if record.get("call") is not None or int(fence) != int(record["fence"]):
         return None, None

@@ -59,7 +59,8 @@ class LogEntry(StoredEvent):
     withdrawn: bool = False
     """Models are not told of it any more: its run was rolled back, or somebody went back to before it."""
     opaque: Opaque | None = None
-    """What the provider of its message wants back unchanged: shown to who asks for it, and never in an event."""
+    """The message's opaque parts, which its provider wants back unchanged. Shown to those who ask for them, and never
+    in an event."""
     deltas: tuple[int, int] | None = None
     """The attempt and the number of those that its text stands for."""
 
@@ -98,14 +99,14 @@ class Withdrawn:
             self._parts.setdefault(run_id, []).append((first, last))
 
     def has(self, position: int, run_id: str) -> bool:
-        """Whether the entry of this run at this position is in one of them."""
+        """Tell whether the entry of this run at this position is in one of them."""
         parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
         return any(first <= position <= last for first, last in parts)
 
     def without(self, run_id: str | None, through: int) -> bytes:
-        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none. What
-        comes behind ``through`` is something else now: one of every run that goes beyond is left out.
-        """
+        """Return the parts that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is
+        none. The positions behind ``through`` belong to something else by now: a part of every run that goes beyond it
+        is left out."""
         kept = [
             (first, last, each)
             for each, parts in self._parts.items()
@@ -122,7 +123,7 @@ def in_reply(entry: Any) -> StreamEntry:
 
 
 def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: int, last: int) -> StoredEvent:
-    """What one watcher is told about the events ``first`` to ``last``, behind the one of number ``seq``."""
+    """Return an event for one watcher about the events ``first`` to ``last``, behind the one of number ``seq``."""
     return StoredEvent(run_id, seq, at, kind, orjson.dumps({"first": first, "last": last}))
 
 
@@ -181,7 +182,7 @@ def _deltas(event: StoredEvent, attempt: int, number: int) -> Iterator[StoredEve
 
 
 def _payload(kind: bytes, text: bytes) -> tuple[bytes, tuple[int, int] | None]:
-    """What the event carries, and the deltas that its entry stands for."""
+    """Return the payload of the event, and the range of deltas that its entry stands for."""
     if kind == _ACTION_REQUIRED:
         # Scripts count in milliseconds.
         data = orjson.loads(text)

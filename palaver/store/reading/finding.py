@@ -17,7 +17,7 @@ _AT_ONCE: Final = 250
 _PATIENCE: Final = 1.0
 """Seconds after which a page ends where it is: others look for something, too."""
 _TOGETHER: Final = 25
-"""Those that are read at once: each may have some MB."""
+"""The number of records that are read at once: each may have some MB."""
 
 Place = tuple[int, str]
 """The time (ms) that a member of a list has there, and its id."""
@@ -27,15 +27,15 @@ Read = Callable[[Sequence[str]], Awaitable[Mapping[str, tuple[T, int]]]]
 
 
 class ShardLists(NamedTuple):
-    """Where to look in one shard."""
+    """The lists of one shard to look through."""
 
     hashes: str
-    """What the keys of the hashes begin with."""
+    """The beginning of the keys of the hashes."""
     lists: Sequence[Key]
 
 
 class Search(NamedTuple):
-    """Where to look, and for what."""
+    """A search: the lists to look through, and the tests for what fits."""
 
     shards: Sequence[ShardLists]
     tests: tuple[FieldTest, ...]
@@ -48,20 +48,20 @@ class Part(NamedTuple):
     """A part of the lists that was looked through."""
 
     places: Sequence[Place]
-    """Of those that passed the tests, in order."""
+    """The places of the members that passed the tests, in order."""
     looked: int
     bytes: int
     """Read by that."""
     end: Place | None
-    """Where to go on; None if the lists end."""
+    """The place to go on from; None if the lists end."""
 
 
 class Page(NamedTuple, Generic[T]):
-    """What was found, in order."""
+    """A page of results, in order."""
 
     found: list[T]
     behind: Place | None
-    """Where the next page begins; None if there is none."""
+    """The place where the next page begins; None if there is none."""
 
 
 async def look(scripts: Scripts, search: Search, place: Place | None, wanted: int) -> Part:

@@ -22,7 +22,7 @@ from palaver.vocabulary.ids import is_id, shard_of
 _CLOCK_STEP: Final = 60_000
 """ms by which Redis's clock may have been set back between a conversation and a run of it."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
-"""What every writer of JSON writes as it is."""
+"""Matches a text that every writer of JSON writes as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Listing(Reading):
         return RunPage(page.found, records.cursor(page.behind) if page.behind else None)
 
     async def _search(self, admitted: RunFilter) -> Search | None:
-        """What a filter asks for; None if no run can fit."""
+        """Return the search for a filter; None if no run can fit."""
         after, only = admitted.get("created_after"), admitted.get("conversation_id")
         shards, oldest = tuple(self.shards), None if after is None else records.millis(after)
         if only is not None:
@@ -76,10 +76,10 @@ class Listing(Reading):
 
 
 def _tests(wanted: RunFilter) -> Iterator[FieldTest]:
-    """What can be told of a run from its hash without reading it whole. Each run that fits passes; a few others may.
+    """Yield the tests that a run's hash allows without reading it whole. Each run that fits passes; a few others may.
 
-    Of JSON, a text is looked for as its writer writes it. What may be long comes last: it is read only of runs that
-    pass the tests before.
+    In JSON, a text is looked for as its writer writes it. Fields that may be long come last: they are read only of runs
+    that pass the tests before.
     """
     if (conversation := wanted.get("conversation_id")) is not None:
         yield FieldTest("conversation", "has", conversation)

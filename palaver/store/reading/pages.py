@@ -27,7 +27,7 @@ large an entry is before it is here."""
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What a watcher needs to know of a run whose events it has seen up to some number."""
+    """The state of a run for a watcher that has seen its events up to some number."""
 
     events: Sequence[StoredEvent]
     """The next page."""
@@ -45,7 +45,8 @@ class Pages:
         self._redis = redis
 
     async def glance(self, run_id: str, last: int, seen: datetime | None) -> Glance:
-        """How a run whose events up to ``last`` were seen goes on; ``seen`` is the time of that one, if it is known.
+        """Read how a run goes on whose events up to ``last`` were seen; ``seen`` is the time of that one, if it is
+        known.
 
         Raises:
             UnknownRun: there is no such run (any more).
@@ -96,7 +97,7 @@ class Pages:
     async def _durable(
         self, run_id: str, after: int, before: int | None, limit: int
     ) -> tuple[Sequence[StoredEvent], bool]:
-        """What the log has of the run's events between two numbers, and whether that is all of it."""
+        """Return the run's events that the log has between two numbers, and whether those are all of them."""
         conversation_id, newest, begin, deleting = await self._redis.hmget(
             keys.run(run_id), ("conversation", "events", "logged", "deleting")
         )

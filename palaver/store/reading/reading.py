@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """How far a conversation is."""
+    """The length of a conversation's log, and its revision."""
 
     entries: int
     revision: int
@@ -149,8 +149,8 @@ class Reading:
         return _readable(found[0])
 
     async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation]:
-        """Those conversations that are there, as they are now. One that cannot be read is left out: no list is to be
-        refused for it."""
+        """Return those of these conversations that exist, as they are now. One that cannot be read is left out: it is
+        no reason to refuse a list."""
         return _left(await self._conversations(conversation_ids) if conversation_ids else [])
 
     async def _conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | CorruptRecord]:
@@ -175,7 +175,7 @@ class Reading:
         return made
 
     async def glance(self, conversation_id: str) -> Glance:
-        """How far a conversation is: the least that tells whether there is something new.
+        """Read how far a conversation is: the least that tells whether there is something new.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
@@ -236,7 +236,7 @@ def _readable(found: T | CorruptRecord) -> T:
 
 
 def _left(found: Sequence[T | CorruptRecord]) -> list[T]:
-    """Those that can be read; of the others the log tells."""
+    """Return the records that can be read; log the others."""
     left: list[T] = []
     for each in found:
         if isinstance(each, CorruptRecord):
@@ -275,7 +275,7 @@ def shown(answers: Sequence[Any]) -> Run | None:
 
 
 def is_behind(run: Run) -> bool:
-    """Whether it waits for another run of its conversation."""
+    """Tell whether it waits for another run of its conversation."""
     return run.waiting is not None and run.waiting.reason is WaitReason.CONVERSATION_BUSY
 
 

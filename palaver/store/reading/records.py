@@ -1,4 +1,4 @@
-"""How runs and conversations are written in Redis, and read back."""
+"""The records of runs and conversations: the fields that Redis has, and how to read them back."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ USAGE_FIELDS: Final = (
     "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
     "tool_calls", "cost", "unpriced",
 )  # fmt: skip
-"""What a run used, in its hash; in a conversation's, what its runs used that have ended."""
+"""The fields for usage: in a run's hash its own, in a conversation's the sums over its runs that have ended."""
 RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "input_preview", "output", "error",
     "incomplete_details", "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after",
     "events", "budget", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
 )  # fmt: skip
-"""Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
+"""The fields of a run's hash that `run` reads. The others may be long, such as how each of its actions was resolved."""
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
 _COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name != "cost_usd"}
 """Fields of the usage that are sums of what hashes have."""
@@ -95,7 +95,8 @@ def _cached_agent(text: bytes) -> AgentSpec:
 
 
 def names(agent: AgentSpec) -> str:
-    """What scripts name a delivery by: the agent, or ``-``, and its models, with blanks between them."""
+    """Return the names by which scripts describe a delivery: the agent, or ``-``, and its models, with blanks between
+    them."""
     return " ".join((agent.name or "-", *agent.models))
 
 
@@ -207,9 +208,9 @@ CONVERSATION_FIELDS: Final = (
     "id", "title", "agent", "metadata", "tags", "created_at", "updated_at", "revision", "entries", "active", "queued",
     "last_outcome", "deleting", "forked_from", "forked_through", *USAGE_FIELDS,
 )  # fmt: skip
-"""Those of a conversation's hash that `conversation` reads. What else there is may be long."""
+"""The fields of a conversation's hash that `conversation` reads. The others may be long."""
 ACTIVE_RUN_FIELDS: Final = ("status", *USAGE_FIELDS)
-"""Those of its active run's hash that it reads."""
+"""The fields of its active run's hash that it reads."""
 _CONVERSATION_FIELDS: Final = tuple(map(str.encode, CONVERSATION_FIELDS))
 _ACTIVE_RUN_FIELDS: Final = tuple(map(str.encode, ACTIVE_RUN_FIELDS))
 

@@ -30,7 +30,7 @@ class SpanOutbox:
         self.shards = all_shards(settings.shards)
 
     async def hold(self, shard: str, worker: str) -> bool:
-        """Whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""
+        """Tell whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""
         key = keys.sender(shard)
         if await self._redis.set(key, worker, ex=HOLD, nx=True):
             return True

@@ -51,7 +51,7 @@ class Capacity:
         self._memory = Memory()
         self._looked_at: float | None = None
         self._taken_before = 0
-        """What was taken in before the reading was asked for."""
+        """The number of bytes taken in before the reading was requested."""
 
     async def memory(self) -> Memory:
         """The memory reading, at most a second old."""
@@ -65,8 +65,8 @@ class Capacity:
         return self._memory
 
     async def nearly_full(self) -> bool:
-        """Whether the free memory has to be kept for the existing runs. A rush fills it between two readings, so what
-        this process has taken in since counts."""
+        """Tell whether the free memory has to be saved for the existing runs. A rush fills it between two readings, so
+        the bytes that this process has taken in since then count."""
         memory = await self.memory()
         return 0 < memory.limit <= memory.used + self._taken() - self._taken_before
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypedDict
 from redis.exceptions import ConnectionError
 
 Value = str | int | float | bytes
-"""What may be sent."""
+"""A value that may be sent."""
 Fields = Mapping[bytes, bytes]
 """A hash, or the fields of a stream entry."""
 StreamEntry = tuple[bytes, Fields]
@@ -21,7 +21,7 @@ StreamEntry = tuple[bytes, Fields]
 
 
 class PubSubMessage(TypedDict):
-    """What a subscribed connection hears; ``data`` is a count in confirmations of (un)subscribing."""
+    """A message on a subscribed connection; ``data`` is a count in confirmations of (un)subscribing."""
 
     type: str
     channel: bytes

@@ -134,7 +134,7 @@ class _SharedPipeline(Pipeline):
 
 
 class _Asked:
-    """What was sent together, and who waits for the answers."""
+    """Commands that were sent together, and the waiters for their answers."""
 
     __slots__ = ("answers", "at", "count", "done")
 

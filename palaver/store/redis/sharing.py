@@ -34,13 +34,14 @@ class Sharing:
     def __init__(self, at_once: int) -> None:
         self._slots = asyncio.Semaphore(at_once)
         self._asked: dict[Hashable, list[asyncio.Future[Any]]] = {}
-        """Who waits for a read that has not begun."""
+        """The waiters for reads that have not begun, by key."""
         self._under_way: dict[Hashable, asyncio.Event] = {}
         """Set when it is over."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """What ``make`` answers, or the ``make`` of somebody else with the same ``key``. Raises what that raises."""
+        """Return the answer of ``make``, or of another caller's ``make`` with the same ``key``. Raises what that
+        raises."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         asked = self._asked.get(key)
         if asked is None:
@@ -112,7 +113,7 @@ class Fresh(Generic[S]):
         self._read = read
         self._seconds = seconds
         self._kept: tuple[S, float] | None = None
-        """What was read, and until when it is used."""
+        """The value that was read, and until when it is used."""
 
     async def get(self) -> S:
         """As it was a moment ago. Raises what reading raises."""

@@ -1,4 +1,4 @@
-"""What is done to runs that are there: decisions and outputs, pauses, another try, deletion."""
+"""Requests about existing runs: decisions and outputs, pauses, another try, deletion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What came of a request's items, now or, with ``replayed``, by an earlier request with the same key."""
+    """The outcome of a request's items, now or, with ``replayed``, by an earlier request with the same key."""
 
     settled: Settled
     replayed: bool
@@ -163,9 +163,11 @@ class RunControl:
                 assert_never(other)
 
     async def _deleted(self, script: Script[R]) -> R:
-        """What a script that deletes a part at a time says in the end: `Unknown` once all is gone, or why it may not.
+        """Run a script that deletes a part at a time until it is done: return `Unknown` once all is gone, or why it may
+        not.
 
-        Asked once more when it is done, as safely as PALAVER_DURABILITY says: a failover may have brought it back.
+        When it is done, the script runs once more, as safely as PALAVER_DURABILITY says: a failover may have brought it
+        back.
         """
         reply = await self._scripts.run(script)
         while isinstance(reply, More | Deleted):
@@ -195,7 +197,7 @@ class RunControl:
 def _acted(
     run_id: str, conversation_id: str, items: int, reply: Accepted | Ended | Mismatch | RefusedItem | Unknown
 ) -> Acted:
-    """What the reply to so many items means. Raises as `RunControl.act`."""
+    """Read the reply to so many items. Raises as `RunControl.act`."""
     match reply:
         case Accepted() as done:
             publish = deliveries(done.deliveries, run_id, conversation_id)
@@ -213,7 +215,7 @@ def _acted(
 
 
 def again_of(run: Run, wanted: Retry) -> Submission:
-    """What is submitted to go on with ``run``: what is not given is as it was."""
+    """Return the submission that goes on with ``run``: a field that ``wanted`` does not set stays as it was."""
     return Submission(
         agent=wanted.agent or run.agent,
         input=() if wanted.input is None else (Message(role="user", content=wanted.input),),

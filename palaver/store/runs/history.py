@@ -1,4 +1,4 @@
-"""What becomes of a log without a run: the user's words are added, its end is withdrawn, another one begins with it."""
+"""Changes of a log without a run: the user's words are added, its end is withdrawn, another log begins with it."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class History:
         return await self._runs.conversation(forked.conversation_id), forked.replayed
 
     async def _place(self, conversation_id: str, position: int | None) -> int:
-        """Where the log is cut that is to be cut at ``position``, or at its end."""
+        """Return the position where a log can be cut that is to be cut at ``position``, or at its end."""
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
         match await self._scripts.run(FindPlace(conversation=conversation, log=log, position=position)):
             case Place(found):

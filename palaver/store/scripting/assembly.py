@@ -29,10 +29,10 @@ _TOKENS: Final = re.compile(
 """A comment, a text, a name of Python's, or a name that is a local: those are found faster than fields of a table."""
 
 _STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
-"""Where a statement of a file begins: at the left edge, where none of its other lines has a word but ``end``."""
+"""The beginning of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
 _LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
 _WORDS: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-"""What may be the name of a local; behind a dot is a field."""
+"""Words that may be the name of a local; a word behind a dot is a field."""
 
 Names = Mapping[str, Mapping[str, object]]
 Files = Mapping[str, str]
@@ -40,7 +40,7 @@ Files = Mapping[str, str]
 
 
 class Line(NamedTuple):
-    """Where a line of a script is from."""
+    """The origin of a line of a script."""
 
     file: str
     number: int

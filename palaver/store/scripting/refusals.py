@@ -11,7 +11,7 @@ from palaver.vocabulary.limits import beyond
 
 
 class _Refusal(NamedTuple):
-    """How callers are told."""
+    """The message of a refusal for callers, and the limit that it names."""
 
     message: str
     limit: str | None = None

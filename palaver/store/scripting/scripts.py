@@ -33,14 +33,14 @@ VERSION: Final = 1
 """The version of the data that the scripts write. A change that older code would misread increments it (ADR 0015)."""
 
 _WAIT_MS: Final = 2000
-"""How long a promise waits for disk or replicas: the API answers within three seconds."""
+"""Milliseconds that a promise waits for disk or replicas: the API answers within three seconds."""
 _WHEN_FULL: Final = "#!lua flags=allow-oom\n"
 """The first line of a script that Redis runs without memory left, too."""
 _UNREADABLE: Final = re.compile(
     r"attempt to (perform|compare|index|concatenate|call|get) |bad argument #|Expected .{1,40} but found "
     r"|WRONGTYPE |is not an integer|The ID specified in XADD |Invalid stream ID "
 )
-"""What Redis says of a script that came upon a record that is not as it was written. A full or busy one says something
+"""Redis's messages for a script that met a record which is not as it was written. A full or busy Redis says something
 else."""
 R = TypeVar("R")
 Command = Sequence[Value]

@@ -1,4 +1,4 @@
-"""What Python and the scripts both know: the scripts write ``Namespace.NAME``, and get it from here."""
+"""The names that Python and the scripts share: the scripts write ``Namespace.NAME``, and get it from here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ScriptSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those among ``settings``."""
+        """Return the settings for scripts among ``settings``."""
         return cls(
             retention=int(settings.retention),
             # A feed goes with its run at the latest.
@@ -106,7 +106,7 @@ def _texts(texts: Iterable[str]) -> Mapping[str, str]:
 
 
 def _facts(error_class: ErrorClass) -> Mapping[str, Any]:
-    """What an error object of that class always says."""
+    """Return the fields that every error object of that class has."""
     facts = FACTS[error_class]
     return {
         "class": error_class,

@@ -1,4 +1,4 @@
-"""What is found about a Redis that conversations or deliveries are to be trusted to, judged."""
+"""Findings about a Redis that conversations or deliveries are to be trusted to, judged."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Finding:
     check: str
     level: Level
     found: str
-    """How it is, in a few words."""
+    """The state in a few words."""
     said: str = ""
-    """What that means, unless it is well; the same for as long as it is as it is."""
+    """Its consequence, unless the state is good; the same text for as long as the state is the same."""
     advice: str = ""
     never: bool = False
-    """Whether nothing can work like this, and nothing that comes by itself will change it."""
+    """True if nothing can work like this, and nothing that comes by itself will change it."""
     names: tuple[str, ...] = ()
-    """What is refused: commands, or the login."""
+    """The names of what is refused: commands, or the login."""
 
     @property
     def sentence(self) -> str:
-        """What a log line says of it."""
+        """The sentence for the log."""
         return f"the Redis of the {self.place} {self.said}: {self.advice}"
 
 
@@ -144,7 +144,7 @@ def _replication(place: Place, state: ServerState, wanted: int) -> Finding:
 
 
 def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[str]) -> Iterator[Finding]:
-    """What a user may do, of what it has to."""
+    """Yield the findings about a user's rights, compared with those that it needs."""
     if unknown:
         found = f"no {_list(unknown)}"
         yield Finding(

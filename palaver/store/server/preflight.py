@@ -46,15 +46,15 @@ _OF_STEPS: Final = ESSENTIAL | {LOGIN}
 
 
 class Preflight:
-    """What a role finds of its servers, and what of that has been logged."""
+    """The findings of a role about its servers, and the memory of which have been logged."""
 
     def __init__(self, settings: Settings, role: Role) -> None:
         self._settings = settings
         self._role = role
         self._told: dict[tuple[Place, str], str] = {}
         self.refused: tuple[str, ...] = ()
-        """Of what a step takes, commands that this process was refused at the last look, or `login`; empty if it was
-        refused nothing, or nobody answered."""
+        """Commands that a step needs and that this process was refused at the last look, or `login`; empty if nothing
+        was refused, or nobody answered."""
         self._ended = threading.Event()
 
     def look(self) -> list[Finding]:
@@ -160,7 +160,7 @@ def _asked(client: Any, place: Place, user: str, wanted: Sequence[Command], sett
 
 
 def _refused(client: Any, wanted: Sequence[Command]) -> tuple[list[str], list[str]]:
-    """Of these commands those that the user may not use, and those that the server does not have.
+    """Return those of these commands that the user may not use, and those that the server does not have.
 
     All are queued in a transaction that is discarded: the server checks rights when it queues, and runs nothing. So
     first comes a command that does no harm, to see that it does queue.

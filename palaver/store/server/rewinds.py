@@ -43,12 +43,12 @@ class Rewind:
     steps: int
     """Steps that had been done and are not any more, at least."""
     replaced: bool
-    """Whether it is another store, or an empty one."""
+    """True if it is another store, or an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What one look found."""
+    """The state of the store at one look."""
 
     at: int
     generation: bytes
@@ -57,7 +57,7 @@ class _State:
 
 
 class Rewinds:
-    """What this process knows of the store, compared with what the store says."""
+    """The last known state of the store, compared with its present one."""
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis

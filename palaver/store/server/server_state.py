@@ -24,18 +24,18 @@ class ServerState:
     """``standalone``, ``cluster`` or ``sentinel``."""
     primary: bool
     policy: str | None
-    """What is evicted when its memory is full."""
+    """The policy of eviction when its memory is full."""
     evicted: int | None
     """Keys, since it started."""
     append_only: bool | None
     append_written: bool | None
-    """Whether the last write to the append-only file went well, as the next two."""
+    """True if the last write to the append-only file went well; the next two are alike."""
     append_rewritten: bool | None
     snapshot_written: bool | None
     unsaved: int | None
     """Changes since the last snapshot."""
     replicas: int | None
-    """Those that are connected and have the data that were there before them."""
+    """The number of replicas that are connected and have the data that were there before them."""
     lag: int | None
     """Bytes that the replica furthest behind has not confirmed; None without replicas."""
 
@@ -66,7 +66,7 @@ class ServerState:
 
     @property
     def disk_good(self) -> bool | None:
-        """Whether all that was last written to the disk went well."""
+        """True if all that was last written to the disk went well."""
         told = [
             each for each in (self.append_written, self.append_rewritten, self.snapshot_written) if each is not None
         ]

@@ -1,4 +1,4 @@
-"""What sweepers do: find what is due, and act on it."""
+"""The index of what is due, for sweepers: find it, and act on it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class DueIndex:
         self.shards = all_shards(settings.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
-        """What is due now, by Redis's clock, and the seconds until the next thing will be (a day at most)."""
+        """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
+        most)."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:

@@ -1,4 +1,4 @@
-"""What a verdict is for ``settle.lua``."""
+"""The arguments of ``settle.lua`` for a verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from palaver.vocabulary.limits import beyond, most
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
 _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
-"""What a model step answers a call with that it does not make."""
+"""The error classes with which a model step answers a call that it does not make."""
 
 
 def settlement(
@@ -166,7 +166,7 @@ def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
 
 
 def used(usage: Usage) -> Used:
-    """What a step used, for the scripts."""
+    """Return a step's usage for the scripts."""
     cost: int | None = 0
     if usage.model_calls:
         cost = None if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
@@ -252,7 +252,8 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
 
 
 def _about_calls(lease: Lease, verdict: Continue, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """What was found out about the calls of a message when they came: tools may be declared otherwise later."""
+    """Return the facts about the calls of a message, as they were when the calls came: tools may be declared otherwise
+    later."""
     refused = {
         each.message.call_id for each in verdict.outcomes if each.failure and each.failure.error_class in _REFUSALS
     }
@@ -271,7 +272,7 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
 
 
 def _end(verdict: GiveUp, lease: Lease) -> bytes | None:
-    """What the run that ends here says of it: only one that failed, or whose answer was withheld, says anything."""
+    """Return the error of the run that ends here; None unless it failed, or its answer was withheld."""
     told = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
     return _error(verdict.failure, lease) if told else None
 

@@ -1,4 +1,4 @@
-"""What workers do with steps: claim, settle, promote, renew, write deltas."""
+"""The steps, as workers use them: claim, settle, promote, renew, write deltas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MESSAGES: Final = frozenset(
 _BATCH: Final = 100
 """Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
 _BATCH_BYTES: Final = most("script_page_bytes")
-"""Of deltas in one script call."""
+"""Bytes of deltas in one script call."""
 _NONE: Final[Mapping[int, AnswerProgress]] = MappingProxyType({})
 
 

@@ -1,4 +1,4 @@
-"""What clients do with conversations beside their runs."""
+"""Requests of clients about conversations, besides their runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
     revision: int | None
     """Only if it has this one."""
     endpoint: str | None
-    """What the key of its new agent is kept under, as of `endpoint_of`; None if the agent stays."""
+    """The name under which the key of its new agent is stored, as of `endpoint_of`; None if the agent stays."""
     given: tuple[GivenField, ...]
     secrets: tuple[NewSecret, ...]
 

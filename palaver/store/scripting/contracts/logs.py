@@ -1,4 +1,4 @@
-"""What is done with the logs of conversations: read, copy, delete. Long ones a part at a time."""
+"""Operations on the logs of conversations: read, copy, delete. Long logs take a part at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from palaver.store.scripting.contracts.runs import Refused
 from palaver.store.scripting.contracts.wire import Entries, Json
 
 ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
-"""Of each entry of a log, in this order; the last is there if there is something. Python reads them by name, Lua by
-their places: ``LogEntry.DATA``."""
+"""The fields of each entry of a log, in this order; the last is there if it has a value. Python reads them by name, Lua
+by their places: ``LogEntry.DATA``."""
 
 EVERY_RUN: Final = ""
 """In the place of a run, in a withdrawn part of a log: nothing of it is told to models, of whichever run it is."""
@@ -30,7 +30,7 @@ class LogPage:
     withdrawals: bytes
     """Another value whenever something of the log is withdrawn."""
     withdrawn: bytes | None
-    """What of the log was withdrawn, JSON."""
+    """The withdrawn parts of the log, JSON."""
 
 
 class ReadLog(Script[LogPage | Unknown]):
@@ -50,7 +50,7 @@ class Appended:
     run_id: str | None
     """The run that was active: they went into it, or wait until it is cancelled."""
     position: int | None
-    """Of the last one in the log, if none was active."""
+    """The position of the last message in the log, if no run was active."""
     replayed: bool
 
 
@@ -60,7 +60,7 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     grows = True
 
     run: RunKeys
-    """Of no run: the keys of the conversation and of its shard are among them."""
+    """The keys of no run: those of the conversation and of its shard are among them."""
     idempotency: Key
     """The record of the idempotency key."""
     fingerprint: str | None
@@ -93,7 +93,7 @@ class Place:
 
 
 class FindPlace(Script[Place | NoPlace | Unknown]):
-    """Where a log can be cut."""
+    """Find a place where a log can be cut."""
 
     conversation: Key
     log: Key
@@ -113,7 +113,7 @@ class WithdrawAfter(Script[WithdrawnBehind | NoPlace | Mismatch | Refused | Unkn
     """Withdraw everything behind a position of a log, of whichever run it is, while none is active."""
 
     run: RunKeys
-    """Of no run, as in `Append`."""
+    """The keys of no run, as in `Append`."""
     idempotency: Key
     """The record of the idempotency key."""
     fingerprint: str | None
@@ -139,7 +139,7 @@ class CopyLog(Script[Copied | Unknown]):
     conversation: Key
     log: Key
     copy: Key
-    """How far the copy goes, and its bytes."""
+    """The progress of the copy, and its bytes."""
     copied: Key
     """Its entries."""
     through: int
@@ -178,9 +178,9 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
     through: int
     """Position up to which it goes."""
     withdrawals: bytes
-    """Of the source before it was copied, as of `LogPage`."""
+    """The withdrawals of the source before it was copied, as of `LogPage`."""
     withdrawn: Json | None
-    """What of the copy is withdrawn."""
+    """The withdrawn parts of the copy."""
     given: tuple[GivenField, ...]
 
 

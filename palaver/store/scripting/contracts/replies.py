@@ -16,7 +16,7 @@ class DueDelivery(NamedTuple):
     step: str
     number: int
     title: str
-    """What the step is, for operators; empty if nobody knows."""
+    """A title of the step for operators; empty if nobody knows one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What workers and sweepers do with steps."""
+"""Operations of workers and sweepers on steps."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class RunDue(StrEnum):
 
 
 class Used(NamedTuple):
-    """What a step used."""
+    """The usage of a step."""
 
     input_tokens: int
     cached_tokens: int
-    """Those of the input that were cached."""
+    """Tokens of the input that were cached."""
     cache_write_tokens: int
-    """Those of the input that are cached from now on."""
+    """Tokens of the input that are cached from now on."""
     output_tokens: int
     reasoning_tokens: int
-    """Those of the output that the model thought with."""
+    """Tokens of the output that the model thought with."""
     model_calls: int
     cost: int | None
     """In nano-dollars; None if nobody knows."""
@@ -70,7 +70,7 @@ class Leased:
     edited: bool
     """A person changed the arguments of the call."""
     model: int
-    """Which of the agent's models to ask, from 0."""
+    """The index of the agent's model to ask, from 0."""
     calls_left: int | None
     """Tool calls that the run's budget has left; None for any number."""
     since: int
@@ -82,7 +82,7 @@ class Leased:
     withdrawals: bytes
     """As of `Page`; empty if the log ends with the tail."""
     withdrawn: bytes | None
-    """What of the tail was withdrawn, JSON."""
+    """The withdrawn parts of the tail, JSON."""
     waited_ms: int
     """Since the step was delivered; 0 for a lease that is asked for again."""
     secrets_at: str
@@ -97,13 +97,13 @@ class Claim(Script[Leased | Stray]):
     run: RunKeys
     step: str
     queue: str
-    """Where the worker's deliveries come from: the step must be of that kind."""
+    """The queue that the worker's deliveries come from: the step must be of that kind."""
     worker: str
     lease_ms: int
     known: int | None
     """The log position that the worker knows (model steps); None if it wants no messages."""
     known_at: int
-    """When the entry at that position was written, ms."""
+    """The time at which the entry at that position was written, ms."""
     nonce: str
     """Names this very claim: a repeat gets the same lease."""
 
@@ -116,7 +116,7 @@ class NewEntry(NamedTuple):
     """The call that it answers."""
     data: Json
     opaque: str | None = None
-    """What a provider wants back with it, behind who that is (`palaver.vocabulary.opaque`)."""
+    """Opaque parts that a provider wants back with it, behind the provider's name (`palaver.vocabulary.opaque`)."""
     deltas: int = 0
     """As many numbers of the run's events are left free before it, for deltas that readers make of its text
     (`palaver.store.reading.events`)."""
@@ -132,13 +132,13 @@ class NewCall(NamedTuple):
     idempotent: bool
     call: Json | None
     action: Json | None
-    """What it waits for; None if it may begin."""
+    """The action that it waits for; None if it may begin."""
     limit_ms: int | None
     """The longest that an attempt may take; None if nobody knows."""
 
 
 class SpanOutcome(StrEnum):
-    """How an attempt ended in the trace of its run, besides by a `VerdictKind`."""
+    """The end of an attempt in the trace of its run, if that was no `VerdictKind`."""
 
     HANDED_BACK = "handed_back"
     LOST = "lost"
@@ -173,7 +173,7 @@ class Settle(Script[Moved | Stale]):
     failed: ErrorClass | None
     """The class of the failure, if the step failed; also of one that does not end the run."""
     attempts: int | None
-    """How many the retry policy allows after such a failure (retry)."""
+    """The number of attempts that the retry policy allows after such a failure (retry)."""
     delay_ms: int
     streamed: bool
     """Watchers saw text that is withdrawn."""
@@ -185,7 +185,7 @@ class Settle(Script[Moved | Stale]):
     tool_calls: int
     """Done here."""
     told: Json | None
-    """What the worker says of the attempt in the trace of the run."""
+    """The worker's account of the attempt for the trace of the run."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
 
@@ -217,7 +217,7 @@ class Postpone(Script[Moved | Stale]):
     reason: WaitReason
     code: str
     error: Json | None
-    """How the provider failed last, in an outage."""
+    """The provider's last failure, in an outage."""
     used: Used
 
 
@@ -262,7 +262,7 @@ class HeldLease(NamedTuple):
     received: int
     """Bytes of an answer that have come so far."""
     characters: int
-    """Of text in it."""
+    """The number of characters of text in it."""
     quiet_ms: int
     """Since the last of it came."""
     left_ms: int | None
@@ -287,7 +287,7 @@ class Renew(Script[Renewed]):
 
 
 class NewDelta(NamedTuple):
-    """What a model or a tool does just now, under the lease that it does it under."""
+    """A delta of a model's or a tool's output, under the lease of its step."""
 
     run: Key
     steps: Key
@@ -300,7 +300,7 @@ class NewDelta(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeltasWritten:
-    """How many deltas were written: none of a lost lease, and none twice when the call is repeated."""
+    """The number of deltas that were written: none under a lost lease, and none twice when the call is repeated."""
 
     written: int
 
