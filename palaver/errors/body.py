@@ -1,4 +1,4 @@
-"""What a provider's error body says. Reading it never fails: whatever arrives, somebody else wrote it."""
+"""Readers of a provider's error body. They never fail: whatever arrives, somebody else wrote it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,79}")
 _TITLES: Final = tuple(
     re.compile(rf"(?i)<{name}\b[^<>]{{0,200}}>([^<]{{1,1000}})") for name in ("title", "h1", "message")
 )
-"""What says in a page what it is about; the last in the errors of object stores."""
+"""Matches the part of a page that says what it is about; the last pattern is for the errors of object stores."""
 _ENOUGH: Final = 8 * 1024
 """Characters of a quote that are enough to be cut."""
 _BEHIND_LITELLM: Final = re.compile(r"litellm\.[\w.: ]{1,200}? - (?:b['\"])?(?=\{)")
-"""How a message of LiteLLM begins that quotes an error body, some of them as Python shows bytes."""
+"""The beginning of a message of LiteLLM that quotes an error body, some of them as Python shows bytes."""
 _CODE_BEHIND: Final = re.compile(r'"(?:error_code|code|reason|type|status)": ?"([\w.-]{1,64})"')
 """A code in such a body. In a text that this one quotes in its turn, quotation marks have a backslash before them."""
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
@@ -87,7 +87,7 @@ def read_body(body: bytes) -> ErrorBody:
 
 
 def _title(page: str) -> str:
-    """What a page is about, in its own words: a person is told that, and not the page."""
+    """Return a page's title, in its own words: it is shown to people instead of the page."""
     found = next(filter(None, (pattern.search(page) for pattern in _TITLES)), None)
     return html.unescape(found.group(1)) if found else ""
 

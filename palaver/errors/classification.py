@@ -178,7 +178,7 @@ def _look(error: Exception) -> Finding | None:
 
 
 def _causes(error: Exception, *, implied: bool = False) -> Iterator[Exception]:
-    """What caused an exception, nearest first; ``implied`` follows exceptions it was raised amidst, too."""
+    """Yield the causes of an exception, nearest first; ``implied`` follows exceptions it was raised amidst, too."""
     seen = {id(error)}
     waiting = [error]
     while waiting and len(seen) <= _MAX_CAUSES:

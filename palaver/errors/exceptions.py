@@ -225,14 +225,14 @@ class NoWorker(PalaverError):
 
 
 class CorruptRecord(PalaverError):
-    """What the store has of something cannot be read: somebody else has written there, or only a part was restored."""
+    """A record of the store cannot be read: somebody else has written there, or only a part was restored."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"what the store has of {what} cannot be read")
 
 
 UNREADABLE: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
-"""What reading a record raises that is not as it was written."""
+"""Exceptions from reading a record that is not as it was written."""
 
 
 class StoreUnavailable(PalaverError):

@@ -20,7 +20,7 @@ _C = ErrorClass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known about an exception before its circumstances."""
+    """The facts about an exception before its circumstances."""
 
     error_class: ErrorClass
     code: str
@@ -248,11 +248,12 @@ _REDIS_WORDS: Final[Mapping[str, Finding]] = {
 """The first word of a server's error."""
 _REDIS_WORD: Final = re.compile(rf"(?:^|-)({'|'.join(_REDIS_WORDS)})\b")  # a Lua script passes errors on as -WORD
 _OF_PIPELINE: Final = " of pipeline caused error: "
-"""What redis-py puts before the error of a command in a pipeline, behind the command; the error follows in quotes."""
+"""The text that redis-py puts before the error of a command in a pipeline, behind the command; the error follows in
+quotes."""
 
 
 def find(error: BaseException) -> Finding | None:
-    """What is known about an exception by its class and errno; None if nobody classified it.
+    """Return the facts about an exception by its class and errno; None if nobody classified it.
 
     Causes are not followed.
     """

@@ -1,4 +1,4 @@
-"""What the scripts of the store tell models and users: of calls that no tool answered, and of steps that ended badly.
+"""Sentences of the store's scripts for models and users: about calls that no tool answered, and steps that ended badly.
 
 The scripts fill in ``%s`` and ``%d``.
 """

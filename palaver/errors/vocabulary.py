@@ -9,14 +9,15 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 Source = Literal["model", "tool", "store", "engine"]
-"""What failed: the model's provider, a tool, the store, or the engine itself. A limit that ends a run is no failure."""
+"""The origin of a failure: the model's provider, a tool, the store, or the engine itself. A limit that ends a run is no
+failure."""
 
 UserAction = Literal["retry", "settings", "wait", "fix_input", "none"]
-"""What the user can do: send it again, change keys, model or limits, wait, change the input, or nothing."""
+"""The user's way out: send it again, change keys, model or limits, wait, change the input, or nothing."""
 
 
 class ErrorClass(StrEnum):
-    """What kind of failure it was. Closed: it decides the default rule, so a new member needs one."""
+    """The kinds of failure. Closed: a kind decides the default rule, so a new member needs one."""
 
     RATE_LIMITED = "rate_limited"
     """429, 529 (overloaded). Retried; the wait that the provider asks for is honoured up to a cap."""
@@ -72,9 +73,9 @@ class ClassFacts:
 
     source: Source
     retryable: bool
-    """Whether trying the same step again can help."""
+    """True if trying the same step again can help."""
     recoverable: bool
-    """Whether the run goes on: the model is told in place of the tool's result."""
+    """True if the run goes on: the model gets the failure in place of the tool's result."""
     user_action: UserAction
     sentence: str
     """The message of a failure that has no more precise one."""

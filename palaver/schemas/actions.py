@@ -20,7 +20,7 @@ _MONTH: Final = 30 * 86_400
 
 
 class Approvals(Strict):
-    """Which calls of server tools wait until somebody has decided."""
+    """The rule that says which calls of server tools wait until somebody has decided."""
 
     require: Annotated[Literal["never", "risky", "always"] | tuple[ToolPattern, ...], AtMost("approval_patterns")] = (
         "risky"
@@ -32,7 +32,7 @@ class Approvals(Strict):
     """Seconds. A call that nobody has decided on by then is denied."""
 
     def ask(self, tool: str, *, risky: bool) -> bool:
-        """Whether a call of ``tool`` waits."""
+        """Tell whether a call of ``tool`` waits."""
         if any(fnmatchcase(tool, pattern) for pattern in self.exempt):
             return False
         if isinstance(self.require, str):
@@ -51,8 +51,8 @@ class ClientTool(Strict):
     timeout: float = Field(default=3600, ge=1, le=_MONTH)
     """Seconds. A call without an output by then is told to the model as timed out."""
     acknowledgement: Annotated[str, AtMost("acknowledgement"), Field(min_length=1)] | None = None
-    """What the model is told of a call at once: the client sees the call in the events and does what it likes. None for
-    a tool whose output the run waits for."""
+    """A result for the model at once: the client sees the call in the events and does what it likes. None for a tool
+    whose output the run waits for."""
 
 
 class PendingAction(BaseModel):
@@ -100,7 +100,7 @@ class ApprovalDecision(Strict):
 
 
 class ToolOutput(Strict):
-    """What a client's tool answered."""
+    """The output of a client's tool."""
 
     type: Literal["tool_output"]
     call_id: str = Field(max_length=200)

@@ -13,14 +13,14 @@ from palaver.errors import InvalidToolCall
 from palaver.vocabulary.limits import beyond, most
 
 _TOLD_FAULTS: Final = 8
-"""Of the faults of a call, how many its model is told, with how many characters and levels of each."""
+"""The number of a call's faults that its model is told; below, the characters and levels of each."""
 _TOLD_FAULT: Final = 120
 _TOLD_NAME: Final = 40
 _TOLD_LEVELS: Final = 8
 _QUOTED: Final = 100
 """Characters of the parser's complaint that a model is told."""
 _HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
-"""What is in every number that is too large for a float."""
+"""Matches in every number that is too large for a float."""
 
 
 def read(text: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def readable(text: str) -> dict[str, Any] | None:
 
 
 def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
-    """What does not fit, each with its place in the ``whole``, as far as a model can make use of it."""
+    """Describe what does not fit, each fault with its place in the ``whole``, as far as a model can make use of it."""
     told = [
         f"{'.'.join(str(each)[:_TOLD_NAME] for each in place[:_TOLD_LEVELS]) or whole}: {fault[:_TOLD_FAULT]}"
         for place, fault in faults[:_TOLD_FAULTS]
@@ -70,7 +70,8 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _infinite(found: dict[str, Any], text: str) -> bool:
-    """Whether a number in it is too large for a float. It looks at each value, so they have to be counted before."""
+    """Tell whether a number in it is too large for a float. It looks at each value, so they have to be counted
+    before."""
     return bool(_HUGE.search(text)) and any(isinstance(each, float) and math.isinf(each) for each in _values(found))
 
 

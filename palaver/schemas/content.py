@@ -1,7 +1,7 @@
-"""What a message says: a text, or parts of which text is one kind.
+"""The content of a message: a text, or parts of which text is one kind.
 
-Text alone is a string, on the wire and in the log: that is what nearly all messages are, and it costs nothing more.
-Parts are for what is not text alone. So one part that is text becomes its string, and every list that is left is meant.
+Text alone is a string, on the wire and in the log: nearly all messages are that, and it costs nothing more. Parts are
+for what is not text alone. So one part that is text becomes its string, and every list that remains was meant as one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Media(Strict):
 
     @property
     def inline(self) -> bool:
-        """Whether the data are here, and no address from which they come."""
+        """True if the data are here, rather than an address from which they come."""
         return self.url.startswith("data:")
 
 
@@ -67,7 +67,7 @@ class FilePart(_Media):
 
 
 class ReasoningPart(Strict):
-    """What a model thought before it answered, as far as it says."""
+    """A model's thoughts before its answer, as far as it tells them."""
 
     type: Literal["reasoning"]
     text: str
@@ -116,14 +116,14 @@ def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:
 
 
 def inline_data(url: str) -> tuple[str, bool, str] | None:
-    """Of a ``data:`` URL: the media type, whether the data are in base64, and the data as they are written there. None
-    if it is no such URL."""
+    """Split a ``data:`` URL into the media type, whether the data are in base64, and the data as they are written
+    there. None if it is no such URL."""
     found = _DATA.match(url)
     return (found[1].lower() or "text/plain", bool(found[2]), url[found.end() :]) if found else None
 
 
 def text_of(content: str | tuple[Part, ...]) -> str:
-    """What of it is text; an image or a file is named by its kind."""
+    """Return the text of it; an image or a file is named by its kind."""
     return content if isinstance(content, str) else "\n".join(map(_in_words, content))
 
 
@@ -138,7 +138,7 @@ def _in_words(part: Part) -> str:
 
 
 def length_of(content: str | tuple[Part, ...]) -> int:
-    """How many characters it has, URLs included."""
+    """Count its characters, URLs included."""
     if isinstance(content, str):
         return len(content)
     return sum(len(part.url) if isinstance(part, ImagePart | FilePart) else len(part.text) for part in content)

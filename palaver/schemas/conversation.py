@@ -13,12 +13,12 @@ from palaver.schemas.models import AgentSpec, NewSecrets, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 ConversationStatus = RunStatus | Literal["idle"]
-"""That of its active run, else of the run that ended last; ``idle`` if there is neither."""
+"""The status of its active run, else of the run that ended last; ``idle`` if there is neither."""
 Title = Annotated[str, AtMost("title"), Field(min_length=1)]
 
 
 class Outcome(BaseModel):
-    """How the newest finished run of a conversation ended."""
+    """The end of a conversation's newest finished run."""
 
     run_id: str
     status: RunStatus
@@ -37,16 +37,16 @@ class Conversation(BaseModel):
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
-    """When something was last said or done in it, or it was changed."""
+    """The time of its last message or other happening, or of its last change."""
     revision: int = 0
-    """How often it was changed by a `PATCH`."""
+    """The number of its changes by a `PATCH`."""
     entries: int = 0
     """Log entries so far."""
     active_run: str | None = None
     queued_runs: tuple[str, ...] = ()
     last_outcome: Outcome | None = None
     usage: Usage = Usage()
-    """Of all its runs, also of those that are deleted; a fork begins anew."""
+    """The usage of all its runs, also of those that are deleted; a fork begins anew."""
     forked_from: str | None = None
     """The conversation whose log it began with."""
     forked_through: int | None = None
@@ -54,7 +54,7 @@ class Conversation(BaseModel):
 
 
 class ConversationCount(BaseModel):
-    """How many conversations fit."""
+    """The number of conversations that fit."""
 
     count: int
     complete: bool
@@ -92,7 +92,7 @@ class ConversationPatch(Strict):
     metadata: Metadata = Field(default={})
     tags: Tags = ()
     agent: AgentSpec | None = None
-    """Who answers from the next run on; those that are there go on as they were. Null takes it away."""
+    """The agent that answers from the next run on; existing runs go on as they were. Null takes it away."""
     revision: Annotated[int, Field(ge=0)] | None = None
     """Change it only if it still has this one."""
 

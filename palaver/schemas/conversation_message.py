@@ -24,7 +24,7 @@ class ConversationMessage(Message):
     withdrawn: bool = False
     """Rolled back with its run, or behind the place that somebody went back to: models are not told of it any more."""
     opaque: dict[str, Any] | None = None
-    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
+    """The fields that its provider wants back unchanged, as `origin` and `fields`; null unless the request says
     `include=opaque`."""
 
 
@@ -32,14 +32,14 @@ class AppendedMessages(BaseModel):
     """The user's words that a conversation took without a run of their own."""
 
     position: int | None
-    """Of the last one in the log; None if they went into a run."""
+    """The position of the last one in the log; None if they went into a run."""
     run_id: str | None
     """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
 
 
 class Asked(BaseModel):
-    """What a model answered to a question beside a conversation."""
+    """A model's answer to a question beside a conversation."""
 
     answer: str
     usage: Usage
-    """Of the answer: no run of the conversation counts it."""
+    """The usage of the answer: no run of the conversation counts it."""

@@ -1,4 +1,4 @@
-"""What several models are made of: the strict base, and the names that users give."""
+"""The building blocks of several models: the strict base, and the names that users choose."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ UNFIT_FOR_HEADERS: Final = "must be printable ASCII without blanks around it: no
 
 
 def fits_a_header(text: str) -> bool:
-    """Whether a request can have ``text`` in a header."""
+    """Tell whether a request can have ``text`` in a header."""
     return re.fullmatch(_OF_HEADERS, text) is not None
 
 

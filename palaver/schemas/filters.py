@@ -1,4 +1,4 @@
-"""Which runs are meant, by what they have in common: said once, for the store, the SDK and the command."""
+"""Filters for runs, by what the runs have in common: defined once, for the store, the SDK and the command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RunFilter(TypedDict, total=False):
     error_code: str | None
     """The code of that error."""
     retried: bool | None
-    """Whether another run goes on with it."""
+    """True for runs that another run goes on with."""
     created_after: datetime | None
     created_before: datetime | None
     ended_after: datetime | None
@@ -66,7 +66,7 @@ def possible_statuses(wanted: RunFilter) -> tuple[str, ...] | None:
 
 
 def admits(wanted: RunFilter, run: Run) -> bool:
-    """Whether ``run`` fits."""
+    """Tell whether ``run`` fits."""
     named, tag, tool = statuses(wanted), wanted.get("tag"), wanted.get("tool")
     error: Mapping[str, Any] = run.error or {}
     retried, metadata = wanted.get("retried"), wanted.get("metadata") or {}

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _MASK: Final = "it"
-"""What stands for a value: none that was sent is said again."""
+"""Stands for a value in messages: no value that was sent is repeated."""
 _PATTERN: Final = 1 << 16
 _DFA: Final = 1 << 14
 """Bytes that a pattern, and what is kept to match it, may take: it is matched in linear time, and none is taken for
 which that is not so."""
 _WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
-"""What a pattern counts that compiles to at most so many bytes: by the time that a character takes where nearly each is
-a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
+"""The weights of patterns that compile to at most so many bytes: by the time that a character takes where nearly each
+is a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
 _HEAVIEST: Final = 9
 _KEPT: Final = 16
 """Schemas that stay compiled, with at most a few MB each."""
@@ -46,17 +46,19 @@ _TWICE: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 _TOLD: Final = 50
 """Faults that are looked at; a model is told a few of them."""
 _ALL_FAULTS: Final = 5_000
-"""Of values times parts of the schema: up to here all faults are looked for, which takes 50 µs each; beyond, one is."""
+"""The number of values times parts of the schema up to which all faults are looked for, which takes 50 µs each; beyond,
+one is."""
 _A_VALUE: Final = 64
 """Characters that cost as much as a value: a pattern looks at all of them."""
 _LEVELS: Final = 64
-"""Of a schema, references followed: its own depth is bounded by that of a body."""
+"""Levels of a schema with its references followed: its own depth is bounded by that of a body."""
 _POINTED: Final = str.maketrans({"~": "~0", "/": "~1"})
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """What of a value does not fit: where, and in words without the value. Names of an object, if it is about them."""
+    """A part of a value that does not fit: the place, the fault in words without the value, and names of an object if
+    the fault is about them."""
 
     place: tuple[int | str, ...]
     said: str
@@ -65,7 +67,7 @@ class Misfit:
 
     @classmethod
     def of(cls, error: jsonschema_rs.ValidationError) -> Misfit:
-        """What the library found."""
+        """Return the misfit for an error of the library."""
         from jsonschema_rs import ValidationErrorKind as Kind
 
         place, said = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
@@ -87,7 +89,7 @@ class Unfit(ValueError):
 
 
 def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
-    """What of ``found`` does not fit; of much that does not, a part.
+    """Return the parts of ``found`` that do not fit; if there are many, some of them.
 
     Raises:
         Unfit: as `require_fit` says.
@@ -148,12 +150,12 @@ def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
 
 
 def _nothing_from_elsewhere(uri: str) -> Any:
-    """What a reference to another document gets. Raises ValueError."""
+    """Refuse a reference to another document. Raises ValueError."""
     raise ValueError("a schema has to be whole")
 
 
 def _weight(pattern: str) -> int:
-    """What ``pattern`` counts."""
+    """Return the weight of ``pattern``."""
     for weight, size in _WEIGHTS:
         try:
             _compiled({"pattern": pattern}, size)
@@ -164,7 +166,7 @@ def _weight(pattern: str) -> int:
 
 
 def _amount(found: Any) -> tuple[int, int]:
-    """How many values there are, at every level, and how many characters in texts and names."""
+    """Count the values at every level, and the characters in texts and names."""
     values, characters, left = 0, 0, [found]
     while left:
         each = left.pop()
@@ -180,7 +182,7 @@ def _amount(found: Any) -> tuple[int, int]:
 
 
 class _Cost(NamedTuple):
-    """Of a part of a schema, with its references followed."""
+    """The cost of a part of a schema, with its references followed."""
 
     parts: int
     """Objects and arrays."""
@@ -197,7 +199,7 @@ _NOTHING: Final = _Cost(0, 0, 0)
 
 
 class _Extent:
-    """How large a schema is with its references followed, but for those that lead into themselves.
+    """The size of a schema with its references followed, but for those that lead into themselves.
 
     Raises:
         Unfit: it is too large, or refers to what is not within it.
@@ -212,7 +214,7 @@ class _Extent:
         self.matching = patterns if self.recursive else matching
 
     def _cost(self, part: Any, where: str, level: int, holder: str = "") -> _Cost:
-        """What ``part`` costs, which is at ``where``; a ``holder`` is the keyword whose schemas are in it."""
+        """Return the cost of ``part``, which is at ``where``; a ``holder`` is the keyword whose schemas are in it."""
         if level > _LEVELS:
             raise Unfit(where, f"has more than {_LEVELS} levels, references followed")
         if not isinstance(part, dict | list):
@@ -239,7 +241,7 @@ class _Extent:
         return _Cost(parts, patterns, matching + apart, choices)
 
     def _own(self, part: dict[str, Any], where: str, level: int) -> _Cost:
-        """What a schema costs but for those that it holds."""
+        """Return the cost of a schema but for the schemas that it holds."""
         cost, pattern = self._referred(part, where, level), part.get("pattern")
         weight = _weight(pattern) if isinstance(pattern, str) else 0
         return _Cost(cost.parts, cost.patterns + weight, cost.matching + weight, cost.choices)
@@ -261,7 +263,7 @@ class _Extent:
         return self._costs[target]
 
     def _at(self, target: str, where: str) -> Any:
-        """What the reference ``target`` leads to."""
+        """Return the part of the schema that the reference ``target`` leads to."""
         found: Any = self._schema
         try:
             first, *names = target.split("/")

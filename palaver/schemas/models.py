@@ -1,4 +1,4 @@
-"""What travels: agent specs, messages and runs, as they are on the wire.
+"""The main models of the wire: agent specs, messages and runs.
 
 Requests are strict (an unknown field or a string where a number belongs is an error that names the field);
 answers carry every field, null where there is nothing to say.
@@ -34,13 +34,13 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
 
 class AgentSpec(ModelOptions):
-    """Who answers: the model, what it is told and asked with, and which tools it may ask for."""
+    """An agent: the model, its instructions and options, and the tools that it may ask for."""
 
     model: ModelName
     endpoint: Endpoint | None = None
-    """Where the models ``inline/NAME`` are asked; all others are of providers that the operator has set up."""
+    """The address of the models ``inline/NAME``; all others are of providers that the operator has set up."""
     name: Tag | None = None
-    """What you call this agent, to find its runs by."""
+    """Your name for this agent, to find its runs by."""
     instructions: Annotated[str, AtMost("instructions")] = ""
     """The system message; empty for none."""
     tools: Annotated[tuple[ToolName, ...], AtMost("agent_tools")] = ()
@@ -51,20 +51,21 @@ class AgentSpec(ModelOptions):
     max_steps: int = Field(default=100, ge=1, le=10_000)
     """Model calls that one run may make."""
     stream: bool = True
-    """Whether the provider is asked to stream; watchers see deltas only if so."""
+    """True if the provider is asked to stream; watchers see deltas only if so."""
     condense: bool = True
-    """Whether the older part of a conversation that is too long for the model is replaced by a summary of it."""
+    """True if the older part of a conversation that is too long for the model is replaced by a summary of it."""
     condense_at: int | None = Field(default=None, ge=1000)
     """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
     condense_at_messages: int | None = Field(default=None, ge=10)
     """Messages beyond which a call is condensed, as its protocol counts them; half of them are kept at most."""
     stuck: StuckLimits | None = StuckLimits()
-    """When a run that repeats itself ends; None for never."""
+    """The limits at which a run that repeats itself ends; None for no limit."""
     fallbacks: Annotated[tuple[ModelName, ...], AtMost("fallbacks")] = ()
     """Models to go on with, in this order, where a retry rule says ``fallback_model``."""
     retry: str | dict[str, Any] | None = None
-    """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
-    go before the default ones (docs/reference/errors.md). A run keeps what its name meant when it was submitted."""
+    """The policy for retries of model calls: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place
+    whose rules go before the default ones (docs/reference/errors.md). A run keeps what its name meant when it was
+    submitted."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -90,7 +91,7 @@ OnConflict = Literal["enqueue", "reject", "interrupt", "rollback", "steer"]
 
 
 class ToolCall(BaseModel):
-    """What the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
+    """A call that the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -125,7 +126,7 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """What of ``content`` is text."""
+        """The text of ``content``."""
         return text_of(self.content)
 
 
@@ -134,12 +135,12 @@ class Usage(BaseModel):
 
     input_tokens: int = 0
     cached_tokens: int = 0
-    """Those of the input tokens that came from the provider's prompt cache."""
+    """Input tokens that came from the provider's prompt cache."""
     cache_write_tokens: int = 0
-    """Those of the input tokens that were put into it, where the provider says so."""
+    """Input tokens that were put into it, where the provider says so."""
     output_tokens: int = 0
     reasoning_tokens: int = 0
-    """Those of the output tokens that the model thought with, where the provider says so."""
+    """Output tokens that the model thought with, where the provider says so."""
     model_calls: int = 0
     tool_calls: int = 0
     cost_usd: float | None = None
@@ -163,7 +164,7 @@ class Waiting(BaseModel):
 
 
 class Cancel(BaseModel):
-    """Who asked a run to stop, and how long it took."""
+    """The cancel of a run: the name of the key that asked for it, and how long it took."""
 
     requested_at: datetime
     by: str | None = None
@@ -177,7 +178,7 @@ class Cancel(BaseModel):
 
 
 class RunTimes(BaseModel):
-    """When things happened to a run; UTC."""
+    """The times of a run; UTC."""
 
     created_at: datetime
     started_at: datetime | None = None
@@ -188,7 +189,7 @@ class RunTimes(BaseModel):
 
 
 class Budget(Strict):
-    """What a run may use up.
+    """The most that a run may use.
 
     The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
     else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
@@ -214,7 +215,7 @@ class Run(BaseModel):
     stop_reason: StopReason | None = None
     waiting: Waiting | None = None
     current_steps: tuple[CurrentStep, ...] = ()
-    """What it is doing now: its open steps, those that a worker has first; 16 at most."""
+    """Its open steps, those that a worker has first; 16 at most."""
     current_step_count: int = 0
     """All of its open steps."""
     pending_actions: tuple[PendingAction, ...] = ()
@@ -241,11 +242,11 @@ class Run(BaseModel):
     output: str | None = None
     """The text of the last assistant message, or what a tool ended the run with, once it has ended."""
     structured_output: Any = None
-    """That as JSON, if the run completed and its agent's ``response_format`` asks for it."""
+    """The output as JSON, if the run completed and its agent's ``response_format`` asks for it."""
     error: Annotated[ErrorObject, AsItCame] | None = None
     """Set on every failed run, and on no other."""
     incomplete_details: Annotated[ErrorObject, AsItCame] | None = None
-    """What is known of an answer that the provider withheld, if that ended the run (``content_filter``)."""
+    """Facts about an answer that the provider withheld, if that ended the run (``content_filter``)."""
     cancel: Cancel | None = None
     usage: Usage = Usage()
     times: RunTimes
@@ -258,7 +259,7 @@ class Run(BaseModel):
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether it goes on only after an approval, a client's output or a resume."""
+        """True if it goes on only after an approval, a client's output or a resume."""
         return self.status is RunStatus.PAUSED or bool(self.pending_actions)
 
 
@@ -272,8 +273,8 @@ class Submission(Strict):
     conversation_id: str | None = None
     """Go on with this conversation; None begins a new one."""
     on_conflict: OnConflict = "enqueue"
-    """When the conversation is busy: wait behind its runs (refused while one waits for a person or a client), be
-    refused, cancel them (and with ``rollback`` withdraw what they said), or put the input into the active one."""
+    """The action if the conversation is busy: wait behind its runs (refused while one waits for a person or a client),
+    be refused, cancel them (and with ``rollback`` withdraw their messages), or put the input into the active one."""
     start_after: datetime | None = None
     start_by: datetime | None = None
     """Expire if nobody has begun by then."""

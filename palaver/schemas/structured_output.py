@@ -18,7 +18,7 @@ class NotAsAsked(ValueError):
 
 
 def structured(wanted: ResponseFormat, text: str) -> Any:
-    """What ``text`` is as JSON.
+    """Return ``text`` as JSON.
 
     Raises:
         NotAsAsked: it is none, or does not fit.
