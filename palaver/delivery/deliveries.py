@@ -1,8 +1,8 @@
-"""What kombu knows of the broker, and a publisher on it. Beside ``workers``, the one module that uses kombu.
+"""The connection to the broker by kombu, and a publisher on it. Beside ``workers``, the one module that uses kombu.
 
-A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the
-sweeper delivers again. The messages are Celery's protocol 2 (palaver/delivery/wire.py), so that the API needs no
-Celery. What publishers and workers must agree on is here too: queues, and how a broker is spoken to.
+A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: the sweeper delivers again
+what is lost. The messages are Celery's protocol 2 (palaver/delivery/wire.py), so that the API needs no Celery. The
+things that publishers and workers must agree on are here too: queues, and the settings of the connection.
 """
 
 from __future__ import annotations
@@ -212,7 +212,8 @@ class Publisher:
 
 
 def _told(connected: socket.socket | None) -> bool:
-    """Whether RabbitMQ said something unasked: mostly its farewell, and what is sent after that is lost in silence."""
+    """Tell whether RabbitMQ sent something unasked: mostly its farewell, and what is sent to it after that is lost in
+    silence."""
     if connected is None:
         return False
     poll = select.poll()

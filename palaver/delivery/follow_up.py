@@ -1,4 +1,4 @@
-"""What follows once a script has changed a run. The API and the workers share this code."""
+"""The follow-up of a script that has changed a run. The API and the workers share this code."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from palaver.vocabulary.step_kinds import RECOVERED
 log = logging.getLogger("palaver.delivery.publishing")
 
 _BACKLOG: Final = 10_000
-"""What may wait for a broker that does not answer; the rest is left to the sweeper."""
+"""Deliveries that may wait for a broker that does not answer; the rest is left to the sweeper."""
 _TOGETHER: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _CLOSING: Final = 5.0

@@ -1,4 +1,4 @@
-"""What each kind of event carries: one class a kind, named like it. Its docstring is the sentence that docs have.
+"""The fields of each kind of event: one class a kind, named like it. Its docstring is the sentence that docs have.
 
 On the wire every field is there. Writers leave out what is a default, and `complete` puts it in when events are read.
 """
@@ -26,7 +26,7 @@ def _without_position(schema: dict[str, Any]) -> None:
 
 
 class BaseEvent(BaseModel):
-    """What every event has."""
+    """The fields that every event has."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra=_without_position)
 
@@ -69,13 +69,13 @@ class RunWaiting(BaseEvent):
     step: str
     reason: WaitReason
     code: str
-    """What there is no room for: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` what is
-    lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; or, where the worker's key is refused,
+    """The reason in a word: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` the thing
+    that is lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; or, where the worker's key is refused,
     ``refused_key:PROVIDER``."""
     delay: float
     """Seconds; less if an outage ends or a place comes free."""
     error: ErrorObject | None = None
-    """How a call failed last, of this step or another one (outage)."""
+    """The error of the last failed call, of this step or another one (outage)."""
 
 
 class RunRetrying(BaseEvent):
@@ -225,13 +225,13 @@ class ToolProgress(BaseEvent):
 
     type: Literal[EventKind.TOOL_PROGRESS] = EventKind.TOOL_PROGRESS
     step: str
-    """That of the model, if the tool runs within it."""
+    """The model's step, if the tool runs within it."""
     attempt: int
     call_id: str
     tool: str
     text: str
     fraction: float | None
-    """Which part of the work is done, from 0 to 1; None if the tool does not say."""
+    """The finished part of the work, from 0 to 1; None if the tool does not say."""
 
 
 class ToolFinished(BaseEvent):
@@ -240,7 +240,7 @@ class ToolFinished(BaseEvent):
     type: Literal[EventKind.TOOL_FINISHED] = EventKind.TOOL_FINISHED
     step: str
     message: Message
-    """What the model is told."""
+    """The tool's result for the model."""
     error: ErrorObject | None = None
     """Why the call failed, if it did."""
 
@@ -294,7 +294,7 @@ class ReasoningDropped(BaseEvent):
     type: Literal[EventKind.REASONING_DROPPED] = EventKind.REASONING_DROPPED
     step: str
     origin: str
-    """Who had made it: ``protocol/provider/model``."""
+    """The model that had made it: ``protocol/provider/model``."""
 
 
 class StreamGap(BaseEvent):
@@ -364,7 +364,7 @@ KnownEvent = TypeAliasType(
 )
 """One class for each `EventKind`, told apart by ``type``."""
 Event = KnownEvent | UnknownEvent
-"""What a watcher of a run is told."""
+"""An event of a run, for its watchers."""
 
 
 EVENTS: Final[Mapping[str, type[BaseEvent]]] = MappingProxyType(

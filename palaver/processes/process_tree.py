@@ -25,7 +25,7 @@ def below(pid: int) -> list[int]:
 
 
 def stopped(pid: int) -> bool:
-    """Whether each of its threads is stopped by a signal, or has ended."""
+    """Tell whether each of its threads is stopped by a signal, or has ended."""
     states: list[str] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

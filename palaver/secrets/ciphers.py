@@ -23,7 +23,7 @@ class Cipher:
         return nonce + self._aes.encrypt(nonce, plain, bound)
 
     def open(self, sealed: bytes, bound: bytes) -> bytes:
-        """What was sealed.
+        """Decrypt ``sealed``.
 
         Raises:
             ValueError: it was changed, or sealed with another key or other bytes in the place of ``bound``.

@@ -40,8 +40,8 @@ class Secrets:
     """Some secrets in all the forms in which they are looked for."""
 
     def __init__(self, values: Collection[str] = (), *, named: bool = False) -> None:
-        """Those that are ``named`` were called secrets by somebody: they are found as they are even if they are
-        short."""
+        """Take the values to look for. If they are ``named``, somebody called them secrets: they are found as they are
+        even if they are short."""
         forms = {form for value in values if _tells(value) for form in _forms(value)}
         if named:
             forms.update(value for value in values if len(value) >= _LITERAL)
@@ -52,14 +52,14 @@ class Secrets:
             self._forms.setdefault(start, []).append(form)
         self._short = tuple(start for start in self._forms if len(start) < 2 * _GRAM - 1)
         self._grams: dict[str, set[str]] = {}
-        """What gives a form away has one of these wherever a text is cut into such pieces: one look at each tells,
-        however many secrets there are."""
+        """The forms by pieces of their tell-tale beginnings: such a beginning has one of these wherever a text is cut
+        into such pieces, so one look at each piece is enough, however many secrets there are."""
         for start in self._forms.keys() - set(self._short):
             for i in range(_GRAM):
                 self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
         self._beginnings = {form[:length] for form in forms for length in range(1, min(len(form), _TOLD))}
         self._parts = {value[i : i + _GRAM].lower() for value in values if _tells(value) for i in _places(value)}
-        """What ``hide_parts`` looks for."""
+        """The parts that ``hide_parts`` looks for."""
         self._alphabet = frozenset("".join(forms))
         self._longest = max(map(len, forms), default=1)
 
@@ -104,7 +104,7 @@ class Secrets:
         return "".join(pieces), text[end:], found
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where they are, in order; each is as long as can be, and none is within the one before."""
+        """Yield the places of secrets, in order; each is as long as can be, and none is within the one before."""
         at = {start: place for start in self._starts_in(text) if (place := text.find(start)) >= 0}
         while at:
             first = min(at.values())
@@ -122,7 +122,7 @@ class Secrets:
                         del at[start]
 
     def _starts_in(self, text: str) -> set[str]:
-        """What may be found in ``text``; mostly nothing."""
+        """Return the beginnings of forms that may be in ``text``; mostly none."""
         if not self._forms:
             return set()
         found = self._grams.keys() & [text[i : i + _GRAM] for i in range(0, len(text) - _GRAM + 1, _GRAM)]
@@ -130,7 +130,7 @@ class Secrets:
         return starts.union(start for start in self._short if start in text) if self._short else starts
 
     def _open(self, text: str, done: int) -> int:
-        """Where the end of ``text`` begins that may be the beginning of a secret."""
+        """Return where the end of ``text`` begins that may be the beginning of a secret."""
         place, first = len(text), max(done, len(text) - self._longest)
         for i in range(len(text) - 1, max(first - 1, len(text) - _TOLD), -1):
             if text[i] not in self._alphabet:
@@ -158,11 +158,11 @@ class Passing:
 
     @property
     def held(self) -> bool:
-        """Whether something waits that may be the beginning of a secret, for what follows it."""
+        """True if something waits that may be the beginning of a secret, for what follows it."""
         return any(stage.held for stage in self._stages)
 
     def add(self, text: str, *, last: bool = False) -> str:
-        """What may be shown once ``text`` has come, too; everything if it was the ``last``."""
+        """Take ``text`` in and return what may be shown now; everything if it was the ``last``."""
         for stage in self._stages:
             text, stage.held, stage.found = stage.secrets.cut(stage.held + text, stage.found, whole=last)
         return text
@@ -212,7 +212,7 @@ def keep_everywhere(secrets: Secrets | None) -> None:
 
 
 def compared() -> tuple[Secrets, ...]:
-    """What is compared with here and now."""
+    """Return the secrets to compare with here and now."""
     beside = _beside.get() or _everywhere
     return (_known,) if beside is None else (_known, beside)
 
@@ -241,7 +241,7 @@ def password_of(url: str | None) -> str | None:
 
 
 def _places(text: str) -> range:
-    """Where a piece of it of eight characters begins."""
+    """Return the places where a piece of it of eight characters begins."""
     return range(len(text) - _GRAM + 1)
 
 
@@ -250,7 +250,7 @@ def _tells(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Of one secret; those that are too short to tell are left out."""
+    """Yield the forms of one secret; those that are too short to tell are left out."""
     raw = value.encode("utf-8", "surrogatepass")
     percent = quote(raw, safe="")
     said = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(raw)]
@@ -264,5 +264,5 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _common(form: str, part: str) -> int:
-    """How many characters both begin with."""
+    """Return the number of characters that both begin with."""
     return next((i for i, (a, b) in enumerate(zip(form, part, strict=False)) if a != b), min(len(form), len(part)))

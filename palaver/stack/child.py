@@ -22,7 +22,7 @@ _STOPS_WITHIN = 5.0
 
 
 class Spawned(Protocol):
-    """What a child asks of its process; `subprocess.Popen` is one."""
+    """The process of a child, as far as the child uses it; `subprocess.Popen` is one."""
 
     @property
     def pid(self) -> int: ...
@@ -71,7 +71,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, stopped by a signal or not."""
+        """True if the process exists, stopped by a signal or not."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -81,17 +81,17 @@ class Child:
 
     @property
     def ready(self) -> bool:
-        """Whether it does its work."""
+        """True if it does its work."""
         return self._ready(self)
 
     @property
     def exit_code(self) -> int | None:
-        """How the last start ended, negative for a signal; None while it runs."""
+        """The exit code of the last start, negative for a signal; None while it runs."""
         return self._process.poll() if self._process is not None else None
 
     @property
     def output(self) -> str:
-        """What the last start has written so far."""
+        """The output of the last start so far."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_offset)
             return log.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""How each process of the stack is started: command, environment, log, and the sign that it is ready."""
+"""The plan of the stack: the command, environment and log of each process, and the sign that it is ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the servers of the stack listen."""
+"""The ports of the stack's servers."""
 
 from __future__ import annotations
 

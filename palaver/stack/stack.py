@@ -192,7 +192,7 @@ class Stack:
         return [child.pid for child in self._children.get(name, ()) if child.running]
 
     def log(self, name: str, index: int = 0) -> str:
-        """What the `index`th `name`, running or not, has written since its last start."""
+        """Return what the `index`th `name`, running or not, has written since its last start."""
         return self._children[name][index].output
 
     def stop(self) -> None:

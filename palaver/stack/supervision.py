@@ -13,7 +13,7 @@ FORGIVEN_AFTER = 60.0
 
 
 class Process(Protocol):
-    """What can be watched: a child of the stack, or its Redis."""
+    """A process that can be watched: a child of the stack, or its Redis."""
 
     @property
     def running(self) -> bool: ...

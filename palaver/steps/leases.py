@@ -1,4 +1,4 @@
-"""What moves between the store, the broker and the workers: deliveries and leases."""
+"""Deliveries and leases: the values that move between the store, the broker and the workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Delivery:
     number: int
     """The number of deliveries of this step so far."""
     title: str = ""
-    """What the step is, for operators: its model or tool, and the agent. Names only."""
+    """A title of the step for operators: its model or tool, and the agent. Names only."""
 
     @property
     def task_id(self) -> str:
@@ -66,9 +66,9 @@ class Lease:
     position: int
     """The log position that ``entries`` reaches."""
     entries: tuple[LogMessage, ...]
-    """What the log has for the model beyond the position that the worker knew."""
+    """The entries of the log for the model beyond the position that the worker knew."""
     position_at: int = 0
-    """When the entry at ``position`` was written: ms since the epoch, by Redis's clock."""
+    """The time at which the entry at ``position`` was written: ms since the epoch, by Redis's clock."""
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
     rebuilt: bool = False
@@ -93,13 +93,13 @@ class Lease:
     """The trace of the run, if it has one."""
 
     def allows(self, calls: int) -> bool:
-        """Whether the run's budget has room for an answer with so many tool calls. If not, the store begins none of
-        them."""
+        """Tell whether the run's budget has room for an answer with so many tool calls. If not, the store begins none
+        of them."""
         return self.calls_left is None or calls <= self.calls_left
 
     @property
     def in_trace(self) -> Mapping[str, str]:
-        """Where log lines about this attempt belong in the trace of the run, if it has one."""
+        """The ids by which log lines about this attempt belong to the trace of the run, if it has one."""
         if self.trace is None:
             return {}
         return {"trace_id": self.trace.trace_id, "span_id": self.trace.span_id(self.step, self.fence)}
@@ -135,12 +135,12 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class AnswerProgress:
-    """How far a model's answer has come."""
+    """The progress of a model's answer."""
 
     received: int
     """Bytes of the answer."""
     characters: int
-    """Of its text."""
+    """Characters of its text."""
     quiet: float
     """Seconds since the last of it came."""
     left: float
@@ -170,13 +170,13 @@ class Settled:
 
 
 class Shown(Enum):
-    """How much of its answer a model step has written as deltas when it is settled."""
+    """The part of its answer that a model step has written as deltas when it is settled."""
 
     NOTHING = "nothing"
     """It came too fast, or in one piece."""
     ALL = "all"
     HALF = "half"
-    """Of an answer that is not kept, or not as it was shown: watchers are to forget it."""
+    """A part of an answer that is not stored, or not as it was shown: watchers are to forget it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +190,13 @@ class Delta:
 
     @property
     def payload(self) -> bytes:
-        """What the event carries (`palaver.events.MessageDelta`, `palaver.events.ReasoningDelta`)."""
+        """The fields of the event (`palaver.events.MessageDelta`, `palaver.events.ReasoningDelta`)."""
         return orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": self.text})
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a tool says that a call is, with the lease under which the tool runs."""
+    """The progress of a call, as its tool reports it, with the lease under which the tool runs."""
 
     lease: Lease
     call: ToolCall
@@ -205,7 +205,7 @@ class Progress:
 
     @property
     def payload(self) -> bytes:
-        """What the event carries (`palaver.events.ToolProgress`)."""
+        """The fields of the event (`palaver.events.ToolProgress`)."""
         return orjson.dumps(
             {
                 "step": self.lease.step,

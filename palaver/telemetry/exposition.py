@@ -21,7 +21,7 @@ class Times:
 
 
 Values = Mapping[tuple[str, ...], int | float | Decimal | Times]
-"""What a metric is, by the values of its labels."""
+"""A metric's values, by the values of its labels."""
 Samples = Mapping[str, Values]
 """By the metric's name."""
 

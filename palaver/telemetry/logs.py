@@ -20,7 +20,7 @@ LogFormat = Literal["text", "json"]
 _about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about")
 _process: Final[dict[str, str]] = {}
 _json = False
-"""Whether this is a server whose lines are JSON, its last ones included."""
+"""True in a server whose lines are JSON, its last ones included."""
 _TASK_ID: Final = re.compile(r"(run_\w+):(.+):\d+")
 """``<run_id>:<seq>[:<call_id>]:<delivery>``: what Celery's own lines are about."""
 
@@ -103,7 +103,7 @@ def serve_json() -> bool:
 
 
 def sentence(text: str, level: int = logging.WARNING) -> str:
-    """What a server says outside of its log, such as why it ends: after its name, or as a line of JSON."""
+    """Format a message of a server outside of its log, such as why it ends: after its name, or as a line of JSON."""
     if not _json:
         return f"palaver: {text}"
     return hide(JsonLines().format(logging.LogRecord("palaver", level, "", 0, text, None, None)))

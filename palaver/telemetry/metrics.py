@@ -19,10 +19,10 @@ from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
 
 Source = Literal["scripts", "store", "process", "worker"]
-"""Where a metric comes from: counted by the scripts, in the very step that writes what is counted; read off the store
-when it is asked for; known to the API process that is asked; or seen by a worker, which answers itself."""
+"""The origin of a metric: counted by the scripts, in the very step that writes what is counted; read off the store when
+somebody asks; known to the API process that is asked; or seen by a worker, which answers itself."""
 StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
-"""What became of a lease: each one ends in exactly one of these ways."""
+"""The end of a lease: each one ends in exactly one of these ways."""
 TokenType = Literal["input", "cache_read", "cache_write", "output", "reasoning"]
 """Each token has one: of the input, those of it that came from the provider's cache or went into it, of the answer, and
 those of it that the model thought with."""
@@ -50,11 +50,11 @@ class Metric:
     per: int = 1
     """The scripts count whole numbers: so many of them are one."""
     buckets: tuple[int, ...] = ()
-    """Of a histogram: their upper edges, in what the scripts count."""
+    """The upper edges of a histogram's buckets, in the unit that the scripts count in."""
 
     @property
     def series(self) -> str:
-        """What the scripts call it, before the values of its labels."""
+        """The name that the scripts use, before the values of its labels."""
         return self.name.removeprefix(PREFIX).removesuffix("_total")
 
 
@@ -458,4 +458,4 @@ _ALL: Final = (
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _ALL})
 """Every metric, by name."""
 COUNTED: Final = tuple(each for each in _ALL if each.source == "scripts")
-"""Those that the scripts count."""
+"""Metrics that the scripts count."""

@@ -20,9 +20,9 @@ from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import know
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Where traces are sent: tracing is on when one of them is set."""
+"""Variables with the address that traces are sent to: tracing is on when one of them is set."""
 HEADERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
-"""What is sent with them, which may be keys."""
+"""Variables with the headers that are sent with them, which may be keys."""
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL: Final = "http/protobuf"
 _SAMPLERS: Final = ("always_on", "always_off", "traceidratio")
@@ -53,20 +53,20 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a run's record has: its trace, and the span of the run itself, the root of all of its others."""
+    """The trace in a run's record, and the span of the run itself, the root of all of its others."""
 
     trace_id: str
     """32 hexadecimal digits."""
     root_id: str
-    """Of the run's span, 16 hexadecimal digits."""
+    """The id of the run's span, 16 hexadecimal digits."""
     sampled: bool
-    """Whether spans are written at all."""
+    """True if spans are written at all."""
     caller_id: str = ""
-    """Of the caller's span, which the run's is a child of; empty without a caller."""
+    """The id of the caller's span, which the run's is a child of; empty without a caller."""
 
     @classmethod
     def from_stored(cls, text: str) -> Self:
-        """What ``stored`` wrote."""
+        """Read what ``stored`` wrote."""
         own, _, caller = text.partition(" ")
         _, trace_id, root_id, flags = own.split("-")
         return cls(trace_id, root_id, flags == "01", caller)
@@ -82,13 +82,15 @@ class Trace:
         return f"00-{self.trace_id}-{span_id}-{'01' if self.sampled else '00'}"
 
     def span_id(self, step: str, fence: int, call_id: str = "") -> str:
-        """Of an attempt of a step, which its fence token names, or of a call that was made within it."""
+        """Return the span id of an attempt of a step, which its fence token names, or of a call that was made within
+        it."""
         of = f"{self.trace_id} {self.root_id} {step} {fence} {call_id}"
         return blake2b(of.encode(), digest_size=8).hexdigest()
 
 
 class Tracing:
-    """How this process begins traces: ``OTEL_TRACES_SAMPLER`` decides what is sampled, as OpenTelemetry defines it."""
+    """The way in which this process begins traces: ``OTEL_TRACES_SAMPLER`` decides what is sampled, as OpenTelemetry
+    defines it."""
 
     def __init__(self, sampler: str = "parentbased_always_on", ratio: float = 1.0) -> None:
         self._asks_parent = sampler.startswith(_PARENT)
@@ -146,7 +148,7 @@ def new_trace() -> Trace | None:
 
 
 def is_on(environment: Mapping[str, str]) -> bool:
-    """Whether traces are to be sent."""
+    """Tell whether traces are to be sent."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(environment.get(name) for name in ENDPOINTS)

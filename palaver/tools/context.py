@@ -1,4 +1,4 @@
-"""What a tool may ask to know of the call that it answers."""
+"""The context of a tool's call: facts that the tool may ask for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ToolContext:
     submitted_by: str | None = None
     """The name of the API key that submitted the run; None without keys."""
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=30))
-    """When the call is ended at the latest (UTC): its tool's timeout is over then, or its run's time."""
+    """The time at which the call is ended at the latest (UTC): its tool's timeout is over then, or its run's time."""
     idempotency_key: str = "run_test:1:call_test"
     """The same for every try of this call and for no other call: at most 128 letters, digits, ``_``, ``-`` and
     ``:``."""
@@ -45,10 +45,10 @@ class ToolContext:
     """The ``traceparent`` header of requests that the tool makes, so that they are in the trace of the run, below this
     try of the call; None if the run has no trace."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those of the conversation, by name: ``secret`` says which one is missing. Whatever the call answers, reports or
-    raises is told without them."""
+    """The secrets of the conversation, by name: ``secret`` says which one is missing. They are removed from whatever
+    the call answers, reports or raises."""
     report: Report = field(default=_to_nobody, repr=False)
-    """What ``progress`` calls. A test gives its own to see what was reported."""
+    """The function that ``progress`` calls. A test passes its own to see what was reported."""
 
     @property
     def time_left(self) -> float:

@@ -47,7 +47,7 @@ class Tool:
 
     @property
     def declaration(self) -> ToolDeclaration:
-        """What is told of it where its code is not."""
+        """The facts about it for processes without its code."""
         return ToolDeclaration(
             name=self.name,
             description=self.description,
@@ -61,7 +61,7 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is a coroutine function."""
+        """True if the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
@@ -192,7 +192,7 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str |
 
 
 def _is_context(annotation: Any) -> bool:
-    """Whether it is ``ToolContext``, perhaps with None as an alternative."""
+    """Tell whether it is ``ToolContext``, perhaps with None as an alternative."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, UnionType):

@@ -1,4 +1,4 @@
-"""What is known of a tool without its code: what a worker tells of the tools that it has."""
+"""Declarations of tools without their code, as a worker reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is told of a tool's result. The work is bounded by what is told, not by what the tool answered."""
+"""A tool's result as the model sees it. The work is bounded by what the model sees, not by what the tool answered."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.vocabulary.limits import beyond, most
 
 MAX_RESULT_CHARS: Final = most("tool_result")
-"""What a model is told of a result; the rest is cut and said to be."""
+"""Characters of a result that a model sees; the rest is cut and said to be."""
 _MAX_DEPTH: Final = most("tool_result_depth")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _FEW, _BRIEF, _FLAT = 64, 4096, 8
-"""What has fewer parts, shorter texts and fewer levels is written in one go, ten times faster."""
+"""A result with fewer parts, shorter texts and fewer levels is written in one go, ten times faster."""
 _PLAIN: Final = frozenset({int, float, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _ARRAYS: Final = (list, tuple, Set, deque)
@@ -33,8 +33,8 @@ _UNREADABLE: Final = (
 
 
 def rendered(result: object) -> str | tuple[Part, ...]:
-    """What the model is told of a tool's ``result``: an image or a file, or a list of texts and such, as it is; of
-    anything else what `render` says.
+    """Return a tool's ``result`` for the model: an image or a file, or a list of texts and such, as it is; anything
+    else as `render` writes it.
 
     Raises:
         ToolError: also that there is more of it than may be.
@@ -68,7 +68,7 @@ def _part(value: object, room: int) -> Part:
 
 
 def render(result: object) -> str:
-    """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB.
+    """Return a tool's ``result`` as a text for the model: text as it is, anything else as JSON; cut at 256 KiB.
 
     Raises:
         ToolError: the result is a generator or something to await, or nested too deep, perhaps in itself.
@@ -97,7 +97,7 @@ def _told(text: str, cut: str) -> str:
 
 
 def _text_of(text: str | bytes | bytearray | memoryview, room: int = MAX_RESULT_CHARS + 1) -> tuple[int, str]:
-    """How long it is, and its first ``room`` characters; bytes are taken for UTF-8."""
+    """Return its length and its first ``room`` characters; bytes are taken for UTF-8."""
     if isinstance(text, str):
         # Not by methods of its own: a subclass may have any.
         return str.__len__(text), str.__getitem__(text, slice(room))
@@ -137,7 +137,7 @@ def _json(value: object, room: int, depth: int) -> Iterator[str]:
 
 
 def _left_of(value: Any, parts: int, levels: int) -> int:
-    """What is left of so many ``parts`` if ``value`` is plain and takes no more; else less than 0."""
+    """Return how many of so many ``parts`` remain if ``value`` is plain and takes no more; else less than 0."""
     kind = type(value)
     if kind in _PLAIN:
         return parts - 1

@@ -17,7 +17,8 @@ from palaver.tools.declared import ToolDeclaration
 
 
 def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[Misfit]:
-    """What of ``arguments`` does not fit; nothing if they cannot be held to the schema: the tool has the last word."""
+    """Return the parts of ``arguments`` that do not fit; none if they cannot be held to the schema: the tool has the
+    last word."""
     try:
         return json_schemas.misfits(schema, arguments)
     except Unfit:

@@ -27,12 +27,12 @@ _COMPATIBLE: Final = ipaddress.ip_network("::/96")
 _METADATA: Final = frozenset(
     {"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"}
 )
-"""Where Azure, Alibaba, Oracle, AWS (machines and pods) and Google tell machines about themselves, beside link-local
-ones."""
+"""Addresses at which Azure, Alibaba, Oracle, AWS (machines and pods) and Google tell machines about themselves, besides
+link-local ones."""
 
 
 def leads_within(url: str) -> bool:
-    """Whether the host of ``url`` is this machine or one of a network of one's own, or cannot be told for sure."""
+    """Tell whether the host of ``url`` is this machine or one of a private network, or cannot be known for sure."""
     if "\\" in url:  # for browsers it ends the host, for others it does not
         return True
     try:
@@ -77,14 +77,14 @@ def host_and_port(address: str) -> tuple[str, int | None]:
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host of `host_and_port` is an IP address."""
+    """Tell whether a host of `host_and_port` is an IP address."""
     return _numeric(host) is not None
 
 
 def never_asked(address: str, *, loopback: bool) -> bool:
-    """Whether nothing may be asked at an IP address that a name led to, whoever lists the name: link-local ones, where
-    clouds tell machines their keys, and what is no address of one machine. ``loopback`` says whether this machine is
-    meant."""
+    """Tell whether nothing may be asked at an IP address that a name led to, whoever lists the name: at link-local
+    ones, where clouds tell machines their keys, and at those that are no address of one machine. ``loopback`` says
+    whether this machine is meant."""
     try:
         found = _meant(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:

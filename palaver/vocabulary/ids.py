@@ -73,7 +73,7 @@ def shard_of(any_id: str) -> str:
 
 
 def is_id(prefix: Literal["run", "conv"], text: str) -> bool:
-    """Whether ``text`` is a well-formed id of that kind."""
+    """Tell whether ``text`` is a well-formed id of that kind."""
     match = _PATTERN.fullmatch(text)
     return match is not None and match.group(1) == prefix
 
@@ -89,7 +89,8 @@ def pick_shard(seed: str, shards: int) -> str:
 
 
 def safe_call_id(text: str) -> bool:
-    """Whether a provider's tool call id can be part of a step's name (letters, digits, ``_``, ``-``; at most 64)."""
+    """Tell whether a provider's tool call id can be part of a step's name (letters, digits, ``_``, ``-``; at most
+    64)."""
     return _TOOL_CALL.fullmatch(text) is not None
 
 

@@ -59,11 +59,11 @@ class RunStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether this status is final."""
+        """True if this status is final."""
         return not TRANSITIONS[self]
 
     def allows(self, action: RunAction) -> bool:
-        """Whether a run in this status accepts the action."""
+        """Tell whether a run in this status accepts the action."""
         match action:
             case "cancel":
                 return not self.terminal

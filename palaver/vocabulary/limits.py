@@ -24,12 +24,12 @@ class Limit:
     group: str
     """The table of docs/reference/limits.md that it stands in."""
     name: str
-    """Of its counter, and in ``LIMITS``."""
+    """The name of its counter, and in ``LIMITS``."""
     what: str
     most: int
     unit: str
     answer: str
-    """What whoever goes beyond is told: a problem code, an error code, or what happens."""
+    """The answer to whoever goes beyond: a problem code, an error code, or what happens."""
     setting: str = ""
     """The environment variable, or the key of a provider's table, that changes it; empty if nothing does."""
 
@@ -377,7 +377,7 @@ LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each 
 """Every limit, by name."""
 
 exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))
-"""How often this process has met something beyond each limit, since it began."""
+"""For each limit, how often this process has met something beyond it since it began."""
 
 
 def most(name: str) -> int:

@@ -1,6 +1,6 @@
-"""What a provider wants back unchanged with a message that it made: its reasoning, and what it signed.
+"""Opaque parts of a message: its provider wants them back unchanged. They are its reasoning, and what it signed.
 
-It goes back to where it came from and nowhere else. The log keeps it beside the message's own data and not in it:
+They go back to where they came from and nowhere else. The log stores them beside the message's own data and not in it:
 events are made of that data, so that nobody who watches a run is shown what a provider hides.
 """
 
@@ -26,7 +26,7 @@ class Opaque:
     """Fields of a message that only their origin understands."""
 
     origin: str
-    """Who made them: ``protocol/provider/model``."""
+    """The model that made them: ``protocol/provider/model``."""
     fields: str
     """JSON text of an object, in which the order of keys and the digits of numbers are as they came."""
 
@@ -37,12 +37,13 @@ class Opaque:
 
     @classmethod
     def from_stored(cls, text: bytes) -> Self:
-        """What ``stored`` wrote."""
+        """Read what ``stored`` wrote."""
         origin, _, fields = text.decode().partition("\n")
         return cls(origin, fields)
 
     def reasoning(self) -> str:
-        """What of it people can read: it is kept once, and found by the names that protocols have for it."""
+        """Return the part that people can read: it is stored once, and looked up by the names that protocols have for
+        it."""
         found = self._read()
         for name in _TEXTS:
             if found.get(name):
@@ -67,7 +68,7 @@ class Opaque:
 
 
 def _summary(item: dict[str, Any]) -> str:
-    """What an item of Responses says of the model's thoughts."""
+    """Return the summary of the model's thoughts in an item of Responses."""
     return "\n\n".join(str(part.get("text") or "") for part in _objects(item.get("summary") or item.get("content")))
 
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 ProtocolName = Literal["chat_completions", "anthropic", "responses"]
-"""How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
+"""The protocol that a provider speaks: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
 RateLimitScope = Literal["model", "provider"]
-"""What a provider's rate limits are about: each model, or the account with all models."""
+"""The scope of a provider's rate limits: each model, or the account with all models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What is known of a provider."""
+    """The public facts about a provider."""
 
     title: str
     base_url: str | None
@@ -35,11 +35,12 @@ class Preset:
     example: str = ""
     protocol: ProtocolName = "chat_completions"
     max_output_tokens: int | None = None
-    """Where a request has to have a limit: what all models of the provider can do."""
+    """The limit to send where a request has to have one: all models of the provider can do so much."""
     max_completion_tokens: bool = False
     short_call_ids: bool = False
     rate_limit_scope: RateLimitScope | None = None
-    """Where its documentation says that all models share a limit; None: each has its own, or it does not say."""
+    """``provider`` where its documentation says that all models share a limit; None: each has its own, or it does not
+    say."""
     aliases: tuple[str, ...] = ()
     """Other names that it goes by."""
 
