@@ -1,4 +1,4 @@
-"""What the API answers, read: a value, or the typed error that it means."""
+"""Readers of the API's answers: each answer becomes a value, or the typed error that it means."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_ANSWER: Final = 64 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the API answered. Header names are in lower case; ``body`` is empty while a stream is read."""
+    """An answer of the API. Header names are in lower case; ``body`` is empty while a stream is read."""
 
     status: int
     headers: Mapping[str, str]
@@ -43,7 +43,7 @@ class Response:
 
     @property
     def ok(self) -> bool:
-        """Whether it is a success."""
+        """True if it is a success."""
         return 200 <= self.status < 300
 
 
@@ -66,7 +66,7 @@ class SecretNames(BaseModel):
 
 
 class BulkResult(BaseModel):
-    """What was done to many runs."""
+    """The result of an operation on many runs."""
 
     matched: int = 0
     """Runs that the filter admits."""
@@ -133,7 +133,7 @@ def messages_of(page: Page, response: Response) -> tuple[ConversationMessage, ..
 
 
 def appended_of(response: Response) -> AppendedMessages:
-    """Where words went that were said without a run."""
+    """Read the place in the log of messages that were added without a run."""
     return _model(AppendedMessages, _json(response.body), response)
 
 
@@ -148,7 +148,7 @@ def asked_of(response: Response) -> Asked:
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:
-    """What was done, and where to go on; None at the end. Raises `APIError` when the answer does not say."""
+    """Read the result, and where to go on; None at the end. Raises `APIError` when the answer does not say."""
     body = _object(response)
     return _model(BulkResult, body, response), _text(body.get("next_cursor"))
 

@@ -1,4 +1,4 @@
-"""When the SDK tries again, and after how long."""
+"""The retries of the SDK: which requests it sends again, and after how long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ROOM: Final = frozenset({"too_many_runs", "store_nearly_full"})
 
 
 def passing(error: ClientError) -> bool:
-    """Whether the same request may succeed later: network errors, 408, 429 and 5xx (501 will not change)."""
+    """Tell whether the same request may succeed later: network errors, 408, 429 and 5xx (501 will not change)."""
     if isinstance(error, APIError):
         return error.status in (408, 429) or (error.status >= 500 and error.status != 501)
     return isinstance(error, ConnectionFailed)

@@ -1,4 +1,4 @@
-"""Where the API is and who asks: arguments first, then the environment."""
+"""The address and the key of the API: arguments first, then the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the SDK raises.
+"""The exceptions of the SDK.
 
 PalaverError
  ├── RunFailed              the run itself failed (palaver.errors)

@@ -22,12 +22,12 @@ _log: Final = logging.getLogger("palaver.client")
 
 @dataclass(frozen=True, slots=True)
 class ClientToolset:
-    """What the model may ask this client for."""
+    """The tools that the model may ask this client for."""
 
     declarations: tuple[Mapping[str, Any], ...]
     """All of it, as on the wire."""
     functions: Mapping[str, Tool]
-    """What can be called here, by name."""
+    """The functions that can be called here, by name."""
 
     @classmethod
     def of(cls, client_tools: ClientTools) -> ClientToolset:
@@ -55,14 +55,15 @@ class ClientToolset:
         return cls(tuple(declarations), functions)
 
     def calls(self, run: Run) -> Iterator[FunctionCall]:
-        """What the run waits for and a function here answers."""
+        """Yield the calls that the run waits for and that a function here answers."""
         for action in run.pending_actions:
             if action.type == "client_tool" and action.tool in self.functions:
                 yield FunctionCall(action, self.functions[action.tool], _context(run, action))
 
 
 def _context(run: Run, action: PendingAction) -> ToolContext:
-    """What a function may know of its call. Its progress is shown to nobody: it runs in the watcher's own program."""
+    """Return the context of a call for its function. Its progress is shown to nobody: it runs in the watcher's own
+    program."""
     return ToolContext(
         run_id=run.id,
         conversation_id=run.conversation_id,
@@ -106,16 +107,16 @@ class FunctionCall:
         return self.function.bind(self.function.parse(self.action.arguments), self.context)
 
     def output(self, result: object, *, is_error: bool = False) -> ToolOutput:
-        """What the model is told of a result."""
+        """Return the output for the model from a result."""
         return ToolOutput(type="tool_output", call_id=self.action.id, output=render(result), is_error=is_error)
 
     def failed(self, error: BaseException) -> ToolOutput:
-        """What the model is told of an error."""
+        """Return the output for the model after an error."""
         if isinstance(error, ToolFailure):
             return self.output(str(error), is_error=True)
         _log.warning("client tool %s failed", self.function.name, exc_info=error)
         return self.output(f"{self.function.name} failed: {type(error).__name__}: {error}", is_error=True)
 
     def refused(self, why: str) -> ToolOutput:
-        """What the model is told when the API does not take the output."""
+        """Return the output for the model when the API does not take the real one."""
         return self.output(f"the output of {self.function.name} could not be sent: {why}", is_error=True)

@@ -1,4 +1,4 @@
-"""What the methods of the clients take by name, declared once."""
+"""The keyword arguments of the clients' methods, declared once."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, OnConflict
 
 Until: TypeAlias = Literal["terminal", "action"]
-"""How far a run is to come: to its end; or to that, to a pending action, or to a pause."""
+"""The state to wait for: the run's end; or its end, a pending action, or a pause."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """Who answers: ``agent``, or ``model`` and the four that go with it."""
+    """The agent that answers: ``agent``, or ``model`` and the four that go with it."""
 
     agent: AgentSpec | Mapping[str, Any] | None
     """The whole agent, as a spec or as JSON."""
     model: str | None
     """``provider/name``."""
     instructions: str | None
-    """What the model is told first."""
+    """The text that the model gets before all messages."""
     tools: Sequence[str]
     """Tools of the server that it may use, by name."""
     approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None
-    """Which calls wait for somebody: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole policy."""
+    """The calls that wait for somebody: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole policy."""
     max_steps: int | None
     """Model calls that a run may make."""
     client_tools: ClientTools
@@ -42,14 +42,14 @@ class SubmitOptions(AgentOptions, total=False):
     conversation_id: str | None
     """Go on with this conversation; a new one without it."""
     on_conflict: OnConflict | None
-    """What becomes of a run whose conversation is busy."""
+    """The action for a run whose conversation is busy."""
     start_after: datetime | None
     start_by: datetime | None
     """It expires if nobody has begun by then."""
     deadline: datetime | None
     """It expires if it has not ended by then."""
     budget: Budget | Mapping[str, float] | None
-    """What it may use up: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
+    """The most that it may use: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
     metadata: Mapping[str, str] | None
     tags: Sequence[str]
     secrets: Mapping[str, str | None]
@@ -71,7 +71,7 @@ class ConversationOptions(AgentOptions, total=False):
 
 
 class ConversationChanges(AgentOptions, total=False):
-    """What is to be known about a conversation from now on."""
+    """Changes of a conversation from now on."""
 
     title: str | None
     metadata: Mapping[str, str]
@@ -81,14 +81,14 @@ class ConversationChanges(AgentOptions, total=False):
 
 
 class BulkOptions(RunFilter, total=False):
-    """Which runs, and what is done to them."""
+    """A selection of runs, and the operation on them."""
 
     older_than: float | None
     """Seconds since they were submitted."""
     all: bool
     """Every run there is, in the place of a filter."""
     mode: CancelMode | None
-    """How they are cancelled."""
+    """The way they are cancelled."""
     reason: str | None
     """Why they are cancelled."""
 

@@ -1,4 +1,4 @@
-"""What the SDK asks: each route as a `Request`."""
+"""The requests of the SDK: each route as a `Request`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Request:
     body: Any = None
     """JSON; None for no body."""
     repeatable: bool = True
-    """Whether sending it twice does no more than sending it once."""
+    """True if sending it twice does no more than sending it once."""
     run_id: str | None = None
     """The run that it is about."""
 
@@ -73,7 +73,7 @@ def get_run(run_id: str, wait: int = 0, until: Until = "terminal") -> Request:
 
 
 def run_filter(wanted: RunFilter) -> dict[str, Any]:
-    """Which runs are meant, as JSON.
+    """Return the filter for runs as JSON.
 
     Raises:
         ValueError: a time without a time zone, or no status in ``status``.

@@ -27,7 +27,7 @@ class EventCursor:
     """A place in a run's events: what was told, and when to try again for the rest."""
 
     _LAST: ClassVar[EventKind] = EventKind.RUN_FINISHED
-    """What is told last."""
+    """The kind of the last event."""
 
     def __init__(self, run_id: str, after: int) -> None:
         self.position = after
@@ -35,7 +35,7 @@ class EventCursor:
         self.finished = False
         """Nothing comes any more."""
         self.progress = False
-        """Whether this connection told anything new."""
+        """True if this connection brought anything new."""
         self._id = run_id
         self._after = after
         self._reconnect = RECONNECT
@@ -83,7 +83,7 @@ class EventCursor:
             self._reconnect = self._parser.retry
 
     def _takes(self, frame_id: str | None, event: Event) -> bool:
-        """Whether the event was not told yet. It is now."""
+        """Tell whether the event is new. From now on it is not."""
         if isinstance(event, StreamRewound):
             self.position = min(self.position, event.first - 1)
         elif frame_id:
@@ -93,7 +93,8 @@ class EventCursor:
         return True
 
     def told_by(self, error: ClientError) -> Event | None:
-        """What to tell when ``error`` says that the server does not know the position any more, which was its own."""
+        """Return the event to show when ``error`` says that the server does not know the position any more, which was
+        its own."""
         if self.position <= self._after or not isinstance(error, APIError) or error.code != "invalid_cursor":
             return None
         last = self.position
@@ -150,8 +151,8 @@ class ConversationCursor(EventCursor):
         return True
 
     def told_by(self, error: ClientError) -> Event | None:
-        """What to tell when ``error`` says that the conversation, which was there, is gone, or that the server does not
-        know the place any more, which it has known."""
+        """Return the event to show when ``error`` says that the conversation, which was there, is gone, or that the
+        server does not know the place any more, which it has known."""
         if not self._ever_connected or not isinstance(error, APIError):
             return None
         if isinstance(error, NotFound):

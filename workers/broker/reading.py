@@ -1,10 +1,10 @@
-"""What of the bytes that lie in a Redis broker is let in to kombu.
+"""The filter for the bytes that lie in a Redis broker: it decides which of them kombu sees.
 
 Whoever may write to the broker may write anything there, and kombu takes it on trust: text that is no JSON, a body that
-inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads it or
-fill its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that one
-of Celery's has. What cannot be is dropped: counted (`palaver.vocabulary.limits.exceeded`), and told of without its
-content.
+inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads it or fill
+its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that a
+message of Celery's has. A message that cannot be is dropped: counted (`palaver.vocabulary.limits.exceeded`), and logged
+without its content.
 
 A worker with room for several deliveries takes several at once: a question for each, and a turn of Celery's loop, would
 be a fifth of what a step costs.
@@ -181,13 +181,13 @@ class Channel(deliveries.Channel):
         return True
 
     def _at_once(self) -> int:
-        """How many deliveries to ask for, at most: there is room for them, and other workers get their share."""
+        """Return how many deliveries to ask for, at most: there is room for them, and other workers get their share."""
         free = self.qos.can_consume_max_estimate() or 1
         share: int = self.qos.prefetch_count // _SHARE
         return max(1, min(free, share, _HANDFUL))
 
     def _handle_message(self, client: Any, response: Any) -> Any:
-        """What came by pub/sub: remote control, and for Flower events."""
+        """Read a message from pub/sub: remote control, and events for Flower."""
         read = super()._handle_message(client, response)  # type: ignore[no-untyped-call]
         if isinstance(read["data"], bytes) and read["data"]:
             message = let_in(read["data"], read["channel"].decode(errors="replace"))
@@ -195,7 +195,8 @@ class Channel(deliveries.Channel):
         return read
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
-        """Where messages to an exchange go. The table is in Redis: queues of others that it names are left out."""
+        """Return the queues that messages to an exchange go to. The table is in Redis: queues of others that it names
+        are left out."""
         rows = super().get_table(exchange)  # type: ignore[no-untyped-call]
         return [row for row in rows if len(row) == 3 and _is_celerys(row[2])]
 

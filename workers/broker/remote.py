@@ -34,7 +34,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
     "scheduled": {},
     "stats": {},
 }
-"""What a worker answers, with the arguments that each may have: those that Flower gives."""
+"""The commands that a worker answers, with the arguments that each may have: those that Flower sends."""
 _UUID: Final = re.compile(r"[0-9a-f-]{1,64}")
 _LATEST: Final = 2**53
 _FIELDS: Final = {"method", "arguments", "destination", "pattern", "matcher", "ticket", "reply_to"}

@@ -28,7 +28,7 @@ _ASKED: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a worker has at one moment."""
+    """A worker's deliveries at one moment."""
 
     received: int
     begun: int
@@ -36,7 +36,7 @@ class Seen:
     held: int
     """Deliveries that it has received and that are not over."""
     active: int
-    """Of these, those that have begun."""
+    """The number of these that have begun."""
     places: int
 
 
@@ -54,7 +54,7 @@ class Taking:
         self._told = False
 
     def stuck(self, seen: Seen | None) -> bool:
-        """Whether it is, after this look; None is a worker that is not to take any."""
+        """Tell whether the worker is stuck, after this look; None is a worker that is not to take any."""
         now = self._clock()
         if seen is None or seen != self._seen or seen.active >= seen.places or not self._something_waits(seen, now):
             self._seen, self._since = seen, now
@@ -85,7 +85,7 @@ class Taking:
 
 
 class Look:
-    """What a Celery worker has."""
+    """A look at the deliveries of a Celery worker."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -97,7 +97,7 @@ class Look:
         self._received += 1
 
     def seen(self) -> Seen | None:
-        """What it has now; None while it stops, or is told not to consume."""
+        """Return its deliveries now; None while it stops, or must not consume."""
         consumer, pool = self._consumer, self._consumer.pool
         stopping = state.should_stop is not None or state.should_terminate is not None
         if stopping or consumer.blueprint.state not in (bootsteps.RUN, None) or not self._queues():
@@ -107,7 +107,7 @@ class Look:
         return Seen(self._received, state.all_total_count[0], held, active, places)
 
     def waiting(self) -> bool:
-        """Whether messages wait in its queues."""
+        """Tell whether messages wait in its queues."""
         try:
             # A queue's depth has its recovered steps in it.
             return any(

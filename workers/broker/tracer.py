@@ -22,7 +22,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.saferepr import saferepr
 
 Outcome = tuple[int, Any, float]
-"""What a tracer answers: failed (0 or 1), the result's repr or the ExceptionInfo, the seconds it took."""
+"""The answer of a tracer: failed (0 or 1), the result's repr or the ExceptionInfo, the seconds it took."""
 
 
 class RequestStack:
@@ -91,5 +91,5 @@ def _outcome_of(task: Task, context: Context, error: BaseException) -> tuple[str
 
 
 def _ordinary(error: BaseException) -> Exception:
-    """What would end the process (SystemExit) becomes a failure of the task alone."""
+    """Turn an error that would end the process (SystemExit) into a failure of the task alone."""
     return error if isinstance(error, Exception) else RuntimeError(f"the task raised {error!r}")

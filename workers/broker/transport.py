@@ -1,8 +1,8 @@
-"""How the worker reads its broker.
+"""The worker's connection to its broker.
 
-Importing this module makes that of workers/broker/reading.py kombu's transport for redis:// and rediss:// URLs in this
-process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a message arrives, so that `.`
-or `:` would read `model.recovered` as `model`; the default, two control characters, is safe.
+Importing this module makes the transport of workers/broker/reading.py kombu's own for redis:// and rediss:// URLs in
+this process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a message arrives, so that
+`.` or `:` would read `model.recovered` as `model`; the default, two control characters, is safe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KeenConnection(Connection):
 
 
 class Amqp(AMQP):  # type: ignore[misc]  # Celery is untyped
-    """How an app's workers connect."""
+    """The connections of an app's workers."""
 
     Connection = KeenConnection
 

@@ -85,7 +85,7 @@ async def _open(settings: Settings) -> ToolSet:
 
 
 def _heard(told: int) -> str:
-    """What the process said before it ended."""
+    """Return the message that the process sent before it ended."""
     found = b""
     while not found.endswith(b"\0"):
         if not select.select([told], [], [], _PATIENCE)[0]:

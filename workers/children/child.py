@@ -99,7 +99,7 @@ class Child:
         started.result(30)
         signal.signal(signal.SIGUSR2, self._interrupt)
         self._kept = frozenset(children_of(os.getpid()))
-        """What the modules of the tools started: it is theirs to end."""
+        """The processes that the modules of the tools started: it is for the modules to end them."""
         self._surroundings = Surroundings()
 
     def _run_loop(self, started: Future[None]) -> None:

@@ -1,9 +1,9 @@
-"""What children of a tools worker tell their parent, each over a pipe that its tools can write to as well.
+"""Messages of a tools worker's children to their parent, each child over a pipe that its tools can write to as well.
 
 A library that writes to the wrong descriptor puts its bytes between two messages. From there on nobody knows where the
 next one begins: Celery would read them as one message of gigabytes, for ever, and never hear of that child again. So a
-message has a most, has to come in one go, and has to be one. A child that tells anything else is *garbled*: nothing
-more is read from it, and it is replaced.
+message has a largest size, has to come in one go, and has to be a message. A child that sends anything else is
+*garbled*: nothing more is read from it, and it is replaced.
 
 It leans on `_recv_message` and `_flush_outqueue` of Celery 5.7's `ResultHandler`, held by
 tests/process/test_hostile_tools.py.
@@ -99,5 +99,5 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
 
 
 def garbled(child: Any) -> bool:
-    """Whether a child told something that is no message."""
+    """Tell whether a child sent something that is no message."""
     return getattr(child, "garbled", False)

@@ -1,4 +1,4 @@
-"""What a tools worker hides from its tools: Palaver's own variables, and those that hold keys of providers.
+"""The variables that a tools worker hides from its tools: Palaver's own, and those that hold keys of providers.
 
 Tools run as the user of their worker and in its children, so this keeps keys out of sight, out of subprocesses and
 out of what a tool shows by mistake. It does not stop code that is out for them (docs/reference/tools.md).
@@ -29,7 +29,7 @@ _NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUF
 
 
 def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
-    """Whether a tool may see a variable: a hidden one, or one of Palaver's, only if it is named itself."""
+    """Tell whether a tool may see a variable: a hidden one, or one of Palaver's, only if it is named itself."""
     if name in patterns:
         return True
     return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, each) for each in patterns)

@@ -1,5 +1,5 @@
-"""What tools print, and the processes that they start: a part of it goes to the worker's log, line by line, with the
-step in front.
+"""The output of tools and of the processes that they start: a part of it goes to the worker's log, line by line, with
+the step in front.
 
 A pipe for each child stands in the place of its standard output and error. A thread of the child reads it; what is
 left in it when the child dies, its parent reads. It holds 256 KiB, so that even a tool that keeps the interpreter
@@ -94,7 +94,7 @@ class Output:
         threading.Thread(target=self._follow, name="output", daemon=True).start()
 
     def begin(self, step: str) -> None:
-        """What is printed from here on is this step's."""
+        """Count all that is printed from here on as this step's."""
         with self._lock:
             self._new_step(step)
 
@@ -157,7 +157,7 @@ class Output:
 
 
 def _read(reading: int, most: int = 8 * _PIPE) -> bytes:
-    """What is there, without waiting."""
+    """Read what is there, without waiting."""
     found = []
     with contextlib.suppress(BlockingIOError, InterruptedError):
         while most > 0 and (chunk := os.read(reading, _CHUNK)):

@@ -30,7 +30,7 @@ slots: Final = Slots()
 pipes: Final = Pipes(slots)
 """Both are found by children where their parent has made them."""
 inherited: frozenset[int] = frozenset()
-"""What this process had open before it began to fork its newest child, which finds it here."""
+"""Descriptors that this process had open before it began to fork its newest child, which looks them up here."""
 _guard: Guard | None = None
 vacancies: Vacancies | None = None
 """Made when the worker knows its tools, before its pool starts."""
@@ -52,7 +52,7 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     @property
     def timers(self) -> dict[Callable[[], Any], float]:
-        """What the hub calls again and again."""
+        """The functions that the hub calls again and again, with their intervals."""
         return {self.maintain_pool: _LOOK, self._look: _LOOK, self._tell: settings().heartbeat}
 
     def register_with_event_loop(self, hub: Any) -> None:

@@ -23,7 +23,7 @@ _ROUNDS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What processes use."""
+    """The resources that processes use."""
 
     cpu: float = 0.0
     """Seconds, since they began."""
@@ -38,7 +38,7 @@ def adopt_orphans() -> None:
 
 
 def use_of(pid: int) -> Use:
-    """What a process and all below it use; nothing of those that are gone."""
+    """Return the resources that a process and all below it use; those that are gone count for nothing."""
     cpu, memory = 0, 0
     for each in (pid, *below(pid)):
         with contextlib.suppress(OSError):
@@ -68,7 +68,7 @@ def kill(pids: list[int]) -> None:
 
 
 def has_children() -> bool:
-    """Whether this process has any child, dead or alive. Costs next to nothing."""
+    """Tell whether this process has any child, dead or alive. Costs next to nothing."""
     if sys.platform != "linux":
         return False
     try:

@@ -27,7 +27,7 @@ loop went round last (monotonic), whether the conversation of its newest call ha
 
 @dataclass(frozen=True, slots=True)
 class ActiveCall:
-    """What a child needs to say of a call, so that another process can answer it."""
+    """The facts of a call that its child writes down, so that another process can answer it."""
 
     fence: int
     try_number: int
@@ -44,9 +44,9 @@ class Seen:
 
     call: ActiveCall
     until: float
-    """When the call must be over, monotonic; 0 while no tool runs."""
+    """The time at which the call must be over, monotonic; 0 while no tool runs."""
     heartbeat: float
-    """When the child's loop went round last, monotonic."""
+    """The time at which the child's loop last went round, monotonic."""
 
 
 class Slots:
@@ -108,5 +108,5 @@ class Slots:
 
 
 def overdue(seen: Seen) -> bool:
-    """Whether the call should be over by now."""
+    """Tell whether the call should be over by now."""
     return 0 < seen.until < time.monotonic()

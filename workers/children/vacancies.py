@@ -1,8 +1,8 @@
-"""What a tools worker tells of its places that have no process yet.
+"""Reports of a tools worker for its places that have no process yet.
 
-A child tells of itself. Until the first call there is none, so its main process says which tools there are, and how
-many calls it takes. That is rare, so it opens a connection of its own each time; a worker whose places are all taken
-says nothing.
+A child reports itself. Until the first call there is none, so its main process says which tools there are, and how many
+calls it takes. That is rare, so it opens a connection of its own each time; a worker whose places are all taken reports
+nothing.
 """
 
 from __future__ import annotations

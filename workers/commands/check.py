@@ -22,7 +22,7 @@ from palaver.store.server.preflight import Preflight
 
 _STATES: Final[dict[Level, str]] = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 _WIDTHS: Final = (6, 11, 7)
-"""Of what comes before what was found: the place, the check and its state."""
+"""The widths of the columns before the finding: the place, the check and its state."""
 _LONGEST: Final = 600
 _INTERRUPTED: Final = 130
 
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _role(here: Settings) -> Role:
-    """That of a user of deploy/users.acl."""
+    """Return the role of a user of deploy/users.acl."""
     user = unquote(urlsplit(here.store_url).username or "")
     named: dict[str, Role] = {f"palaver-{role}": role for role in get_args(Role)}
     return named.get(user, "worker")

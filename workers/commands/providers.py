@@ -138,7 +138,7 @@ def _outage(outage: Outage) -> dict[str, Any]:
 
 
 async def _usage(table: Mapping[str, Provider]) -> Mapping[str, ProviderUsage]:
-    """What the store knows of them; nothing, and a sentence on standard error, if it does not answer."""
+    """Read the store's record of their usage; empty, with a sentence on standard error, if it does not answer."""
     try:
         store = Store.connect(settings())
         try:

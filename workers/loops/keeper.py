@@ -133,7 +133,7 @@ class Keeper:
         self._deaths.was_cut()
 
     async def drain(self) -> None:
-        """When the worker begins to stop: let steps finish for a grace, then give the rest back."""
+        """Once the worker begins to stop, let steps finish for a grace, then give the rest back."""
         await self._runtime.draining.wait()
         await asyncio.sleep(self._runtime.settings.drain_grace)
         while True:

@@ -43,7 +43,7 @@ class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is unty
         self._notify = os.environ.get("NOTIFY_SOCKET")
         self._timer: Any = None
         self._turned: float | None = None
-        """When the consumer's thread last went round; None while there is no connection."""
+        """The time at which the consumer's thread last went round; None while there is no connection."""
         self._thread = threading.Thread(target=self._tell_for_ever, args=(consumer,), name="progress", daemon=True)
         if self._file is not None:
             # An earlier process may have left it.

@@ -17,7 +17,7 @@ from palaver.tools.rendering import rendered
 from palaver.vocabulary.limits import beyond, most
 
 Told = str | tuple[Part, ...]
-"""What the model is told of a result: a text, or parts."""
+"""A result for the model: a text, or parts."""
 log = logging.getLogger("palaver.workers.sources.containment")
 
 GRACE: Final = 2.0
@@ -28,7 +28,7 @@ _MAX_ERROR: Final = most("tool_error")
 
 
 def failure_of(error: Exception) -> Failure:
-    """What a tool's error is."""
+    """Return the failure of a tool's error."""
     return classify(error, source="tool")
 
 
@@ -61,7 +61,8 @@ def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Ite
 
 
 def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
-    """What ``tool`` raised, as text of a bounded length: the exception may be of any size, and its methods raise."""
+    """Return the failure of ``tool`` as text of a bounded length: the exception may be of any size, and its methods
+    raise."""
     try:
         text = str(error)
     except BaseException as worse:
@@ -85,16 +86,16 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
 
 
 def _name(error: BaseException) -> str:
-    """What its class is called, also if a metaclass has it otherwise."""
+    """Return the name of its class, also if a metaclass has it otherwise."""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name[:100]
 
 
 def told(tool: ToolDeclaration, result: object) -> Told:
-    """What the model is told of what ``tool`` answered. Runs code of the result's, so where the tool ran.
+    """Return a tool's ``result`` for the model. Runs code of the result's, so where the tool ran.
 
     Raises:
-        ToolError: the result cannot be told to a model.
+        ToolError: the result cannot be shown to a model.
     """
     try:
         return rendered(result)

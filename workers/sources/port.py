@@ -13,10 +13,10 @@ from .containment import Told
 
 
 class ToolSource(Protocol):
-    """Where tools come from. Each worker process opens one of its own, and has it for as long as it lives."""
+    """A source of tools. Each worker process opens one of its own, and has it for as long as it lives."""
 
     name: str
-    """What a sentence about its tools calls it."""
+    """The name of the source in a sentence about its tools."""
 
     @property
     def declarations(self) -> Sequence[ToolDeclaration]:

@@ -15,7 +15,7 @@ from .containment import Told, contained, left_behind
 from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
-"""What is around each call of a tool."""
+"""A context around each call of a tool."""
 
 
 def _unwatched(_: ToolDeclaration) -> AbstractContextManager[None]:

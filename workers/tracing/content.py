@@ -1,7 +1,7 @@
-"""What was said in an attempt or a run, for its span: only with PALAVER_TRACE_CONTENT.
+"""The messages of an attempt or a run, for its span: only with PALAVER_TRACE_CONTENT.
 
-It is read from the conversation's log when the span is sent, and kept nowhere else: what was deleted meanwhile is in no
-trace.
+They are read from the conversation's log when the span is sent, and stored nowhere else: messages that were deleted
+meanwhile are in no trace.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fitting(found: Mapping[str, Any]) -> Mapping[str, str]:
-    """What there is, as text, none of it too long."""
+    """Return the values that are there, as text, none of it too long."""
     texts = {
         name: each if isinstance(each, str) else orjson.dumps(each).decode() for name, each in found.items() if each
     }

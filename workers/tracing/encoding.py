@@ -23,7 +23,7 @@ _KEPT: Final = 4096
 _NAMES: Final = 256
 _FIXED64: Final = 1
 _LENGTH: Final = 2
-"""How a field is written: as eight bytes, or as its length and so many bytes."""
+"""The form of a field: eight bytes (1), or its length and so many bytes (2)."""
 
 
 def _tag(number: int, written: int) -> bytes:
@@ -90,7 +90,7 @@ def identity(span_id: str, began: int, ended: int) -> bytes:
 
 
 def request(resource: Attributes, scope: str, version: str, spans: Iterable[bytes]) -> bytes:
-    """What is sent: the spans, what sends them, and what made them."""
+    """Encode a request to the collector: the spans, their sender, and their maker."""
     of_resource, of_scope = ResourceSpans(), ScopeSpans()
     fill(of_resource.resource.attributes, resource)
     of_scope.scope.name, of_scope.scope.version = scope, version

@@ -21,7 +21,7 @@ _RUNS: Final = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunFacts:
-    """What all records of a run say alike."""
+    """The facts that all records of a run share."""
 
     run_id: str
     conversation_id: str
@@ -52,7 +52,7 @@ class Attempt(NamedTuple):
     entries: int
     """The last position of the log before the outcome."""
     told: Mapping[str, Any]
-    """What its worker says of it; nothing if it could not."""
+    """The worker's account of it; empty if it could give none."""
 
     @classmethod
     def read(cls, text: str) -> Self:

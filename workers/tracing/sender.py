@@ -42,14 +42,14 @@ _SHORT: Final = 256
 _UNWANTED: Final = frozenset({400, 413, 422})
 """Statuses of a collector that would take the same spans no better another time."""
 _MISSHAPEN: Final = (LookupError, ValueError, TypeError, AttributeError, OverflowError, struct.error)
-"""What reading a record raises that is none, or one of a newer version."""
+"""Exceptions from reading a record that is none, or one of a newer version."""
 
 
 class _Exporter(OTLPSpanExporter):
     """OpenTelemetry's, for its settings, its connection and its patience, with what is encoded already."""
 
     def send(self, encoded: bytes) -> bool:
-        """Whether a request was taken."""
+        """Send a request; tell whether it was taken."""
         return self._client.export(encoded).success
 
 
@@ -91,7 +91,7 @@ class SpanSender:
                     await self._outbox.release(shard, self._worker)
 
     async def _send_some(self, shard: str) -> bool:
-        """Whether there is more to send at once."""
+        """Send a batch of spans; tell whether there is more to send at once."""
         records = await self._outbox.read(shard, most("span_batch"))
         if not records:
             return False
@@ -124,7 +124,7 @@ class SpanSender:
         return records, made
 
     async def _sent(self, shard: str, made: Sequence[bytes]) -> bool:
-        """Whether the collector took them. As long as it has not answered, nobody else sends."""
+        """Send spans; tell whether the collector took them. As long as it has not answered, nobody else sends."""
         sending = asyncio.ensure_future(in_thread(lambda: self._export(made)))
         while not sending.done():
             await asyncio.wait({sending}, timeout=HOLD / 3)

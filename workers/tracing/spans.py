@@ -37,7 +37,7 @@ _SAID: Final[Mapping[str, Sequence[str]]] = {
 
 
 _OF_ONE: Final = {"first_token": names.TIME_TO_FIRST_CHUNK, "response_id": names.RESPONSE_ID}
-"""What is told of a model call that no other one has."""
+"""Attributes that each model call has for itself."""
 
 
 def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
@@ -138,7 +138,7 @@ def _event(fields: Mapping[str, str]) -> Span.Event:
 
 @lru_cache(maxsize=_KEPT)
 def _chat(run: RunFacts, model: str) -> bytes:
-    """What all calls of the model have alike that the run makes."""
+    """Return the part of a span that all of the run's calls of the model share."""
     name = model.partition("/")[2] or "unknown"
     found = _of_model(run, model, names.CHAT)
     return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, found)
@@ -146,7 +146,7 @@ def _chat(run: RunFacts, model: str) -> bytes:
 
 @lru_cache(maxsize=_KEPT)
 def _call(run: RunFacts, tool: str) -> bytes:
-    """What all calls of the tool have alike that the run makes."""
+    """Return the part of a span that all of the run's calls of the tool share."""
     found = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
     return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, found)
 

@@ -1,4 +1,4 @@
-"""What a worker says of an attempt in the trace of its run: what only it knows, without content."""
+"""A worker's account of an attempt in the trace of its run: the facts that only it knows, without content."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InlineCall:
 
 @dataclass(slots=True)
 class AttemptNotes:
-    """What is noted while an attempt is made."""
+    """Notes about an attempt while it is made."""
 
     finish_reason: str = ""
     response_id: str = ""

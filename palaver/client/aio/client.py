@@ -56,7 +56,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
 
     @property
     def base_url(self) -> str:
-        """Where the API is."""
+        """The address of the API."""
         return self._transport.url
 
     async def submit(
@@ -226,7 +226,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
                     yield each
 
     async def queues(self) -> dict[str, Any]:
-        """How much waits, since when, and who works, as the API says it. Raises as `get`."""
+        """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
         return object_of(await self._transport.call(requests.get_queues()))
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
+"""Operations on existing runs: stop them, decide on their calls, speak into them, go on, forget."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ class AsyncRunControl:
         return run_of(await self._transport.call(requests.condense(conversation_id, idempotency_key)))
 
     async def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> Asked:
-        """What the conversation's agent answers to a question, with all that was said in it. The conversation has no
-        trace of it. ``seconds`` is how long the answer may take, at most 60.
+        """Ask the conversation's agent a question, with all that was said in it. The conversation has no trace of it.
+        ``seconds`` is how long the answer may take, at most 60.
 
         Raises:
             Conflict: the model gave no answer (``no_answer``); the message says why.

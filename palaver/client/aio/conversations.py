@@ -63,7 +63,7 @@ class AsyncConversations:
                     yield each
 
     async def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
-        """How many conversations fit all that is given. Raises as `conversations`."""
+        """Count the conversations that fit all conditions. Raises as `conversations`."""
         check(wanted, ConversationFilter)
         admitted = requests.conversation_filter(wanted)
         return count_of(await self._transport.call(requests.count_conversations(admitted)))

@@ -46,7 +46,7 @@ class _Exporting:
         self._known = known
 
     async def one(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
-        """Of a run, or of a conversation and its runs."""
+        """Yield the records of a run, or of a conversation and its runs."""
         if not id.startswith("conv_"):
             response = await self._transport.call(requests.get_run(id))
             run_of(response)
@@ -59,7 +59,7 @@ class _Exporting:
             yield each
 
     async def runs(self, admitted: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Of all runs that fit."""
+        """Yield the records of all runs that fit."""
         async with aclosing(pages(self._transport, partial(requests.list_runs, admitted))) as found:
             async for page, response in found:
                 # As they came: a newer API may say more of them than this version knows.

@@ -55,7 +55,7 @@ class Palaver(RunControl, Conversations):
 
     @property
     def base_url(self) -> str:
-        """Where the API is."""
+        """The address of the API."""
         return self._transport.url
 
     def submit(
@@ -221,7 +221,7 @@ class Palaver(RunControl, Conversations):
                 yield from models_of(page, response)
 
     def queues(self) -> dict[str, Any]:
-        """How much waits, since when, and who works, as the API says it. Raises as `get`."""
+        """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
         return object_of(self._transport.call(requests.get_queues()))
 
     def close(self) -> None:

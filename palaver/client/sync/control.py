@@ -1,5 +1,5 @@
 # Made from palaver/client/aio/control.py by `make twin`: change that file, not this one.
-"""What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
+"""Operations on existing runs: stop them, decide on their calls, speak into them, go on, forget."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ class RunControl:
         return run_of(self._transport.call(requests.condense(conversation_id, idempotency_key)))
 
     def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> Asked:
-        """What the conversation's agent answers to a question, with all that was said in it. The conversation has no
-        trace of it. ``seconds`` is how long the answer may take, at most 60.
+        """Ask the conversation's agent a question, with all that was said in it. The conversation has no trace of it.
+        ``seconds`` is how long the answer may take, at most 60.
 
         Raises:
             Conflict: the model gave no answer (``no_answer``); the message says why.

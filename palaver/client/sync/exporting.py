@@ -47,7 +47,7 @@ class _Exporting:
         self._known = known
 
     def one(self, id: str) -> Generator[dict[str, Any], None, None]:
-        """Of a run, or of a conversation and its runs."""
+        """Yield the records of a run, or of a conversation and its runs."""
         if not id.startswith("conv_"):
             response = self._transport.call(requests.get_run(id))
             run_of(response)
@@ -60,7 +60,7 @@ class _Exporting:
             yield each
 
     def runs(self, admitted: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:
-        """Of all runs that fit."""
+        """Yield the records of all runs that fit."""
         with closing(pages(self._transport, partial(requests.list_runs, admitted))) as found:
             for page, response in found:
                 # As they came: a newer API may say more of them than this version knows.
