@@ -60,14 +60,14 @@ async def _validated(request: Request, model: type[M], raw: bytes) -> M:
 
 
 async def _let_others(raw: bytes) -> None:
-    """What follows may take as long as what was done: others have a turn on the loop in between."""
+    """Give others a turn on the loop after a large body: the next part may take as long as the last."""
     if len(raw) > _LARGE:
         await asyncio.sleep(0)
 
 
 def _of_a_page(request: Request) -> bool:
-    """Whether a browser says so. It asks us before it sends JSON for another site's page, and not where there is no
-    type."""
+    """Tell whether a browser says that a page sent the request. It asks us before it sends JSON for another site's
+    page, and not where there is no type."""
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 

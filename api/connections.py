@@ -54,11 +54,11 @@ class Bounded(Sending, _Base):
     # What depends on the parser.
 
     def has_part_of_a_head(self) -> bool:
-        """Whether bytes of a request are here, but not its whole head."""
+        """Tell whether bytes of a request are here, but not its whole head."""
         raise NotImplementedError
 
     def may_answer(self) -> bool:
-        """Whether an answer may be written that the application knows nothing of."""
+        """Tell whether an answer may be written that the application knows nothing of."""
         raise NotImplementedError
 
     def what_the_parser_said(self) -> Problem:
@@ -196,11 +196,11 @@ class H11(Bounded, H11Protocol):
     """The protocol class of this process: ``uvicorn --http api.connections:H11``."""
 
     def has_part_of_a_head(self) -> bool:
-        """Whether bytes of a request are here, but not its whole head."""
+        """Tell whether bytes of a request are here, but not its whole head."""
         return bool(self.conn.trailing_data[0])
 
     def may_answer(self) -> bool:
-        """Whether an answer may be written that the application knows nothing of."""
+        """Tell whether an answer may be written that the application knows nothing of."""
         return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     def what_the_parser_said(self) -> Problem:

@@ -44,12 +44,12 @@ class Dialect:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
         self.prefix: Final = prefix
-        """Of all its paths; empty for what no other dialect has."""
+        """The prefix of all its paths; empty for the dialect of all paths that no other one has."""
         self.respond: Final = respond
         self.errors: Final = errors
         self.key_of: Final = key_of
         self.query: Final = query
-        """Of routes that take no parameters there."""
+        """The query model of routes that take no parameters there."""
         self.unfit: Final = unfit
         """Looks, where a query or a body does not fit, whether something else is said first."""
         self.about: Final = about
@@ -63,7 +63,8 @@ class Dialect:
         self.sockets: Final[list[WebSocketRoute]] = []
 
     def owns(self, path: str) -> bool:
-        """Whether a path is below its prefix. Without one it owns any, also what is no path: ``*``, ``host:443``."""
+        """Tell whether a path is below its prefix. Without one it owns any, also texts that are no path: ``*``,
+        ``host:443``."""
         return path.startswith(self.prefix) and (not self.prefix or path[len(self.prefix) :][:1] in {"", "/"})
 
     def route(
@@ -132,7 +133,7 @@ class Dialect:
         return declare
 
     def greets(self, scope: Scope) -> bool:
-        """Whether a request is for one of its sockets, which asks for the key itself."""
+        """Tell whether a request is for one of its sockets, which asks for the key itself."""
         path = routed_path(scope)
         return scope["type"] == "websocket" and any(route.path_regex.match(path) for route in self.sockets)
 

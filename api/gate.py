@@ -1,4 +1,4 @@
-"""How many connections there may be: to the process, and half-open ones of an address."""
+"""The limits on connections: to the process, and on half-open ones of an address."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Gate:
         self._told = float("-inf")
 
     def enter(self, connection: Connection, now: float) -> bool:
-        """Whether there is room for one more. If there is none, one that has nothing under way gives way."""
+        """Tell whether there is room for one more. If there is none, an idle one gives way."""
         if self.open >= self.most_open:
             beyond("connections")
             if now - self._told > _QUIET:
@@ -94,7 +94,7 @@ def process_gate() -> Gate:
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: of IPv6, where everybody has 2^64, the network."""
+    """Return the part of an address that counts as one: of IPv6, where everybody has 2^64, the network."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address.partition("%")[0])

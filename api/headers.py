@@ -1,4 +1,5 @@
-"""What request headers ask for: media types, waiting, idempotency, and where a stream goes on; read, and documented."""
+"""The request headers with options: media types, waiting, idempotency, and where a stream goes on; read, and
+documented."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def accepted(request: Request, *offered: str) -> str:
 
 
 def _quality(ranges: str, kind: str) -> float:
-    """How much an Accept header likes a media type: the most specific range that covers it decides."""
+    """Return the weight that an Accept header gives a media type: the most specific range that covers it decides."""
     family = kind.partition("/")[0] + "/*"
     found: dict[str, float] = {}
     for each in ranges.lower().split(","):

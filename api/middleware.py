@@ -41,7 +41,7 @@ _REFUSED: Final = 1008
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who and what is let in, as the settings say."""
+    """The rules of access, as the settings say: keys and hosts."""
 
     keys: Keys
     hosts: Hosts
@@ -52,7 +52,7 @@ class Access:
     narrow: Mapping[str, Keys]
     """By the path that they open, keys for nothing else."""
     tracing: Tracing | None = None
-    """How the runs that are submitted get their traces; None if tracing is off."""
+    """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
     def of(cls, settings: Settings, dialects: Sequence[Dialect]) -> Access:
@@ -67,10 +67,11 @@ class Access:
         return cls(Keys(settings.api_keys), Hosts(settings), probes, opened, narrow, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
-        """Who asks for a path, as routes are compared with it. A socket of a dialect hears that from the client.
+        """Return the caller of a path, as routes are compared with it. A socket of a dialect hears that from the
+        client.
 
         Raises:
-            Problem: whoever asks may not, or not from there.
+            Problem: the caller may not ask, or not from there.
         """
         if path in self.probes:
             host_of(headers)

@@ -65,7 +65,8 @@ async def _file(request: Request) -> Response:
 
 @cache
 def _folder() -> Path:
-    """Where the files are. Their package is looked for and not imported: it would patch nothing, and cost memory."""
+    """Return the folder of the files. Their package is looked for and not imported: it would patch nothing, and cost
+    memory."""
     found = find_spec("fastapi_offline")
     assert found is not None
     assert found.submodule_search_locations is not None

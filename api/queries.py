@@ -92,7 +92,7 @@ def read_query(request: Request, model: type[Q]) -> Q:
 
 
 def is_list(model: type[BaseModel], name: str) -> bool:
-    """Whether a parameter has several values: with commas between them, or given several times."""
+    """Tell whether a parameter has several values: with commas between them, or in several parameters of that name."""
     return get_origin(model.model_fields[name].annotation) in (tuple, dict)
 
 

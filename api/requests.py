@@ -1,4 +1,4 @@
-"""What a request finds where it is served: the backend, and who sent it."""
+"""The surroundings of a request where it is served: the backend, and the caller."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def backend_of(request: HTTPConnection) -> Backend:
 
 
 def caller_of(request: HTTPConnection) -> Caller:
-    """Who sent the request."""
+    """Return the caller of the request."""
     return cast(Caller, request.scope["state"]["caller"])

@@ -1,4 +1,5 @@
-"""Where this API is for its clients: below what a proxy takes off the path, or what an application around it is at."""
+"""The root of this API for its clients: below the part that a proxy takes off the path, or the place where an
+application around it has it."""
 
 from __future__ import annotations
 

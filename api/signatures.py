@@ -1,4 +1,4 @@
-"""What a route takes, said once, by the parameters of its handler: it is read from each request and documented."""
+"""The parameters of a route, defined once, by those of its handler: they are read from each request and documented."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class InPath:
 
     description: str
     read: Callable[[str], Any] = str
-    """What makes the parameter of it. Raises what is wrong with it."""
+    """Makes the parameter's value of it. Raises if there is something wrong with it."""
     format: str | None = None
-    """What it must look like, as JSON Schema names it."""
+    """The form of it, as JSON Schema names it."""
 
 
 @dataclass(slots=True)
 class Takes:
-    """What a route takes.
+    """The parameters of a route.
 
     Of the parameters of its handler, a ``Backend`` and a ``Caller`` are those of the request; a ``Query`` its query
     parameters, of which there are none otherwise; another model its JSON body, which may be left out if there is a
@@ -58,11 +58,11 @@ class Takes:
     body_name: str = ""
     body_required: bool = False
     readers: dict[str, Callable[[Request], Any]] = field(default_factory=dict)
-    """What reads each parameter but the body from a request."""
+    """The reader of each parameter but the body, from a request."""
 
     @classmethod
     def of(cls, handler: Handler, path: str, *, probe: bool = False) -> Takes:
-        """What ``handler`` takes at ``path``.
+        """Return the parameters that ``handler`` takes at ``path``.
 
         Raises:
             TypeError: it has a parameter that is none of the above, or another path.

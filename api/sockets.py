@@ -83,7 +83,7 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
 
 
 def has_socket(scope: Scope) -> bool:
-    """Whether there is a socket at the path of a request."""
+    """Tell whether there is a socket at the path of a request."""
     path = routed_path(scope)
     return any(route.path_regex.match(path) for route in _routes)
 

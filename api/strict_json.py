@@ -53,7 +53,7 @@ def parse(raw: bytes) -> Any:
 class _Reader:
     def __init__(self) -> None:
         self.odd = False
-        """Whether a number was too large; it is infinity in the value."""
+        """True if a number was too large; it is infinity in the value."""
 
     def read(self, text: str) -> Any:
         if text.startswith("\ufeff"):

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, told in our words, without what the client sent."""
+"""Validation errors of pydantic, in our words, without the values that the client sent."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def validate(model: type[M], raw: bytes, value: Any, providers: Mapping[str, Pro
 def faults_of(
     error: ValidationError, model: type[BaseModel], value: Any, providers: Mapping[str, Provider]
 ) -> list[Fault]:
-    """What is wrong with ``value``, which was to be a ``model``: as far as it is looked at."""
+    """Return the faults of ``value``, which was to be a ``model``: as far as it is looked at."""
     looked = most("faults_found")
     if error.error_count() > looked:
         beyond("faults_found")

@@ -25,7 +25,7 @@ from .filters import Filters
 
 
 class BulkFilter(Strict, Filters):
-    """Which runs: those that everything given here admits."""
+    """A selection of runs: those that all of its fields admit."""
 
     older_than: float | None = Field(
         default=None, gt=0, le=OLDEST, description="Only runs submitted longer than so many seconds ago."
@@ -33,12 +33,12 @@ class BulkFilter(Strict, Filters):
 
     @property
     def names_nothing(self) -> bool:
-        """Whether it admits every run there is."""
+        """True if it admits every run there is."""
         return self == BulkFilter()
 
 
 class BulkAction(Strict):
-    """What to do, and to which runs."""
+    """An operation, and the runs that it is for."""
 
     action: RunAction
     filter: BulkFilter = BulkFilter()
@@ -56,7 +56,7 @@ class BulkAction(Strict):
     """``next_cursor`` of the request before: go on there."""
 
     def as_bulk(self) -> Bulk:
-        """What is asked for."""
+        """Return the same as a request of the use case."""
         return Bulk(
             action=self.action,
             filter=self.filter.as_filter(),

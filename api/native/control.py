@@ -23,7 +23,7 @@ _ACTION: Final = "act_0123456789abcdef01234567"
 
 
 class CancelRequest(Strict):
-    """How to stop a run."""
+    """The way to stop a run."""
 
     mode: CancelMode = "now"
     """``graceful``: what is under way finishes and is kept, nothing new begins. ``now``: model calls are closed and

@@ -67,7 +67,7 @@ LastPlace = Annotated[
 
 
 class ConversationEventsQuery(WatchQuery):
-    """Where to start; and for pages how many, which, and in what order."""
+    """The place to start from; and for pages their length, the events on them, and their order."""
 
     after: Annotated[str, BeforeValidator(_after), WithJsonSchema(_PATTERN)] = Field(
         default="0", description="Only events behind the one of this id, in the order."
@@ -106,8 +106,8 @@ async def conversation_events(
     query: ConversationEventsQuery,
     seen: LastPlace,
 ) -> Response:
-    """What is kept comes exactly once and in order, deltas come of the run that is active. An id is a `position`, or a
-    `position` and a `seq`, and stays what it is. A page has only what is kept."""
+    """Durable events come exactly once and in order; deltas come of the run that is active. An id is a `position`, or a
+    `position` and a `seq`, and stays what it is. A page has only durable events."""
     after = seen or _place(query.after) or Place()
     if kind == EVENT_STREAM:
         batches = await operations.watch_conversation(backend, conversation_id, after, query.include)

@@ -20,7 +20,7 @@ from .links import conversation_path
 
 
 class MessagesQuery(Query):
-    """Where to start, and how many."""
+    """The place to start from, and the number of messages."""
 
     after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only those behind this `position`, in the order.")
     order: Literal["position", "-position"] = Field(
@@ -83,7 +83,7 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
     problems=(*AGENT_PROBLEMS, "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
 )
 async def change_conversation(backend: Backend, conversation_id: ConversationId, wanted: ConversationPatch) -> Response:
-    """What is given takes the place of what there was; what is left out stays."""
+    """Each field of the body takes the place of the old value; fields that are left out stay."""
     detail(changed=sorted(wanted.model_fields_set))
     return answer(await operations.change_conversation(backend, conversation_id, wanted))
 

@@ -1,4 +1,4 @@
-"""Which runs are meant: the filters of a list, and of what is done to many runs at once."""
+"""Filters for runs: those of a list, and of an operation on many runs at once."""
 
 from __future__ import annotations
 
@@ -158,6 +158,6 @@ class Filters(BaseModel):
         return self
 
     def as_filter(self) -> RunFilter:
-        """What the store is asked for."""
+        """Return the filter for the store."""
         given = {name: getattr(self, name) for name in RunFilter.__annotations__}
         return cast(RunFilter, {name: value for name, value in given.items() if value not in (None, (), {})})

@@ -71,7 +71,7 @@ async def placed_frames(batches: PlacedBatches) -> AsyncGenerator[bytes, None]:
 
 
 async def frames(batches: Batches) -> AsyncGenerator[bytes, None]:
-    """What is there together goes out together; a comment when nothing comes."""
+    """Yield the frames of a stream: events that are there together go out together; a comment when nothing comes."""
     yield b"retry: %d\n\n" % random.randint(*_RETRY)
     async with aclosing(batches):
         async for events in batches:

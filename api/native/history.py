@@ -1,4 +1,4 @@
-"""What becomes of a conversation's log without a run."""
+"""Changes of a conversation's log without a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .links import Run, conversation_path
 
 
 class Question(Strict):
-    """What to ask beside the conversation."""
+    """A question beside the conversation."""
 
     question: Annotated[str, AtMost("input_text"), Field(min_length=1)]
     timeout: Annotated[float, Field(ge=1, le=MAX_WAIT)] = 30.0
@@ -32,7 +32,7 @@ class Question(Strict):
 
 
 class Withdrawal(Strict):
-    """Where to go back to."""
+    """The place to go back to."""
 
     after: Annotated[int, Field(ge=0, le=FARTHEST)]
     """The position in the log behind which models are told of nothing any more; 0 for all of it."""

@@ -27,7 +27,7 @@ from .links import Run, RunList, page_path, run_list_json
 
 
 class RunsQuery(Query, Filters):
-    """Which runs to list, and how many."""
+    """The runs to list, and their number."""
 
     metadata: Annotated[Entries, WithJsonSchema(PAIRS)] = Field(
         default={},
@@ -38,7 +38,7 @@ class RunsQuery(Query, Filters):
 
 
 class RunQuery(Query):
-    """How long to wait for which news."""
+    """The seconds to wait, and the news to wait for."""
 
     wait: Number = Field(default=0, ge=0, le=MAX_WAIT, description="Seconds to wait.")
     until: Until = Field(
