@@ -38,8 +38,8 @@ log = logging.getLogger("palaver.api")
 
 _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
-"""Seconds for which an idle connection is kept: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs. Who
-closes first may do so while a request is on its way, which is then lost."""
+"""Seconds for which an idle connection stays open: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs.
+Who closes first may do so while a request is on its way, which is then lost."""
 _HEAD: Final = most("url") + most("headers") + 8 * KIB
 """Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
 
@@ -80,7 +80,7 @@ def main() -> None:
     if given.log_level:
         ACCESS.setLevel(LOG_LEVELS[given.log_level])
     config.load()
-    # What is imported stays: looking through it for garbage again and again holds the loop for 100 ms each time.
+    # Imported modules stay: looking through them for garbage again and again holds the loop for 100 ms each time.
     gc.collect()
     gc.freeze()
     server = uvicorn.Server(config)

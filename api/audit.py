@@ -36,7 +36,7 @@ class Audit:
         _details.set(self._facts)
 
     def answered(self, answer: Response) -> None:
-        """Write the line of a request that was answered: what was refused has changed nothing."""
+        """Write the line of a request that was answered: a refused one has changed nothing."""
         if answer.status_code < 400 and (self._facts or self._operation not in self._unaudited):
             self._write(answer.status_code, answer.headers.get("location"))
 

@@ -27,7 +27,7 @@ async def read_body(request: Request, model: type[M]) -> M:
     """The JSON body, as a ``model``.
 
     Raises:
-        Refused: what is wrong with it.
+        Refused: the faults of it.
     """
     raw = await _read(request)
     _check_type(request)
@@ -40,7 +40,7 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
     """The JSON body as a ``model``; its defaults when there is none.
 
     Raises:
-        Refused: what is wrong with it.
+        Refused: the faults of it.
     """
     raw = await _read(request)
     if not raw and not _of_a_page(request):

@@ -1,4 +1,4 @@
-"""The end of the process, of which streams and long polls are told at once."""
+"""The end of the process: streams and long polls hear of it at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def closing_on_signals(closing: asyncio.Event) -> Iterator[None]:
-    """Set ``closing`` on SIGTERM and SIGINT, then do what was done before.
+    """Set ``closing`` on SIGTERM and SIGINT, then do what the handlers before it did.
 
     uvicorn tells an application only after all connections have ended, and a stream ends when its run does.
     """

@@ -51,7 +51,7 @@ class Dialect:
         self.query: Final = query
         """The query model of routes that take no parameters there."""
         self.unfit: Final = unfit
-        """Looks, where a query or a body does not fit, whether something else is said first."""
+        """Looks, where a query or a body does not fit, whether something else has to be answered first."""
         self.about: Final = about
         """A sentence of the document about the operations that have its name as their tag."""
         self.probes: Final[set[str]] = set()

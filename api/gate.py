@@ -38,7 +38,7 @@ class Gate:
         self.open = 0
         """Connections that were let in and are there."""
         self.lingering = 0
-        """Connections that were refused and are still told why."""
+        """The number of connections that were refused and still get the reason."""
         self.heads: Counter[str] = Counter()
         """Half-open connections of each address: without a whole head, or sockets of whom nobody knows."""
         self.spare: OrderedDict[Connection, float] = OrderedDict()

@@ -70,7 +70,7 @@ class Schemas:
     """The schemas that the document's components hold, gathered as routes are declared.
 
     A body may leave out what has a default, and an answer has every field. So a model that is in both has two schemas:
-    ``AgentSpec`` is what is answered, and ``AgentSpecInput`` what may be sent.
+    ``AgentSpec`` for answers, and ``AgentSpecInput`` for requests.
     """
 
     def __init__(self) -> None:

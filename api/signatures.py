@@ -22,7 +22,7 @@ from .requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
 Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
-"""Is given a request whose body does not fit, and what else was read of it."""
+"""Gets a request whose body does not fit, and the other parameters that were read of it."""
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -105,8 +105,8 @@ class Takes:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing.
 
-        ``others`` is what a query is read as where the handler takes none. ``unfit`` gets what was read where the
-        query or the body does not fit, and raises what is to be answered in place of that.
+        A query is read as ``others`` where the handler takes none. ``unfit`` gets the parameters that were read where
+        the query or the body does not fit, and raises another answer in place of that one.
         """
         checks: list[Callable[[Request], object]] = []
         if in_json and self.offers is None and not self.probe:

@@ -91,7 +91,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
             self._late.cancel()
             self._late = self.loop.call_later(HASTE, self.transport.abort)
 
-    # What it may take.
+    # Back-pressure.
 
     def pause_writing(self) -> None:
         """The client is behind."""

@@ -144,7 +144,8 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _without_doubles(faults: list[Fault]) -> list[Fault]:
-    """One fault a place: all branches of a union complain, the wrong ones of the type, and all above what is wrong."""
+    """Keep one fault a place: all branches of a union complain, the wrong ones of the type, and all above the fault
+    itself."""
     best: dict[str, Fault] = {}
     for fault in faults:
         known = best.setdefault(fault.pointer, fault)

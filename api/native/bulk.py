@@ -47,7 +47,7 @@ class BulkAction(Strict):
     mode: CancelMode | None = None
     """With ``cancel``, as there; default ``now``."""
     reason: Annotated[str, AtMost("reason")] | None = None
-    """With ``cancel``: kept on the runs."""
+    """With ``cancel``: the reason, for the records of the runs."""
     dry_run: bool = False
     """Only count."""
     limit: int = Field(default=most("bulk_runs"), ge=1, le=most("bulk_runs"))

@@ -26,10 +26,10 @@ class CancelRequest(Strict):
     """The way to stop a run."""
 
     mode: CancelMode = "now"
-    """``graceful``: what is under way finishes and is kept, nothing new begins. ``now``: model calls are closed and
+    """``graceful``: work that is under way finishes and counts, nothing new begins. ``now``: model calls are closed and
     tools stopped. ``rollback``: as ``now``, and the run's messages are withdrawn. A stronger mode later takes over."""
     reason: Annotated[str, AtMost("reason")] | None = None
-    """Kept on the run."""
+    """The reason, for the record of the run."""
 
 
 _NOW: Final = CancelRequest()

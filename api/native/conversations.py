@@ -1,4 +1,4 @@
-"""Conversations: begin, read, what was said, delete."""
+"""Conversations: begin, read, list their messages, delete."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ async def change_conversation(backend: Backend, conversation_id: ConversationId,
     problems=("conversation_not_found",),
 )
 async def messages(backend: Backend, conversation_id: ConversationId, query: MessagesQuery) -> Response:
-    """Messages and tool results, in the order in which the model sees them, or the other way; what it is not told any
-    more is marked."""
+    """Messages and tool results, in the order in which the model sees them, or the other way; those that it does not
+    see any more are marked."""
     page = operations.read_messages(
         backend,
         conversation_id,

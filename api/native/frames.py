@@ -47,8 +47,8 @@ def frame(event: StoredEvent) -> bytes:
 
 
 def placed_frame(event: PlacedEvent) -> bytes:
-    """An event of a conversation on the wire. Its id is its position if it is kept, else the position behind which it
-    came and its number."""
+    """An event of a conversation on the wire. Its id is its position if the log has it, else the position behind which
+    it came and its number."""
     if event.type in _UNNUMBERED:
         number = b""
     elif event.type in _KEPT:

@@ -60,8 +60,8 @@ async def healthz() -> Response:
     probe=True,
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
-    """503 while Redis is away, and once the process was told to end: send requests elsewhere. Only who has a key, where
-    there are keys, hears why, and what no worker has that steps wait for."""
+    """503 while Redis is away, and once the process has to end: send requests elsewhere. Only who has a key, where
+    there are keys, hears why, and which things steps wait for that no worker has."""
     if backend.closing.is_set():
         raise _not_ready(caller, "The process was told to end.")
     try:

@@ -35,7 +35,7 @@ class Withdrawal(Strict):
     """The place to go back to."""
 
     after: Annotated[int, Field(ge=0, le=FARTHEST)]
-    """The position in the log behind which models are told of nothing any more; 0 for all of it."""
+    """The position in the log behind which models see nothing any more; 0 for all of it."""
 
 
 class NewMessages(Strict):
@@ -63,8 +63,8 @@ class NewMessages(Strict):
 async def append(
     backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: NewMessages
 ) -> Response:
-    """No model is called: the next run answers it, and one with an empty `input` answers nothing else. An active run is
-    told it by its next model call."""
+    """No model is called: the next run answers it, and one with an empty `input` answers nothing else. An active run
+    sees it in its next model call."""
     taken = await operations.append(backend, conversation_id, wanted.input, caller, key=key)
     told = AppendedMessages(position=taken.position, run_id=taken.run_id)
     return answer(told, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
@@ -87,7 +87,7 @@ _AS_IT_IS: Final = Fork()
 async def withdraw(
     backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Withdrawal
 ) -> Response:
-    """Models are not told any more of what follows. It stays in the log, marked as `withdrawn`; turns stay whole."""
+    """Models do not see any more what follows. It stays in the log, marked as `withdrawn`; turns stay whole."""
     found, replayed = await operations.withdraw(backend, conversation_id, wanted.after, caller, key=key)
     return answer(found, headers=REPLAYED if replayed else None)
 
@@ -110,8 +110,8 @@ async def withdraw(
 async def fork(
     backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Fork = _AS_IT_IS
 ) -> Response:
-    """It has everything that was said up to there, and goes its own way. To fork and run at once from a step of a run
-    is `POST /v1/runs/{run_id}/retry`."""
+    """It has all messages up to there, and goes its own way. To fork and run at once from a step of a run is `POST
+    /v1/runs/{run_id}/retry`."""
     made, there = await operations.fork(backend, conversation_id, wanted, caller, key=key)
     location = {"Location": conversation_path(made.id)}
     return answer(made, 200 if there else 201, {**location, **REPLAYED} if there else location)
@@ -131,7 +131,7 @@ async def fork(
     audited=False,
 )  # fmt: skip
 async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, wanted: Question) -> Response:
-    """Its agent answers with all that was said, in one model call and without its tools. The conversation goes on
+    """Its agent answers with all messages in view, in one model call and without its tools. The conversation goes on
     meanwhile, and has no trace of it."""
     return answer(await operations.ask(backend, conversation_id, wanted.question, caller, seconds=wanted.timeout))
 

@@ -166,6 +166,6 @@ async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response
     problems=("run_not_found", "run_active", "not_durable"),
 )
 async def delete_run(backend: Backend, run_id: RunId) -> Response:
-    """Forget a run that has ended, with its events and what was said in it."""
+    """Forget a run that has ended, with its events and messages."""
     await operations.delete_run(backend, run_id)
     return Response(status_code=204)

@@ -30,7 +30,7 @@ UNEXPECTED: Final = "unexpected_answer"
 _SHOWN: Final = 100
 
 MAX_ANSWER: Final = 64 * MIB
-"""Bytes of an answer, or of one event: what is larger is not Palaver's, whose pages have some MB."""
+"""Bytes of an answer, or of one event: a larger one is not Palaver's, whose pages have some MB."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 8.0
 """Seconds; doubled each time in between."""
 LONGEST_OBEYED: Final = 30.0
-"""Seconds that a call waits because ``Retry-After`` says so; beyond that its caller is told at once."""
+"""Seconds that a call waits because ``Retry-After`` says so; for longer waits its caller gets the error at once."""
 
 NO_ROOM: Final = frozenset({"too_many_runs", "store_nearly_full"})
 """Codes of the API's word that nothing was done and that it will have room again: they are waited out."""

@@ -41,10 +41,10 @@ class ClientError(PalaverError):
 class APIError(ClientError):
     """The API answered with an error.
 
-    ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names what is wrong in the
-    request, field by field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in
-    the server's log; ``retry_after`` is in seconds, if the server said when to come back;
-    ``pending_actions`` is what the run ``run_id`` waits for, if the server said so.
+    ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names the faults of the request, field by
+    field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in the server's log;
+    ``retry_after`` is in seconds, if the server said when to come back; ``pending_actions`` is what the run ``run_id``
+    waits for, if the server said so.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ConnectionFailed(ClientError):
 
 
 class WaitTimeout(ClientError):
-    """The run did not end in the time given. It goes on; wait again, or cancel it.
+    """The run did not end in time. It goes on; wait again, or cancel it.
 
     ``timeout`` is in seconds; ``status`` is the last one seen, None if the API never answered.
     """

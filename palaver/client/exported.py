@@ -1,4 +1,4 @@
-"""Records of runs and conversations, to be kept longer than the server keeps them."""
+"""Records of runs and conversations, for storage that outlives the server's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python functions as client tools: the model is told of them by their signature, and they are called here."""
+"""Python functions as client tools: the model sees their signatures, and they are called here."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _declaration(function: Tool, *, own_timeout: bool) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of a function that a run waits for. Whatever the function raises is an output, which the model is told."""
+    """A call of a function that a run waits for. An exception of the function becomes an output for the model."""
 
     action: PendingAction
     function: Tool

@@ -37,7 +37,7 @@ class AgentOptions(TypedDict, total=False):
 
 
 class SubmitOptions(AgentOptions, total=False):
-    """Everything that may be said of a run besides its input."""
+    """All options of a run besides its input."""
 
     conversation_id: str | None
     """Go on with this conversation; a new one without it."""
@@ -55,11 +55,11 @@ class SubmitOptions(AgentOptions, total=False):
     secrets: Mapping[str, str | None]
     """Secrets that the conversation has from now on, for tools, by name; None removes one."""
     idempotency_key: str | None
-    """Submitting with the same key again makes no second run; a fresh one unless given."""
+    """The key: submitting with the same one again makes no second run. A fresh one by default."""
 
 
 class ConversationOptions(AgentOptions, total=False):
-    """Everything that may be said of a conversation when it begins."""
+    """All options of a conversation when it begins."""
 
     id: str | None
     """A UUID, or an id that this server made: if there is a conversation of that id, it is that one."""

@@ -315,7 +315,7 @@ def get_queues() -> Request:
 
 
 def given(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is None."""
+    """Drop the entries that are None."""
     return {name: value for name, value in body.items() if value is not None}
 
 

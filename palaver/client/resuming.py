@@ -24,14 +24,14 @@ OUTAGE: Final = 300.0
 
 
 class EventCursor:
-    """A place in a run's events: what was told, and when to try again for the rest."""
+    """A place in a run's events: those that were shown, and when to try again for the rest."""
 
     _LAST: ClassVar[EventKind] = EventKind.RUN_FINISHED
     """The kind of the last event."""
 
     def __init__(self, run_id: str, after: int) -> None:
         self.position = after
-        """The sequence number of the last event told."""
+        """The sequence number of the last event that was shown."""
         self.finished = False
         """Nothing comes any more."""
         self.progress = False
@@ -63,7 +63,7 @@ class EventCursor:
         self._ever_connected = True
 
     def read(self, chunk: bytes) -> Iterator[Event]:
-        """The events that ``chunk`` completes and that were not told yet.
+        """The events that ``chunk`` completes and that are new.
 
         Raises:
             APIError: they are not events, or there is no end to one.
@@ -106,11 +106,11 @@ class EventCursor:
         return None if self.progress or self.finished else requests.get_run(self._id)
 
     def look(self, run: Run) -> None:
-        """If it was all told before, no last event comes any more."""
+        """If all of it was shown before, no last event comes any more."""
         self.finished = run.status.terminal and run.last_event_id == self.position
 
     def pause(self, error: ClientError | None) -> float:
-        """Seconds to wait before the next connection; ``error`` is what ended the last one, or kept it from being.
+        """Seconds to wait before the next connection; ``error`` ended the last one, or prevented it.
 
         Raises:
             ClientError: ``error``, if that will not pass, or has lasted for too long.
@@ -136,7 +136,7 @@ class ConversationCursor(EventCursor):
     def __init__(self, conversation_id: str, after: str) -> None:
         super().__init__(conversation_id, _position(after))
         self.place = after
-        """The id of the last event told."""
+        """The id of the last event that was shown."""
 
     def request(self, include: str | None) -> Request:
         """For what follows."""

@@ -44,7 +44,7 @@ _KEEPALIVE: Final = {
 """Seconds and probes. kombu turns redis-py's own off, and Flower's reader of events has no other check."""
 _KIND: Final = {"x-queue-type": "classic", "x-max-priority": 1}
 _AT_ONCE: Final = {"max_retries": 0, "interval_start": 0}
-"""kombu connects a second time after 2 s, unless told."""
+"""kombu connects a second time after 2 s, unless this says otherwise."""
 
 
 def queue(name: str) -> Queue:
@@ -83,7 +83,7 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 class Channel(redis.Channel):
-    """A channel that never puts back what was delivered, and keeps one client for its commands.
+    """A channel that never puts delivered messages back, and has one client for its commands.
 
     A lost connection would otherwise queue steps that still run a second time, or, without a record of them,
     dump their payloads to a file. A client for each command, as kombu makes them, is half the cost of a publish.
@@ -95,7 +95,8 @@ class Channel(redis.Channel):
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """The given client or this channel's own, safe to share: each command takes a pooled connection."""
+        """The ``client`` of the argument or this channel's own, safe to share: each command takes a pooled
+        connection."""
         if client is None:
             # A fork and a close drop the pool, and with it the client.
             if self._commands is None or self._commands.connection_pool is not self.pool:
@@ -191,7 +192,7 @@ class Publisher:
         return name, 0
 
     def _declare(self, producer: Any, name: str) -> None:
-        """Once a connection: RabbitMQ drops silently what is sent to a queue that is not there."""
+        """Declare the queue once a connection: RabbitMQ silently drops a message to a queue that does not exist."""
         if name not in self._local.declared:
             declaration: Any = QUEUES.get(name) or queue(name)
             declaration.declare(channel=producer.channel)

@@ -48,7 +48,7 @@ from palaver.errors.headers import request_id as request_id_of
 from palaver.vocabulary.limits import beyond, most
 
 MAX_BODY: Final = most("error_body")
-"""Bytes of an error body that are kept: providers' error objects are below 10 kB, proxies' pages below 64."""
+"""Bytes of an error body that are read: providers' error objects are below 10 kB, proxies' pages below 64."""
 
 
 _MAX_FAULTS: Final = most("faults")
@@ -165,15 +165,15 @@ class ToolFailure(PalaverError):
 class ToolError(ToolFailure):
     """The tool failed.
 
-    For tools to raise: the message is told to the model, which may go on without the tool.
+    For tools to raise: the message goes to the model, which may go on without the tool.
     """
 
 
 class RetryableToolError(ToolError):
     """The tool failed and asks to be tried again.
 
-    ``retry_after`` is in seconds; without it the back-off of the tool's policy applies. When the attempts are
-    used up, the message is told to the model.
+    ``retry_after`` is in seconds; without it the back-off of the tool's policy applies. When the attempts are used up,
+    the message goes to the model.
     """
 
     retry_after: float | None = None

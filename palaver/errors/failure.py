@@ -18,10 +18,10 @@ MAX_MESSAGE: Final = most("error_message")
 """Characters a failure's message may have: enough for two sentences, too few for a prompt."""
 
 _MAX_QUOTE: Final = most("provider_message")
-"""Bytes of what a provider said."""
+"""Bytes of a provider's message."""
 
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
-_LONGEST_SECRET: Final = 1024  # one that the window would cut is found in whole
+_LONGEST_SECRET: Final = 1024  # a key that the window would cut is seen whole
 
 _SECRETS: Final = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [redacted]"),
@@ -197,7 +197,7 @@ class Failure:
         retry_after: float | None = None,
         provider: ProviderDetails | None = None,
     ) -> Failure:
-        """A failure of a class, with the facts of the class for everything not given."""
+        """Return a failure of a class, with the facts of the class for everything that is left out."""
         facts = FACTS[error_class]
         return cls(
             error_class=error_class,

@@ -1,9 +1,9 @@
 """Judges an error answer of a provider: by its codes first, then its wording, then its status.
 
-Sources: the error pages of OpenAI, Anthropic, Google, Azure, Groq, Mistral and OpenRouter, the messages of
-vLLM, llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide, and as they quote prompts and
-keys they are kept apart: a failure's message has our sentence, the code, the parameter at fault and the request's
-number; ``provider.message`` has the words.
+Sources: the error pages of OpenAI, Anthropic, Google, Azure, Groq, Mistral and OpenRouter, the messages of vLLM,
+llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide, and as they quote prompts and keys they are
+stored apart: a failure's message has our sentence, the code, the parameter at fault and the request's number;
+``provider.message`` has the words.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _IN_DOUBT: Final = " It may or may not have taken effect."
 
 
 class Sentence(StrEnum):
-    """Each sentence, said once."""
+    """The sentences, each in one place."""
 
     CANCELLED_BEGUN = "Cancelled after it had begun." + _IN_DOUBT
     CANCELLED_WITHOUT_OUTPUT = "The user cancelled the request before the client gave its output." + _IN_DOUBT

@@ -33,16 +33,16 @@ class BaseEvent(BaseModel):
     type: str
     run_id: str
     seq: int
-    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for. What is told about the
+    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for. An event about the
     stream itself has the number of the event before it."""
     at: datetime
     """UTC."""
     position: int | None = None
-    """In a stream over a conversation, its place there; that of the event before it if it is not kept."""
+    """In a stream over a conversation, its place there; that of the event before it if it is not in the log."""
 
 
 class RunCreated(BaseEvent):
-    """The run is accepted and kept."""
+    """The run is accepted and stored."""
 
     type: Literal[EventKind.RUN_CREATED] = EventKind.RUN_CREATED
     conversation_id: str
@@ -171,7 +171,7 @@ class MessageDelta(BaseEvent):
 
 
 class ReasoningDelta(BaseEvent):
-    """More of what the model thinks before it answers. Only those who ask for it are told."""
+    """More of what the model thinks before it answers. Only those who ask for it see it."""
 
     type: Literal[EventKind.REASONING_DELTA] = EventKind.REASONING_DELTA
     step: str
@@ -196,15 +196,15 @@ class MessageCreated(BaseEvent):
     """Ids of its calls that were refused when they came, and are not made: there is no such tool, the arguments do not
     fit it, the call is behind one that ends the run, or the budget has no room for the tool calls of this message."""
     steer: bool = False
-    """The user said it while the run was going on."""
+    """True if the user sent it while the run was going on."""
     nudge: bool = False
-    """The engine said it: the model repeats itself, or its answer is not what was asked for."""
+    """True if the engine sent it: the model repeats itself, or its answer is not of the form that it has to have."""
     error: ErrorObject | None = None
-    """With ``nudge``, what is wrong with the answer before it."""
+    """With ``nudge``, the fault of the answer before it."""
 
 
 class MessageDiscarded(BaseEvent):
-    """The text that was shown of this answer will not be kept: forget it."""
+    """The text that was shown of this answer will not be stored: forget it."""
 
     type: Literal[EventKind.MESSAGE_DISCARDED] = EventKind.MESSAGE_DISCARDED
     step: str
@@ -212,7 +212,7 @@ class MessageDiscarded(BaseEvent):
 
 
 class MessagesWithdrawn(BaseEvent):
-    """Models are not told of this part any more: its run was rolled back, or somebody went back to before it."""
+    """Models do not see this part any more: its run was rolled back, or somebody went back to before it."""
 
     type: Literal[EventKind.MESSAGES_WITHDRAWN] = EventKind.MESSAGES_WITHDRAWN
     first: int
@@ -269,7 +269,7 @@ class ActionResolved(BaseEvent):
 
 
 class BudgetWarning(BaseEvent):
-    """80 % of a limit of the run are used up. Said once for each limit."""
+    """80 % of a limit of the run are used up. There is one for each limit."""
 
     type: Literal[EventKind.BUDGET_WARNING] = EventKind.BUDGET_WARNING
     what: Literal["max_steps", "tokens", "cost_usd", "tool_calls", "seconds", "deadline"]
@@ -285,7 +285,7 @@ class ConversationCondensed(BaseEvent):
     step: str
     summary: str
     through: int
-    """The position in the conversation's log up to which it stands for what was said."""
+    """The position in the conversation's log up to which it stands for the messages."""
 
 
 class ReasoningDropped(BaseEvent):
@@ -298,7 +298,7 @@ class ReasoningDropped(BaseEvent):
 
 
 class StreamGap(BaseEvent):
-    """These events are not kept any more: they were fleeting, or the run ended long ago."""
+    """These events are not stored any more: they were fleeting, or the run ended long ago."""
 
     type: Literal[EventKind.STREAM_GAP] = EventKind.STREAM_GAP
     first: int
@@ -306,7 +306,7 @@ class StreamGap(BaseEvent):
 
 
 class StreamRewound(BaseEvent):
-    """The server has lost these events after it had told them: forget them, what follows takes their place."""
+    """The server has lost these events after it had sent them: forget them, the following ones take their place."""
 
     type: Literal[EventKind.STREAM_REWOUND] = EventKind.STREAM_REWOUND
     first: int
@@ -362,7 +362,7 @@ KnownEvent = TypeAliasType(
         Field(discriminator="type"),
     ],
 )
-"""One class for each `EventKind`, told apart by ``type``."""
+"""One class for each `EventKind`; ``type`` says which."""
 Event = KnownEvent | UnknownEvent
 """An event of a run, for its watchers."""
 

@@ -1,4 +1,4 @@
-"""The kinds of events that there are, and where each is kept."""
+"""The kinds of events that there are, and where each is stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Kept(Enum):
     FEED = "feed"
     """In the run's feed alone: a watcher who comes late may miss it."""
     NOWHERE = "nowhere"
-    """Told to one watcher about the stream itself. It has no number."""
+    """Sent to one watcher about the stream itself. It has no number."""
 
 
 class EventKind(StrEnum):

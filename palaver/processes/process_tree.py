@@ -1,4 +1,4 @@
-"""Processes below another one, found in /proc. Elsewhere than on Linux nothing is found."""
+"""Processes below another one, from /proc. Elsewhere than on Linux there are none."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from palaver.errors import InvalidToolCall
 from palaver.vocabulary.limits import beyond, most
 
 _TOLD_FAULTS: Final = 8
-"""The number of a call's faults that its model is told; below, the characters and levels of each."""
+"""The number of a call's faults that its model sees; below, the characters and levels of each."""
 _TOLD_FAULT: Final = 120
 _TOLD_NAME: Final = 40
 _TOLD_LEVELS: Final = 8
 _QUOTED: Final = 100
-"""Characters of the parser's complaint that a model is told."""
+"""Characters of the parser's complaint that a model sees."""
 _HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
 """Matches in every number that is too large for a float."""
 
@@ -41,7 +41,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def readable(text: str) -> dict[str, Any] | None:
-    """The same of arguments that were judged before; None in place of what is no arguments."""
+    """Read arguments that were judged before in the same way; None in place of a text that is no arguments."""
     try:
         found = _object(text)
     except InvalidToolCall:

@@ -30,7 +30,7 @@ class Conversation(BaseModel):
 
     id: str
     title: str | None = None
-    """The first words that were said in it, if nobody gave it one."""
+    """The first words of its first message, if nobody gave it a title."""
     status: ConversationStatus = "idle"
     agent: AgentSpec | None = None
     metadata: dict[str, str] = {}
@@ -77,15 +77,16 @@ class NewConversation(Strict):
 
 
 class Fork(NewConversation):
-    """The body of ``POST /v1/conversations/{id}/fork``. What is left out is as in the conversation that is forked."""
+    """The body of ``POST /v1/conversations/{id}/fork``. A field that is left out is as in the conversation that is
+    forked."""
 
     through: Annotated[int, Field(ge=0)] | None = None
     """The position in its log up to which; None for all, but a turn with open calls."""
 
 
 class ConversationPatch(Strict):
-    """The body of ``PATCH /v1/conversations/{id}``. What is given takes the place of what there was, whole; what is
-    left out stays."""
+    """The body of ``PATCH /v1/conversations/{id}``. Each field of the body takes the place of the old value, whole; a
+    field that is left out stays."""
 
     title: Title | None = None
     """Null takes it away."""
@@ -102,8 +103,8 @@ ConversationOrder = Literal["created", "-created", "updated", "-updated"]
 
 
 class ConversationFilter(TypedDict, total=False):
-    """Conversations that fit all that is given. What is left out, or None, lets every one through. Times count in
-    milliseconds, and are part of what they limit."""
+    """Conversations that fit all of these conditions. One that is left out, or None, lets every one through. Times
+    count in milliseconds, and are part of what they limit."""
 
     title: str | None
     """A part of its title, whatever the case."""

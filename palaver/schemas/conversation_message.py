@@ -18,11 +18,12 @@ class ConversationMessage(Message):
     """None: the user's words, that came without a run."""
     at: datetime
     nudge: bool = False
-    """A user message of Palaver's own: the model was told that it repeats itself."""
+    """True for a user message of Palaver's own: it tells the model that it repeats itself."""
     steer: bool = False
     """A user message that came into a run that was going on."""
     withdrawn: bool = False
-    """Rolled back with its run, or behind the place that somebody went back to: models are not told of it any more."""
+    """True if it was rolled back with its run, or is behind the place that somebody went back to: models do not see it
+    any more."""
     opaque: dict[str, Any] | None = None
     """The fields that its provider wants back unchanged, as `origin` and `fields`; null unless the request says
     `include=opaque`."""
@@ -34,7 +35,7 @@ class AppendedMessages(BaseModel):
     position: int | None
     """The position of the last one in the log; None if they went into a run."""
     run_id: str | None
-    """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
+    """The run that was active: its next model call sees them. If it is being cancelled, they come behind it."""
 
 
 class Asked(BaseModel):

@@ -1,4 +1,4 @@
-"""Providers that come with an agent: an address that the operator allows, and a key that is kept secret."""
+"""Providers that come with an agent: an address that the operator allows, and a key that stays secret."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Endpoint(Strict):
 
     base_url: Annotated[str, AtMost("base_url"), AfterValidator(_as_compared)]
     api_key: HeaderSecret | None = None
-    """Taken and never told: it is kept with the conversation, for this address. Without one, that which the
-    conversation has for this address, if any."""
+    """The key. It is taken and never shown: it is stored with the conversation, for this address. Without one, the key
+    that the conversation has for this address, if any."""
     protocol: ProtocolName = "chat_completions"
 
     @property

@@ -112,7 +112,7 @@ Metadata = Annotated[
 SecretText = Annotated[
     SecretStr, Field(min_length=1), AtMost("secret_value"), PlainSerializer(_hidden, when_used="json")
 ]
-"""A text that comes in and is never told: neither answers nor logs have it."""
+"""A text that comes in and is never shown: neither answers nor logs have it."""
 _OF_HEADERS: Final = r"^[!-~]([ -~]*[!-~])?$"
 UNFIT_FOR_HEADERS: Final = "must be printable ASCII without blanks around it: no header can carry it"
 

@@ -14,7 +14,7 @@ OLDEST: Final = 10 * 366 * 86400
 
 
 class RunFilter(TypedDict, total=False):
-    """Runs that fit all that is given. What is left out, or None, lets every run through."""
+    """Runs that fit all of these conditions. One that is left out, or None, lets every run through."""
 
     status: str | Collection[str] | None
     """One of several statuses: a list, or a text with commas between them."""
@@ -51,7 +51,7 @@ def statuses(wanted: RunFilter) -> tuple[str, ...] | None:
 
 
 def possible_statuses(wanted: RunFilter) -> tuple[str, ...] | None:
-    """The statuses that a run can have that fits all that is given; None for all of them."""
+    """Return the statuses that a run can have that fits all conditions; None for all statuses."""
     named = statuses(wanted)
     possible = [str(status) for status in RunStatus] if named is None else [*dict.fromkeys(named)]
     reason, ended = wanted.get("stop_reason"), {str(status) for status in RunStatus if status.terminal}

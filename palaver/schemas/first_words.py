@@ -1,4 +1,4 @@
-"""The first words of what a user said: the title of a conversation that nobody gave one, and how lists show a run."""
+"""The first words of a user's message: the title of a conversation without one, and the preview of a run in lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TITLE: Final = 60
 PREVIEW: Final = 120
 """Characters of them that a run keeps."""
 _LOOKED_AT: Final = 1_000
-"""Characters of a message that are looked at; a secret that begins in the part that is kept ends in them, or shows by
+"""Characters of a message that are looked at; a secret that begins in the part that is stored ends in them, or shows by
 its beginning."""
 
 

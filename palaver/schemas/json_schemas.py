@@ -27,8 +27,8 @@ _MASK: Final = "it"
 """Stands for a value in messages: no value that was sent is repeated."""
 _PATTERN: Final = 1 << 16
 _DFA: Final = 1 << 14
-"""Bytes that a pattern, and what is kept to match it, may take: it is matched in linear time, and none is taken for
-which that is not so."""
+"""Bytes that a pattern, and the state to match it, may take: it is matched in linear time, and a pattern for which that
+is not so is refused."""
 _WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
 """The weights of patterns that compile to at most so many bytes: by the time that a character takes where nearly each
 is a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
@@ -44,7 +44,7 @@ _HOLDERS: Final = _APART | _ASIDE | {"patternProperties", "dependentSchemas", "d
 _TWICE: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """Keywords for which what stands beside them is looked at again."""
 _TOLD: Final = 50
-"""Faults that are looked at; a model is told a few of them."""
+"""Faults that are looked at; a model sees a few of them."""
 _ALL_FAULTS: Final = 5_000
 """The number of values times parts of the schema up to which all faults are looked for, which takes 50 µs each; beyond,
 one is."""
@@ -236,7 +236,7 @@ class _Extent:
                 matching += cost.matching + weight
             _bounded(where, "schema_patterns", patterns, "patterns, references followed; large ones count as several")
         if isinstance(part, dict) and not holder:
-            matching *= 1 if _TWICE.isdisjoint(part) else 2  # what is apart is so in a holder alone
+            matching *= 1 if _TWICE.isdisjoint(part) else 2  # schemas are apart in a holder alone
             choices += not _CHOICES.isdisjoint(part)
         return _Cost(parts, patterns, matching + apart, choices)
 

@@ -42,4 +42,4 @@ class ListedModel(BaseModel):
     requests_per_minute: int | None
     tokens_per_minute: int | None
     price: ListedPrice | None
-    """None: nobody said."""
+    """The price; None if nobody has set one."""

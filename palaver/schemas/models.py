@@ -57,7 +57,7 @@ class AgentSpec(ModelOptions):
     condense_at: int | None = Field(default=None, ge=1000)
     """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
     condense_at_messages: int | None = Field(default=None, ge=10)
-    """Messages beyond which a call is condensed, as its protocol counts them; half of them are kept at most."""
+    """Messages beyond which a call is condensed, as its protocol counts them; at most half of them stay."""
     stuck: StuckLimits | None = StuckLimits()
     """The limits at which a run that repeats itself ends; None for no limit."""
     fallbacks: Annotated[tuple[ModelName, ...], AtMost("fallbacks")] = ()
@@ -117,7 +117,7 @@ class Message(BaseModel):
     name: str | None = None
     is_error: bool = False
     partial: bool = False
-    """The answer was cut off: kept as far as it came."""
+    """True if the answer was cut off: it is stored as far as it came."""
 
     @field_validator("tool_calls", mode="before")
     @classmethod
@@ -158,9 +158,9 @@ class Waiting(BaseModel):
     """The attempt that will be next, with ``backoff``."""
     error_class: ErrorClassName | None = None
     code: str | None = None
-    """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached; or ``outage``,
-    with the ``error_class`` of the last failure. With ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or
-    ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
+    """The reason in a word. With ``provider_cooldown`` ``cooldown``, or the limit that is reached; or ``outage``, with
+    the ``error_class`` of the last failure. With ``no_worker`` the thing that is lacked: ``tool:NAME``,
+    ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
 
 
 class Cancel(BaseModel):
@@ -203,7 +203,7 @@ class Budget(Strict):
     tool_calls: int | None = Field(default=None, ge=1)
     """A turn that asks for more than are left ends the run; none of its calls is started."""
     seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
-    """From the run's start to its end, waits included. What is under way then is stopped."""
+    """Seconds from the run's start to its end, waits included. Work that is under way then is stopped."""
 
 
 class Run(BaseModel):
@@ -223,7 +223,7 @@ class Run(BaseModel):
     pausing: bool = False
     """A pause is asked for; it holds once nothing is under way any more."""
     withdrawn: bool = False
-    """Rolled back: models are not told of its messages any more."""
+    """True if it was rolled back: models do not see its messages any more."""
     submitted_by: str | None = None
     """The key that submitted it, by its name in ``PALAVER_API_KEYS``; None without keys."""
     retried_from: str | None = None
@@ -238,7 +238,7 @@ class Run(BaseModel):
     attempt: int = 0
     """The attempt of that step."""
     input_preview: str | None = None
-    """The first words that the user said last in its input; None if there are none."""
+    """The first words of the user's last message in its input; None if there are none."""
     output: str | None = None
     """The text of the last assistant message, or what a tool ended the run with, once it has ended."""
     structured_output: Any = None
@@ -290,7 +290,7 @@ class Submission(Strict):
 class Retry(Strict):
     """The body of ``POST /v1/runs/{id}/retry``: how to go on with a run that has ended, or from where to fork it.
 
-    What is not given is as it was in that run.
+    A field that is left out is as it was in that run.
     """
 
     from_step: int | None = Field(default=None, ge=1)

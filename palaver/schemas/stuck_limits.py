@@ -23,7 +23,7 @@ class StuckLimits(Strict):
     same_error: int | None = Field(default=4, ge=0, le=MAX_TURNS)
     """The same where a call failed."""
     nudge_after: int | None = Field(default=3, ge=0, le=MAX_TURNS)
-    """Turns in a row that failed the same way before the model is told to try something else."""
+    """Turns in a row that failed the same way before the model gets a note to try something else."""
     alternation: int | None = Field(default=6, ge=0, le=MAX_TURNS)
     """Turns that go back and forth between the same two: A, B, A, B, …"""
 

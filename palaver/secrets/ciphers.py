@@ -1,4 +1,4 @@
-"""The cipher of palaver/secrets/sealing.py: AES-256-GCM of ``cryptography``, a random nonce before what is sealed."""
+"""The cipher of palaver/secrets/sealing.py: AES-256-GCM of ``cryptography``, a random nonce before the sealed bytes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The secrets of this process, kept out of what others say: a provider, a tool or an exception may repeat them.
+"""The secrets of this process, removed from texts of others: a provider, a tool or an exception may repeat them.
 
-What a process is told to keep secret (``know``: its keys and passwords, when it reads its settings and providers), and
-what is a secret of the conversation that it works for (``keep``), is compared with everything from outside that is
-about to be stored, shown or logged (``hide``; ``Passing`` for text that goes by in pieces). Found are a secret as it
-is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in hex, and a
-beginning of it of 16 characters. That is what repeating by mistake looks like. Somebody who has the secret and wants to
-pass it on can write it in ways that nobody compares.
+The secrets of the process (``know``: its keys and passwords, when it reads its settings and providers) and those of the
+conversation that it works for (``keep``) are compared with everything from outside that is about to be stored, shown or
+logged (``hide``; ``Passing`` for text that goes by in pieces). The comparison detects a secret as it is, in lower or
+upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in hex, and a beginning of it of 16
+characters. A text that repeats a secret by mistake looks like that. Somebody who has the secret and wants to pass it on
+can write it in ways that nobody compares.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from urllib.parse import quote, unquote, urlsplit
 REDACTED: Final = "[redacted]"
 
 _LEAST: Final = 8
-"""Characters of a secret that is compared: fewer are found in any text."""
+"""Characters of a secret that is compared: shorter ones occur in any text."""
 _WORD: Final = 16
 """Characters of one that has only letters: fewer may be a word of the language."""
 _ENOUGH: Final = 16
 """Characters of a form's beginning that give it away, where it has half as many more."""
 _LITERAL: Final = 4
-"""Characters of one that somebody has called a secret, to be found as it is."""
+"""Characters of a text that somebody has called a secret, to be looked for as it is."""
 _GRAM: Final = 8
 _TOLD: Final = _ENOUGH + _ENOUGH // 2
 """Characters of a form from which on its beginning gives it away."""
@@ -84,8 +84,8 @@ class Secrets:
         return "".join((*pieces, text[done:]))
 
     def cut(self, text: str, found: int, *, whole: bool = False) -> tuple[str, str, int]:
-        """``text`` without the secrets; what of its end may be the beginning of one, if it is not ``whole``; and how
-        many were found, together with those that were ``found`` before."""
+        """Return ``text`` without the secrets; the end of it that may be the beginning of one, if it is not ``whole``;
+        and the number of secrets in it, together with the ``found`` ones before."""
         if found > _MANY:
             return "", "", found
         pieces: list[str] = []

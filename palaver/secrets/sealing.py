@@ -1,7 +1,7 @@
 """Secrets of users at rest: sealed before Redis sees them, and opened where they are used (ADR 0052).
 
 The keys are ``PALAVER_SECRET_KEY``: the first one seals, each of them opens, as palaver/secrets/ciphers.py does. One
-key may seal 2^32 values before two nonces may be alike (NIST SP 800-38D, 8.3). What is sealed is bound to its place,
+key may seal 2^32 values before two nonces may be alike (NIST SP 800-38D, 8.3). A sealed text is bound to its place,
 such as a conversation and a name: put elsewhere, it does not open.
 """
 
@@ -112,7 +112,7 @@ def _id_of(key: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Raises ValueError for what is no base64 as URLs have it."""
+    """Decode base64 as URLs have it. Raises ValueError for any other text."""
     return base64.b64decode(text, b"-_", validate=True)
 
 

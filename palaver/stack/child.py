@@ -35,7 +35,7 @@ class Spawned(Protocol):
 class Child:
     """A command that is started, watched, signalled and stopped; `ready` says whether it does its work yet.
 
-    `name` is what messages call it. The log is kept over restarts of the same child.
+    Messages call it `name`. The log stays over restarts of the same child.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Child:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # What it writes is conversations: for nobody but who started it.
+            # Its output is conversations: for nobody but the user who started it.
             umask=0o077,
         )
 
@@ -154,7 +154,7 @@ class Child:
         self.kill(signal.SIGTERM)
 
     def reap(self, give_up_at: float) -> None:
-        """Wait for the end until `give_up_at` (monotonic), then end the group, whatever is left of it."""
+        """Wait for the end until `give_up_at` (monotonic), then end the group, or the rest of it."""
         if self._process is None:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -28,7 +28,7 @@ class Ports:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ports:
-        """The ports of PALAVER_API_PORT and its like. Raises SystemExit, with a sentence, for what is none."""
+        """The ports of PALAVER_API_PORT and its like. Raises SystemExit, with a sentence, for a value that is none."""
         given = {name: (environment.get(variable), variable) for name, variable in VARIABLES.items()}
         return cls(**{name: port_number(text, variable) for name, (text, variable) in given.items() if text})
 

@@ -13,7 +13,7 @@ from palaver.testing.ports import HOST
 def answers_ok(url: str) -> bool:
     """Tell whether a GET of `url` answers 200 within two seconds."""
     place = urlsplit(url)
-    # Not httpx, which is a quarter of the memory of who waits for servers, and stays as long as these.
+    # Not httpx, which is a quarter of the memory of a process that waits for servers, and stays as long as these.
     connection = HTTPConnection(place.netloc, timeout=2.0)
     try:
         connection.request("GET", place.path or "/")

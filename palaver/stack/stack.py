@@ -30,11 +30,10 @@ class Stack:
 
     `ports`: free ones unless given. `processes`: how many of a kind to run; 1 unless given, 0 leaves it out.
     `commands`: by kind, in place of those of the roles. `redis_url`: a server to use instead of the embedded one.
-    `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`.
-    `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration; `redis_login`: the
-    user and the password of this stack itself, where the server wants a login. `deadline`, `grace`: seconds until
-    everything must be ready, and that stopping may take before what is left is killed. `report`
-    is told of each process.
+    `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`. `environments`:
+    more, for single kinds. `redis_options`: of the embedded server's configuration; `redis_login`: the user and the
+    password of this stack itself, where the server wants a login. `deadline`, `grace`: seconds until everything must be
+    ready, and that stopping may take before what is left is killed. `report` is called for each process.
 
     Start it from a thread that outlives it: on Linux the processes end with the thread that started them.
     """
@@ -122,7 +121,7 @@ class Stack:
 
     @property
     def redis_url(self) -> str:
-        """The Redis the stack uses, embedded or given."""
+        """The URL of the Redis that the stack uses, embedded or not."""
         return self._given_redis_url or self._redis.url
 
     @property

@@ -39,7 +39,8 @@ class Supervisor:
         self._watches = {name: _Watch(started_at=now) for name in processes}
 
     def look(self, now: float) -> None:
-        """Plan a restart of what has ended since the last look; start what is due at `now` (monotonic)."""
+        """Plan a restart of each process that has ended since the last look; start those that are due at `now`
+        (monotonic)."""
         for name, process in self._processes.items():
             watch = self._watches[name]
             if process.running:

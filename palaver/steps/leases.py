@@ -115,7 +115,7 @@ class LogMessage:
     nudge: bool = False
     """A user message of the engine's own."""
     misfit: bool = False
-    """Such a message that says what is wrong with the answer before it."""
+    """True for such a message about the fault of the answer before it."""
     through: int = 0
     """Set on a summary: the summary replaces all entries up to this position."""
     prompt_tokens: int = 0
@@ -123,7 +123,7 @@ class LogMessage:
     opaque: Opaque | None = None
     """On an answer: what its provider wants back with it."""
     drops: str = ""
-    """No message: from here on, what was made by this origin is not sent back to it."""
+    """An origin, in an entry without a message: from here on, its own parts are not sent back to it."""
 
 
 @dataclass(frozen=True, slots=True)

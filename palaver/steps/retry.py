@@ -168,8 +168,8 @@ class RetryPolicy:
     def parse(cls, value: object) -> Self:
         """A policy from JSON or TOML: ``{"patience": 60, "rules": {"timeout": {"attempts": 3}}}``.
 
-        Times are in seconds; a field that is not given has its default, a class that is not named fails.
-        Raises ConfigurationError: it points at the wrong value and names the nearest right one.
+        Times are in seconds; a field that is left out has its default, a class that is not named fails. Raises
+        ConfigurationError: it points at the wrong value and names the nearest right one.
         """
         table = _table(value, FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
@@ -245,5 +245,6 @@ back-off. A store that fails over or loads from disk takes tens of seconds: 10 a
 TOOL_CALL: Final = RetryPolicy({ErrorClass.TOOL_ERROR: Rule(attempts=3, first=1), ErrorClass.STORAGE: _STORE_RULE})
 """For calls of a tool.
 
-Of the tool errors only those raised as ``RetryableToolError`` are retryable: 3 attempts, then the model is
-told."""
+Of the tool errors only those raised as ``RetryableToolError`` are retryable: 3 attempts, then the failure goes to the
+model.
+"""

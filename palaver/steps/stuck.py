@@ -73,7 +73,7 @@ class Stuck:
 
 
 def find_repetition(turns: Sequence[Turn], limits: StuckLimits | None, *, nudged: bool) -> Nudge | Stuck | None:
-    """Judge the turns of one run so far, oldest first; ``nudged`` if the model was told about the newest ones.
+    """Judge the turns of one run so far, oldest first; ``nudged`` if the model got a note about the newest ones.
 
     None while there is nothing to object to.
     """

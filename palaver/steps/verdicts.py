@@ -24,7 +24,7 @@ class ToolOutcome:
 
     @classmethod
     def failed(cls, call: ToolCall, failure: Failure) -> ToolOutcome:
-        """A failure as the answer to ``call``: what the model is told of it."""
+        """A failure as the answer to ``call``, for the model."""
         message = Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
         return cls(message, failure)
 
@@ -95,7 +95,7 @@ class Continue:
     opaque: Opaque | None = None
     """Opaque parts that the provider of ``message`` wants back with it."""
     misfit: Misfit | None = None
-    """The fault of ``message``, which calls nothing: the model is told about it and asked again."""
+    """The fault of ``message``, which calls nothing: the model gets a note about it, and is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class RetryAfter:
 class GiveUp:
     """No further attempt of this step.
 
-    The model is told of a recoverable failure and the run continues; any other failure ends the run.
+    A recoverable failure goes to the model and the run continues; any other failure ends the run.
     """
 
     failure: Failure
@@ -140,11 +140,11 @@ class GiveUp:
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
     message: Message | None = None
-    """The answer that the run ends with, though it is not what was asked for."""
+    """The answer that the run ends with, though it is not of the form that it has to have."""
     opaque: Opaque | None = None
     """Opaque parts that the provider of ``message`` wants back with it."""
     misfit: Misfit | None = None
-    """The fault of it: the model is told about it if the run is retried."""
+    """The fault of it: the model gets a note about it if the run is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Postpone:
     delay: float
     """Seconds until the step is due again."""
     code: str
-    """The limit that was reached, or what is lacked, as shown in the run's ``waiting``."""
+    """The limit that was reached, or the thing that is lacked, as shown in the run's ``waiting``."""
     reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
     failure: Failure | None = None
     """The provider's last failure, in an outage."""

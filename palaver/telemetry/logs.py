@@ -87,8 +87,7 @@ def formatter_for(log_format: LogFormat, text: logging.Formatter | None) -> logg
 
 def serve_json() -> bool:
     """Make every line of this process JSON from here on, if its environment asks for that: warnings of libraries and
-    tracebacks that end it, too, and what is logged before the program sets up its own logs. Answers whether it does.
-    """
+    tracebacks that end it, too, and lines from before the program sets up its own logs. Returns whether it does."""
     global _json
     if os.environ.get("PALAVER_LOG_FORMAT") != "json":
         return False

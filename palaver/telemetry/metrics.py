@@ -1,4 +1,4 @@
-"""Every metric, said once: the scripts count under these names, ``GET /metrics`` answers with them, and
+"""Every metric, in one place: the scripts count under these names, ``GET /metrics`` answers with them, and
 docs/reference/metrics.md is made from them.
 
 ``python -m docs.generate metrics`` prints the tables of that page; a test compares them.

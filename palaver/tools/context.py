@@ -20,8 +20,8 @@ def _to_nobody(text: str, fraction: float | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """The call that a tool answers. A tool that has a parameter with this annotation is given it; the model does not
-    see that parameter.
+    """The call that a tool answers. A tool that has a parameter with this annotation gets it; the model does not see
+    that parameter.
 
     Made by hand, for a test of a tool, whatever is left out has a value that such a test can use.
     """
@@ -70,8 +70,8 @@ class ToolContext:
         """Show watchers of the run how far the call is, such as ``"3 of 10 files"``; ``fraction`` is from 0 to 1.
 
         Call it from any thread and as often as you like: it does not wait and raises nothing. Watchers see the newest
-        progress at most once a second, and of a long text the first 500 characters. Nothing of it is kept, and the
-        model is not told.
+        progress at most once a second, and of a long text the first 500 characters. Nothing of it is stored, and the
+        model does not see it.
         """
         # A payment is worth more than a word about it, whatever is wrong with the word.
         with contextlib.suppress(Exception):
@@ -86,5 +86,5 @@ def _bounded(text: str) -> str:
 
 
 def _share(fraction: float | None) -> float | None:
-    """From 0 to 1; None for none, and for what is no number."""
+    """Return a number from 0 to 1; None for none, and for anything that is no number."""
     return None if fraction is None or fraction != fraction else min(1.0, max(0.0, float(fraction)))

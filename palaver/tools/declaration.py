@@ -124,11 +124,11 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
 
-    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. A parameter
-    that is annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
-    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model
-    is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. What a
-    tool that ``ends_run`` returns is the run's output: no model is called after it.
+    The model sees the name, the description (the docstring) and the JSON schema (the signature). A parameter that is
+    annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
+    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the result says
+    that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. The result of a
+    tool that ``ends_run`` is the run's output: no model is called after it.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema, the timeout is none, or there is no such option.

@@ -50,10 +50,10 @@ class ToolSet:
         """The set of these tools.
 
         Raises:
-            ConfigurationError: they are too many, or too large to be told to every API.
+            ConfigurationError: they are too many, or too large to be reported to every API.
         """
         found = sorted(declarations, key=lambda each: each.name)
-        # What a tool has as a default may be a key.
+        # A tool's default may be a key.
         text = hide(_DECLARATIONS.dump_json(found).decode()).encode()
         many, large = len(found) > most("declared_tools"), len(text) > most("declared_tools_bytes")
         if many or large:

@@ -1,7 +1,7 @@
 """Addresses that requests bring: which of them lead into a network of one's own, and which are never asked.
 
-What an address says itself is judged without looking its name up: who fetches it looks it up for itself, and may be
-told something else. Who does so here asks `never_asked` of each answer, and connects to none but these.
+An address is judged without looking its name up: whoever fetches it looks the name up for itself, and may get another
+answer. Code here that fetches it asks `never_asked` of each answer, and connects to none but these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every limit, said once: code takes its numbers from here, and docs/reference/limits.md is made from it.
+"""Every limit, in one place: code takes its numbers from here, and docs/reference/limits.md is made from it.
 
 ``python -m docs.generate limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit
 with a ``setting`` is the default of that field of ``palaver.config.settings.Settings``, or of a provider's table where

@@ -31,7 +31,7 @@ class Preset:
     base_url: str | None
     """None: each customer has one, like ``example``."""
     api_key_env: str | None = None
-    """None for servers that ask for no key unless they are told to."""
+    """The usual variable with its key. None for servers that ask for no key unless they are configured to."""
     example: str = ""
     protocol: ProtocolName = "chat_completions"
     max_output_tokens: int | None = None

@@ -68,7 +68,7 @@ class ConsumerWatchdog(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery
         queues = [name for name in consumer.app.amqp.queues.consume_from if consumer.task_consumer.consuming_from(name)]
         going = queues and consumer.blueprint.state == bootsteps.RUN
         if not going or len(state.reserved_requests) >= consumer.qos.value:
-            # Told not to consume, or to stop, or without room.
+            # It must not consume, or has to stop, or has no room.
             self._reset()
             return
         now = monotonic()

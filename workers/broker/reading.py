@@ -34,7 +34,7 @@ from palaver.vocabulary.limits import beyond, most
 log = logging.getLogger("palaver.workers.broker.reading")
 
 _SAY_EVERY: Final = 10.0
-"""Seconds between two lines about what was dropped: a flood of messages must not become one of lines."""
+"""Seconds between two lines about dropped messages: a flood of messages must not become one of lines."""
 _REFUSED_FOR: Final = 1.0
 """Seconds after which a broker that refuses is asked again. Celery would connect again, at once and for ever."""
 _TAKE: Final = "BLMPOP"
@@ -50,7 +50,7 @@ _tags: Final = count(1)
 
 
 class _Dropped:
-    """Counts what was dropped, and says so now and then."""
+    """Counts dropped messages, and logs the number now and then."""
 
     def __init__(self) -> None:
         self._unsaid: Counter[str] = Counter()
@@ -72,7 +72,7 @@ dropped = _Dropped()
 
 
 def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
-    """A message of `queue` as kombu may have it, with what is not known left out; None when it is dropped."""
+    """Return a message of `queue` as kombu may have it, without its unknown parts; None when it is dropped."""
     is_delivery = queue in deliveries.QUEUES
     limit = "delivery" if is_delivery else "control_message"
     if len(raw) > most(limit):
@@ -93,7 +93,7 @@ def _anew(message: Any, queue: str | None) -> dict[str, Any]:
     if (message["content-type"], message["content-encoding"], told["body_encoding"]) != _ENCODED:
         raise ValueError("another encoding")
     body = binascii.a2b_base64(message["body"], strict_mode=True)
-    # What a delivery says is looked at once more (workers/broker/consumer.py); what else there is, by nobody.
+    # A delivery's content is looked at once more (workers/broker/consumer.py); other messages are not.
     if not queue and not isinstance(orjson.loads(body), list | dict):
         raise TypeError("a message is a list or an object")
     exchange, routing_key = told["delivery_info"]["exchange"], told["delivery_info"]["routing_key"]

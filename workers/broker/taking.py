@@ -1,7 +1,8 @@
 """Notices that a worker takes nothing though deliveries wait for it and it has places free.
 
 Its threads may all go round while that is so: a pool that does not hear its children, a consumer whose connection is
-not what it thinks. `ConsumerWatchdog` connects again first; this is what is true when that has not helped.
+not the one that it believes to have. `ConsumerWatchdog` connects again first; this is for the time when that has not
+helped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Awaits one `async def` task, and tells of it what Celery's own tracer tells of a function it calls.
+"""Awaits one `async def` task, and reports of it the same as Celery's own tracer does of a function it calls.
 
-Logs, signals, the request and the outcome are the same. `TraceInfo`, the part of Celery's tracer that deals
-with what a task raised, is used as it is. `Request` has already decoded the arguments into its dict, so the
-body is not parsed again. Left out, of no use here: links, chains, chords, `autoretry_for`, time limits, and
-the hooks `before_start`, `on_success` and `after_return`.
+Logs, signals, the request and the outcome are the same. `TraceInfo`, the part of Celery's tracer for exceptions of
+tasks, is used as it is. `Request` has already decoded the arguments into its dict, so the body is not parsed again.
+Left out, of no use here: links, chains, chords, `autoretry_for`, time limits, and the hooks `before_start`,
+`on_success` and `after_return`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def failed(error: BaseException) -> Outcome:
 
 
 def _outcome_of(task: Task, context: Context, error: BaseException) -> tuple[str, ExceptionInfo]:
-    """The state the exception being handled puts the task in; logged and told as Celery's tracer does."""
+    """Return the state into which the exception being handled puts the task; log and report it as Celery's tracer
+    does."""
     if isinstance(error, Ignore | Reject):
         trace.TraceInfo(states.IGNORED, error).handle_ignore(task, context)
         return states.IGNORED, ExceptionInfo(internal=True)

@@ -80,7 +80,7 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     interval = 300.0
-    """Seconds; a delivery is kept for twice as long at most."""
+    """Seconds; a delivery stays unacknowledged for twice as long at most."""
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         self._kept: WeakSet[Any] = WeakSet()

@@ -26,14 +26,14 @@ from . import environment
 _PATIENCE: Final = 30.0
 """Seconds that opening the tools may take: as many as a child has for it."""
 _SAID: Final = 16 * 1024
-"""Characters of what is said of a failure."""
+"""Characters of a message about a failure."""
 _FOUND: Final = "found"
 """Before the tools, in what the process says that looks for them."""
 _ENDED: Final = "PALAVER_TOOLS: a module ended its process when it was imported"
 
 
 def check_tools(settings: Settings, hidden: frozenset[str]) -> ToolSet:
-    """Open all tools once, in an environment without what is ``hidden``, as children do; what there is to tell of them.
+    """Open all tools once, in an environment without what is ``hidden``, as children do; return the facts about them.
 
     Raises:
         ConfigurationError: they cannot be opened.

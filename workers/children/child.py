@@ -62,7 +62,7 @@ class _Job:
     call: Callable[[], object]
     done: Future[Told]
     stopped: bool = False
-    """Told to stop, perhaps before it began."""
+    """True once it must stop, perhaps before it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Child:
         return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
     async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> Told:
-        """Make the call in the main thread; what the model is told of the result.
+        """Make the call in the main thread; return the result for the model.
 
         Raises:
             ToolTimeout: it took longer than the tool declares.
@@ -277,8 +277,8 @@ class Child:
 _child: Child | None = None
 _told: int | None = None
 _tell: int | None = None
-"""The ends of a pipe. When the last `_tell` is closed, which the worker's main process keeps, children drain: it was
-told to stop, or it was killed."""
+"""The ends of a pipe. When the last `_tell` is closed, which the worker's main process holds open, children drain: it
+is draining itself, or it was killed."""
 
 
 def expect() -> None:

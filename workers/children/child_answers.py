@@ -92,7 +92,7 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
         self._hub.remove_reader(fd)
 
     def _flush_outqueue(self, fd: int, remove: Callable[[int], Any], children: Any, *others: Any) -> Any:
-        """At shutdown: what is left. Of a garbled child there is nothing to wait for."""
+        """At shutdown, read the messages that are left. From a garbled child there is nothing to wait for."""
         if garbled(children.get(fd)):
             return remove(fd)
         return super()._flush_outqueue(fd, remove, children, *others)

@@ -58,7 +58,7 @@ def forget_keys(hidden: frozenset[str]) -> None:
     settings.cache_clear()
     ours = [name for name in os.environ if name.startswith(_OURS)]
     for name in ours:
-        # A copy elsewhere: the worker starts itself again with it when it is told to.
+        # A copy elsewhere: the worker starts itself again with it on request.
         os.environ[name] = os.environ[name]
     _wipe(hidden | _NEEDED_BY_OTHERS | {*ours})
 

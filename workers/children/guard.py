@@ -43,7 +43,7 @@ class Guard:
         self._memory = settings.tool_memory * MIB
         self._cpu = settings.tool_cpu_seconds
         self._greatest: dict[int, float] = {}
-        """For each child the longest time that any of its tools may take, as it said before it ran one."""
+        """For each child the longest time that any of its tools may take, as it reported before it ran one."""
         self._begun: dict[int, tuple[float, float]] = {}
         """For each child when its step began, and the seconds of CPU that it had used by then."""
         self._endings: dict[int, Ending] = {}

@@ -1,9 +1,9 @@
 """The output of tools and of the processes that they start: a part of it goes to the worker's log, line by line, with
 the step in front.
 
-A pipe for each child stands in the place of its standard output and error. A thread of the child reads it; what is
-left in it when the child dies, its parent reads. It holds 256 KiB, so that even a tool that keeps the interpreter
-can print some without anybody who reads.
+A pipe for each child stands in the place of its standard output and error. A thread of the child reads it; when the
+child dies, its parent reads the rest. It holds 256 KiB, so that even a tool that keeps the interpreter can print some
+without anybody who reads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Pipes:
         self._ends: dict[int, tuple[int, int | None]] = {}
 
     def open(self, place: int) -> None:
-        """A child is about to be started in this place; log what is left of the one before."""
+        """Prepare for a child that is about to be started in this place; log the rest of the output of the one
+        before."""
         self.close(place)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -49,7 +50,7 @@ class Pipes:
         self._ends[place] = reading, writing
 
     def started(self, place: int) -> None:
-        """It was started, and has its end."""
+        """Close the child's ends once it was started and has them."""
         reading, writing = self._ends[place]
         if writing is not None:
             os.close(writing)

@@ -65,7 +65,7 @@ class Printed(io.TextIOBase):
 
     @contextmanager
     def during(self, tool: ToolDeclaration) -> Iterator[None]:
-        """Around a call: what is printed within is its own."""
+        """A context around a call: output within it is the call's own."""
         room = _Room(tool.name, self._most)
         token = self._room.set(room)
         try:

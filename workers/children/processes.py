@@ -1,4 +1,4 @@
-"""Processes below another one: measured, and ended. Elsewhere than on Linux nothing is found."""
+"""Processes below another one: measured, and ended. Elsewhere than on Linux there are none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _ROUNDS: Final = 50
-"""Looks for what is still there, while processes that are being ended may start others."""
+"""Looks for processes that are still there, while those that are being ended may start others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def has_children() -> bool:
 
 
 def end_below(*, keep: frozenset[int] = frozenset()) -> int:
-    """SIGKILL to every process below this one, and collect the dead; how many there were.
+    """SIGKILL to every process below this one, and collect the dead; return their number.
 
     The children ``keep`` stay, and what is below them. A process that is stopped, or deaf to every signal, ends all
     the same.

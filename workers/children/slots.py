@@ -40,7 +40,7 @@ class ActiveCall:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A slot, as the parent found it."""
+    """A slot, as the parent read it."""
 
     call: ActiveCall
     until: float
@@ -94,7 +94,7 @@ class Slots:
         return place >= _SLOTS or bool(self._memory[place * _SIZE + _SECRETS])
 
     def seen(self, place: int, pid: int) -> Seen | None:
-        """In the parent: what the child said last; None if that was another child."""
+        """In the parent: the child's last report; None if that was another child's."""
         if place >= _SLOTS:
             return None
         at = place * _SIZE

@@ -36,7 +36,8 @@ class Vacancies:
         self._told = 0
 
     def tell(self, vacant: int) -> None:
-        """Say that there are so many, or that there are none any more. Told again before it is forgotten."""
+        """Report that there are so many, or that there are none any more. The report is repeated before it is
+        forgotten."""
         if not vacant and not self._told:
             return
         try:

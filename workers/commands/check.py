@@ -28,7 +28,7 @@ _INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked; the exit code, which is 1 if something is wrong."""
+    """Run the command; return the exit code, which is 1 if something is wrong."""
     asked = _parser().parse_args(arguments)
     with refusing():
         here = settings()

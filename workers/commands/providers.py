@@ -36,7 +36,7 @@ _INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked; the exit code, which is 1 if a provider does not answer."""
+    """Run the command; return the exit code, which is 1 if a provider does not answer."""
     asked = _parser().parse_args(arguments)
     with refusing():
         table = load_providers(settings().providers)
@@ -168,7 +168,8 @@ async def _check(chosen: Mapping[str, Provider], asked: argparse.Namespace) -> i
 
 
 def _told(found: Finding, width: int) -> str:
-    """``openai  ok     It answers.``, with what to do and what the provider said on lines of their own."""
+    """Format a line such as ``openai ok It answers.``, with the advice and the provider's message on lines of their
+    own."""
     lines = [f"{found.provider.ljust(width)}  {'ok   ' if found.ok else 'WRONG'}  {one_line(found.said, 600)}"]
     indent = " " * (width + 9)
     if found.provider_said:

@@ -87,7 +87,7 @@ class DeathWatch:
         now = self._clock()
         self._patience = PATIENCE + _SLOWER * (now - began)
         for gone in self._dead(roll, now):
-            # Only one of those who saw it goes on.
+            # Only one of the workers that saw it goes on.
             if await self._store.fleet.leave(gone.id):
                 await self._end_leases(gone)
         if self._suspects:

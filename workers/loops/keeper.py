@@ -34,7 +34,7 @@ _IDLE: Final = 0.5
 
 @contextlib.asynccontextmanager
 async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
-    """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
+    """Renew leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
     deaths = DeathWatch(runtime.store, runtime.publish, runtime.worker_id, runtime.settings.lease_seconds)
     keeper = Keeper(runtime, deaths)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]

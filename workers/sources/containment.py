@@ -21,7 +21,7 @@ Told = str | tuple[Part, ...]
 log = logging.getLogger("palaver.workers.sources.containment")
 
 GRACE: Final = 2.0
-"""Seconds that a tool has to stop once it is told to."""
+"""Seconds within which a tool has to stop once it is cancelled."""
 _BLOCKED: Final = 0.2
 """Seconds on a loop that many steps share, after which the log names the tool."""
 _MAX_ERROR: Final = most("tool_error")
@@ -39,7 +39,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Iterator[None]:
-    """Whatever the tool raises in this block is its failure, which the model is told: it may know better arguments.
+    """Whatever the tool raises in this block is its failure, and goes to the model: it may know better arguments.
 
     Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that
     runs the tool, if the tool is a coroutine: being cancelled or closed from outside is no failure.
@@ -108,7 +108,7 @@ def told(tool: ToolDeclaration, result: object) -> Told:
 
 
 async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
-    """Make a ``call`` of ``tool`` on this loop, await what it answers if need be; what the model is told of it.
+    """Make a ``call`` of ``tool`` on this loop, await its answer if need be; return the result for the model.
 
     Raises:
         ToolTimeout: the tool took longer than it declares.

@@ -67,10 +67,10 @@ class Toolbox:
         return declared, source.check(declared, text)
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Told:
-        """Call a tool; what the model is told of its result.
+        """Call a tool; return the result for the model.
 
         Raises:
-            ToolFailure: what the model is told in place of a result.
+            ToolFailure: for the model, in place of a result.
         """
         declared, source = self._of(name)
         with self._watch(declared):
@@ -94,7 +94,7 @@ async def open_toolbox(
     watch: Watch = _unwatched,
 ) -> AsyncIterator[Toolbox]:
     """Open these sources, for as long as the block lasts. Without ``run_blocking`` there is no tool that may block, and
-    a call that does not stop when it is told to is left behind: others share its loop.
+    a call that does not stop when it must is left behind: others share its loop.
 
     Raises:
         ConfigurationError: the settings of a source do not fit, or two tools have one name.

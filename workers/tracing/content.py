@@ -23,11 +23,12 @@ from .records import EndedRun, Record
 _BEHIND: Final = 16
 """Entries that a script writes for an attempt before its outcome, at most."""
 _BEFORE: Final = 200
-"""Entries that are looked through for what a model call was told since the one before."""
+"""Entries that are looked through for the messages of a model call that are new since the one before."""
 
 
 async def content_of(record: Record, outbox: SpanOutbox) -> Mapping[str, str]:
-    """The attributes of a record's span that are content: of a model call what is new since the one before."""
+    """Return the attributes of a record's span that are content: for a model call the messages that are new since the
+    one before."""
     conversation_id = record.run.conversation_id
     if isinstance(record, EndedRun):
         said, output = await outbox.said(record.run.run_id, conversation_id)

@@ -19,7 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 Attributes = Mapping[str, Any]
 
 _KEPT: Final = 4096
-"""Attributes that are kept, with their values: about 1 MB."""
+"""Attributes that stay in memory, with their values: about 1 MB."""
 _NAMES: Final = 256
 _FIXED64: Final = 1
 _LENGTH: Final = 2

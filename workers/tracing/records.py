@@ -16,7 +16,7 @@ from palaver.store.redis.connection import Fields
 from palaver.telemetry.traces import Trace
 
 _RUNS: Final = 1024
-"""Runs whose facts are kept, for their next attempts: about 1 KB each."""
+"""Runs whose facts stay in memory, for their next attempts: about 1 KB each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class Attempt(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """From the text of a record. Raises ValueError for what is none."""
+        """Read an attempt from the text of a record. Raises ValueError for a text that is none."""
         run_id, conversation_id, trace, names, model, began, ended, *own, told = text.split("\n", 14)
         step, fence, number, worker, tool, outcome, entries = own
         run = _facts(run_id, conversation_id, trace, names)
@@ -96,7 +96,7 @@ class EndedRun(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """From the text of a record. Raises ValueError for what is none."""
+        """Read a run from the text of a record. Raises ValueError for a text that is none."""
         run_id, conversation_id, trace, names, model, began, ended, *own, events = text.split("\n", 11)
         status, stop_reason, used, error = own
         run = _facts(run_id, conversation_id, trace, names)

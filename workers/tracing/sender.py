@@ -46,7 +46,8 @@ _MISSHAPEN: Final = (LookupError, ValueError, TypeError, AttributeError, Overflo
 
 
 class _Exporter(OTLPSpanExporter):
-    """OpenTelemetry's, for its settings, its connection and its patience, with what is encoded already."""
+    """OpenTelemetry's exporter, for its settings, its connection and its patience, with spans that are encoded
+    already."""
 
     def send(self, encoded: bytes) -> bool:
         """Send a request; tell whether it was taken."""
@@ -54,7 +55,7 @@ class _Exporter(OTLPSpanExporter):
 
 
 class SpanSender:
-    """Sends what is in the outbox, as long as this worker is the one to do so."""
+    """Sends the spans of the outbox, as long as this worker is the one to do so."""
 
     def __init__(self, outbox: SpanOutbox, worker: str, *, content: bool) -> None:
         """``OTEL_EXPORTER_OTLP_…`` and ``OTEL_RESOURCE_ATTRIBUTES`` of the environment say where to, and what else."""
@@ -137,7 +138,7 @@ class SpanSender:
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code
-        # Nobody wants what it says, which may have no end. What is short is read, so that the connection is used again.
+        # Nobody wants its text, which may have no end. A short one is read, so that the connection is used again.
         if int(response.headers.get("content-length", _SHORT + 1)) <= _SHORT:
             response.content  # noqa: B018
         else:

@@ -21,7 +21,7 @@ from .records import Attempt, EndedRun, Record, RunFacts
 _FLAGS: Final = 0x301
 """Sampled; and that the parent is of another process is known, and so."""
 _KEPT: Final = 1024
-"""Runs, and models and tools, whose parts are kept."""
+"""Runs, and models and tools, whose parts stay in memory."""
 _SAID: Final[Mapping[str, Sequence[str]]] = {
     EventKind.RUN_WAITING: ("step", "reason", "code", "delay"),
     EventKind.RUN_RETRYING: ("step", "attempt", "delay", "fallback"),
@@ -88,7 +88,7 @@ def _of_attempt(record: Attempt) -> dict[str, Any]:
 
 
 def _error(record: Attempt) -> tuple[str, str]:
-    """The class of the error that an attempt ended with, and what is said of it; both empty if it did not fail."""
+    """Return the class of the error that an attempt ended with, and its message; both empty if it did not fail."""
     if record.outcome == SpanOutcome.LOST:
         return "worker_lost", "worker lost"
     if "error" in record.told:
@@ -197,7 +197,8 @@ def _span(
     error: str = "",
     said: str = "",
 ) -> bytes:
-    """A span: what is ``kept`` of its run, attributes with values that are common, and those with its very own."""
+    """Encode a span: the ``kept`` part of its run, attributes with values that are common, and those with its very
+    own."""
     began, ended = times
     # By one clock, Redis's; it may have been set back meanwhile.
     made = kept + shared(common) + own(special) + identity(span_id, began, max(began, ended))

@@ -14,7 +14,7 @@ from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone,
 _WORD: Final = 64
 """Characters of a word: those of the protocols have 20 at most."""
 _LOOKED_AT: Final = 1024
-"""Characters that are looked through for secrets, so that one is found in whole before a text is cut."""
+"""Characters that are looked through for secrets, so that one is seen whole before a text is cut."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ async def export(
 
 
 class _Exporting:
-    """Asks for what is not ``known`` yet."""
+    """Asks for the records that are not ``known`` yet."""
 
     def __init__(self, transport: Transport, known: Exported) -> None:
         self._transport = transport
@@ -77,7 +77,7 @@ class _Exporting:
         async for each in self._conversation(run["conversation_id"]):
             yield each
         async for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
-            # What came of it has events of its own, and of no other kinds there may be thousands.
+            # The results of these have events of their own, and of no other kinds there may be thousands.
             if event["type"] not in UNDER_WAY:
                 yield record("event", event=event)
         yield record("run", run=run)

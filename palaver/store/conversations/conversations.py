@@ -1,4 +1,4 @@
-"""Conversations as a resource: begin one, and change what is known about it."""
+"""Conversations as a resource: begin one, and change its fields."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KeptText:
 
 
 class Conversations:
-    """Conversations, beside what is said in them."""
+    """Conversations, besides their messages."""
 
     def __init__(self, redis: Connection, scripts: Scripts, reading: Reading, capacity: Capacity, vault: Vault) -> None:
         self._vault = vault
@@ -129,8 +129,8 @@ class Conversations:
         return KeptText(None if text is None else text.decode(), int(revision or 0))
 
     async def leave_position(self, conversation_id: str, position: int, lasts: int) -> None:
-        """Say up to which position a watcher was told everything, for ``lasts`` seconds. Of several the smallest stays,
-        as long as the last one. It is no change of the conversation, and goes by itself."""
+        """Store the position up to which a watcher has seen everything, for ``lasts`` seconds. Of several the smallest
+        stays, as long as the last one. It is no change of the conversation, and goes by itself."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.zadd(keys.left(conversation_id), {_POSITION: position}, lt=True)
         pipeline.expire(keys.left(conversation_id), lasts)
@@ -223,7 +223,7 @@ def _written(text: str) -> str:
 
 
 def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
-    """The fields of the hash for what is said about a conversation; None for those that it is not to have."""
+    """Yield the fields of the hash for these values; None for those that it is not to have."""
     for name, value in about.items():
         if name == "agent":
             agent = value if isinstance(value, AgentSpec) else None
@@ -232,7 +232,7 @@ def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
             yield GivenField("max_steps", str(agent.max_steps) if agent else None)
         elif name == "title":
             yield GivenField("title", value if isinstance(value, str) else None)
-            # What a search compares: scripts know the small letters of ASCII only.
+            # For searches to compare: scripts know the small letters of ASCII only.
             yield GivenField("folded", value.casefold() if isinstance(value, str) else None)
             yield GivenField("titled_by", None)
         else:

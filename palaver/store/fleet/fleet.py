@@ -31,7 +31,7 @@ class WorkerReport:
     capacity: int
     draining: bool
     tools: str = ""
-    """The digest of its set of tools; empty before it has told of them."""
+    """The digest of its set of tools; empty before it has reported them."""
     providers: tuple[str, ...] = ()
     """The providers that it can call."""
     lacks: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class Fleet:
         await pipeline.execute()
 
     async def leave(self, worker_id: str) -> bool:
-        """Say that a worker is gone. Returns whether nobody has said so before."""
+        """Report that a worker is gone. Returns whether this is the first report of it."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(keys.worker(worker_id))
         pipeline.zrem(keys.WORKERS, worker_id)
@@ -225,7 +225,7 @@ class Fleet:
         ]
 
     async def providers(self) -> frozenset[str] | None:
-        """Providers that a worker can call, or could within the last hour; none if none has told yet.
+        """Providers that a worker can call, or could within the last hour; none if none has reported yet.
 
         None while a model worker is older than this report: it may be able to call any.
         """

@@ -112,7 +112,7 @@ class Measuring:
         try:
             return {**memory, **_of_server(ServerState.of(await self._redis.info("default")))}
         except ResponseError:
-            # The user may not run INFO: the look at the start has said so.
+            # The user may not run INFO: the look at the start has logged that.
             return memory
 
     async def _read_shards(self) -> _Shards:

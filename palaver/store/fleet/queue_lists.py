@@ -32,7 +32,7 @@ class QueueLists:
     def __init__(self, url: str) -> None:
         options: dict[str, Any] = tls_options(url)
         if urlsplit(url).scheme != "unix":
-            # What it says is in the options by now, in words that both understand.
+            # Its text is in the options by now, in words that both understand.
             url = url.partition("?")[0]
             options["socket_keepalive"] = True
         self._pool = Pool.from_url(

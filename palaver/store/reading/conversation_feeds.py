@@ -70,7 +70,7 @@ class ConversationFeeds:
         """The events behind ``after`` as they come, those that are there together; none in long silences. It ends with
         ``conversation.deleted``.
 
-        While Redis is away there is silence. Should the store have lost events that were told, ``stream.rewound`` comes
+        While Redis is away there is silence. Should the store have lost events that were sent, ``stream.rewound`` comes
         first, with positions.
 
         Raises:
@@ -84,7 +84,7 @@ class ConversationFeeds:
                     yield events
 
     def listening(self, conversation_id: str) -> contextlib.AbstractContextManager[Watcher]:
-        """Hear that something was said or done in a conversation, or changed of it."""
+        """Hear of each new entry of a conversation, and of each change of it."""
         return self._feeds.listening(keys.log(conversation_id))
 
     async def glance(self, conversation_id: str) -> Glance:
@@ -127,7 +127,7 @@ class _Follower:
         self._told_at: datetime | None = None
         """The time of the event at the position, if it was sent to this watcher."""
         self._entries: deque[LogEntry] = deque()
-        """Read and not told yet."""
+        """Entries that were read and not sent yet."""
         self._run: str | None = None
         """The run whose feed is read."""
         self._heard = 0
@@ -165,7 +165,7 @@ class _Follower:
             await self._hear_no_more()
 
     async def _go_on(self, told: list[PlacedEvent]) -> None:
-        """Add to ``told`` what there is by now."""
+        """Add to ``told`` the events that are there by now."""
         if self._news.stale:
             self._news.stale = False
             try:
@@ -185,7 +185,7 @@ class _Follower:
             self._news.look()
 
     async def _read(self) -> None:
-        """Read on in the log, a page, if there is room; whether there is more is seen once some of this is told."""
+        """Read on in the log, a page, if there is room; whether there is more is seen once some of this is sent."""
         if _full(self._entries):
             return
         last = self._entries[-1].position if self._entries else self._position
@@ -207,9 +207,10 @@ class _Follower:
         return due
 
     async def _tell_of_feed(self, event: StoredEvent, told: list[PlacedEvent]) -> bool:
-        """Add to ``told`` what is to be told when the feed has come to ``event``; whether that is all of it."""
+        """Add to ``told`` the events that may be sent when the feed has come to ``event``; tell whether those are all
+        of them."""
         if event.type == EventKind.STREAM_REWOUND:
-            # What the log has lost is found out there.
+            # A loss of the log is noticed there.
             self._heard = event.seq
             self._news.look()
             told.append(PlacedEvent.of(event, self._position))
@@ -324,7 +325,7 @@ class _Follower:
         return PlacedEvent.of(lost, kept)
 
     async def _kept(self, newest: int) -> tuple[int, datetime | None]:
-        """The newest position up to ``newest`` whose event this watcher was told, and its time."""
+        """Return the newest position up to ``newest`` whose event this watcher has seen, and its time."""
         async with aclosing(self._back_from(newest)) as entries:
             async for entry in entries:
                 if self._told_at is not None and entry.at <= self._told_at:

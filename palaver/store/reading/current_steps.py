@@ -20,7 +20,7 @@ _ORDER: Final = (StepState.LEASED, StepState.READY, StepState.LATER, StepState.A
 
 
 def show_steps(run: Run, steps: Fields, progress: bytes | None) -> None:
-    """Put the open ``steps`` on the run, with what its worker has told of the model's answer."""
+    """Put the open ``steps`` on the run, with the progress of the model's answer that its worker reported."""
     found = [(name.decode(), orjson.loads(record)) for name, record in steps.items()]
     shown = [(name, record) for name, record in found if record["state"] in _ORDER]
     shown.sort(key=lambda each: (_ORDER.index(each[1]["state"]), each[1].get("since", 0), each[0]))

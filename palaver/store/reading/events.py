@@ -57,7 +57,7 @@ class LogEntry(StoredEvent):
 
     position: int
     withdrawn: bool = False
-    """Models are not told of it any more: its run was rolled back, or somebody went back to before it."""
+    """True if models do not see it any more: its run was rolled back, or somebody went back to before it."""
     opaque: Opaque | None = None
     """The message's opaque parts, which its provider wants back unchanged. Shown to those who ask for them, and never
     in an event."""
@@ -87,7 +87,7 @@ class PlacedEvent(StoredEvent):
 
 
 class Withdrawn:
-    """The parts of a conversation's log that models are not told of any more.
+    """The parts of a conversation's log that models do not see any more.
 
     ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
     part it is (`EVERY_RUN`: of all of them). Others that were queued meanwhile have entries between those.

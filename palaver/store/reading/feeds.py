@@ -188,7 +188,7 @@ class Feeds:
                     if await watcher.silent(AWAY if unread else IDLE):
                         yield ()
                     if unread:
-                        # What came live may be numbered anew: a store that loads its data lets one subscribe, not read.
+                        # Live events may be numbered anew: a store that loads its data lets one subscribe, not read.
                         watcher.look()
 
     async def _look(
@@ -205,7 +205,7 @@ class Feeds:
 
     @contextlib.contextmanager
     def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
-        """Hear what is said on the channel of a run's feed, or that something was said on that of a log."""
+        """Hear the messages on the channel of a run's feed, or that something was written on that of a log."""
         watcher = Watcher()
         self._watchers.setdefault(channel, set()).add(watcher)
         self._changed.set()
@@ -263,7 +263,7 @@ class Feeds:
             following.result()
 
     async def _follow_changes(self, pubsub: PubSub, channels: set[str]) -> None:
-        """Subscribe to what is watched, and to nothing else; ``channels`` are subscribed to already."""
+        """Subscribe to the channels that are watched, and to nothing else; ``channels`` are subscribed to already."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -279,7 +279,7 @@ class Feeds:
             return
         watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
         if message["type"] == "subscribe":
-            # Confirmed just now, at first or after a reconnection: what came before went unheard.
+            # Confirmed just now, at first or after a reconnection: earlier events went unheard.
             async for watcher in in_turns(watchers):
                 watcher.look()
         elif message["type"] == "message" and watchers:

@@ -1,4 +1,4 @@
-"""Lists of runs: what a filter asks for, found in the lists of each status, a page at a time."""
+"""Lists of runs: the runs that fit a filter, from the lists of each status, a page at a time."""
 
 from __future__ import annotations
 

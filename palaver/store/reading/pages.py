@@ -32,10 +32,11 @@ class Glance:
     events: Sequence[StoredEvent]
     """The next page."""
     kept: int
-    """The newest that was seen and is still there; less than what was seen if the store lost something."""
+    """The number of the newest event that was seen and is still there; less than the newest seen if the store lost
+    something."""
     kept_at: datetime | None
     over: bool
-    """There is nothing behind what was seen, nor will be."""
+    """True if there is nothing behind the events that were seen, nor will be."""
 
 
 class Pages:
@@ -52,7 +53,7 @@ class Pages:
             UnknownRun: there is no such run (any more).
         """
         events = await self.page(run_id, last, PAGE)
-        # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
+        # Afterwards: the events may be from before a loss, but not unnoticed from behind it.
         kept, kept_at = await self._kept(run_id, last, seen)
         over = not events and kept == last and await self._is_over(run_id, last)
         return Glance(events, kept, kept_at, over)
@@ -76,7 +77,7 @@ class Pages:
         if found and found[0].seq == after + 1:
             return found[:limit]
         if not found and await self._redis.exists(feed):
-            # Nothing new. The log must not be asked: what was written since then is in it only in part.
+            # Nothing new. The log must not be asked: it has the entries since then only in part.
             return []
         before = found[0].seq if found else None
         durable, whole = await self._durable(run_id, after, before, limit)

@@ -224,7 +224,7 @@ class Reading:
 
 
 def _active(fields: Fields) -> str:
-    """The id of the active run of a conversation; empty if there is none, or what is there is no id."""
+    """Return the id of the active run of a conversation; empty if there is none, or if it is no id."""
     run_id = fields.get(b"active", b"").decode(errors="replace")
     return run_id if is_id("run", run_id) else ""
 
@@ -293,7 +293,7 @@ async def known_fields(redis: Connection, conversation_id: str, *names: str) -> 
 
 
 def check_conversation_id(text: str) -> None:
-    """Raise UnknownConversation for what is no id of one: there is no key for it."""
+    """Raise UnknownConversation for a text that is no id of one: there is no key for it."""
     if not is_id("conv", text):
         raise unknown_conversation(text)
 

@@ -68,7 +68,7 @@ _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
 _COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name != "cost_usd"}
 """Fields of the usage that are sums of what hashes have."""
 _CACHED: Final = 16 * KIB
-"""Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
+"""Bytes of an agent's JSON that stays in memory as it was read: many runs have the same one."""
 
 
 def agent_json(spec: AgentSpec) -> str:
@@ -79,7 +79,7 @@ def agent_json(spec: AgentSpec) -> str:
         place: {"acknowledgement"} for place, tool in enumerate(spec.client_tools) if tool.acknowledgement is None
     }
     unsaid["condense_at_messages"] = spec.condense_at_messages is None
-    # The key of an endpoint is kept apart, sealed.
+    # The key of an endpoint is stored apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     return spec.model_dump_json(exclude=unsaid)
 
@@ -173,7 +173,7 @@ def _structured(fields: Fields, spec: AgentSpec) -> Any:
 
 
 def _usage(*parts: Fields) -> Usage:
-    """The sum of what is counted in these hashes."""
+    """Return the sum of the counts in these hashes."""
     counted = {name: _sum(field, parts) for name, field in _COUNTED.items()}
     cost = None if any(b"unpriced" in fields for fields in parts) else _sum(b"cost", parts) / NANODOLLARS
     return Usage(**counted, cost_usd=cost)
@@ -250,7 +250,7 @@ def _id(kind: Literal["run", "conv"], text: bytes) -> str:
 
 
 def _name(fields: Fields) -> str:
-    """The id, as far as it can be told."""
+    """Return the id, as far as it can be known."""
     return fields.get(b"id", b"?")[:40].decode(errors="replace")
 
 

@@ -1,8 +1,8 @@
 """The outbox of traces: attempts and runs that are over, which the scripts have written and nobody has sent yet.
 
-A script writes a record in the same step in which what it tells becomes true, so no death of a process loses one. One
-worker at a time sends those of a shard, and takes out what was sent. If it dies in between, they are sent again: as the
-same spans.
+A script writes a record in the same step in which it becomes true, so no death of a process loses one. One worker at a
+time sends those of a shard, and takes out those that were sent. If it dies in between, they are sent again: as the same
+spans.
 """
 
 from __future__ import annotations

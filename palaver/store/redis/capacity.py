@@ -57,7 +57,7 @@ class Capacity:
         """The memory reading, at most a second old."""
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= _FRESH:
-            # Set before the answer: others go on with what was known, and one question is enough.
+            # Set before the answer: others go on with the last reading, and one question is enough.
             self._looked_at = now
             taken = self._taken()
             self._memory = await self._look()

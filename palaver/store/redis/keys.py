@@ -125,7 +125,7 @@ def log(conversation_id: str) -> str:
 
 
 def left(conversation_id: str) -> str:
-    """The position up to which whoever watched the conversation was told all of it when their process ended."""
+    """The position up to which whoever watched the conversation had seen all of it when their process ended."""
     return f"{{p{shard_of(conversation_id)}}}:left:{conversation_id}"
 
 
@@ -227,7 +227,7 @@ class RunKeys(NamedTuple):
 
 
 def of_run(run_id: str, conversation_id: str) -> RunKeys:
-    """The keys that a script about one run is given."""
+    """Return the keys for a script about one run."""
     tag = f"{{p{run_id[4:6]}}}"
     return RunKeys(
         f"{tag}:run:{run_id}",
@@ -261,7 +261,7 @@ _OF_PROVIDER: Final = ("models", "cooldowns")
 
 
 def of_gate(name: str) -> ProviderKeys:
-    """The keys that a script about a gate is given: ``provider``, or ``provider/model``."""
+    """Return the keys for a script about a gate: ``provider``, or ``provider/model``."""
     provider, _, model = name.partition("/")
     tag = f"{{palaver:provider:{provider}}}"
     place = f"{tag}:model:{model}" if model else tag

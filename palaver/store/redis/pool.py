@@ -1,4 +1,4 @@
-"""The connections of a process to Redis, given out in the order in which they were asked for."""
+"""The connections of a process to Redis, lent out in the order of the requests for them."""
 
 from __future__ import annotations
 

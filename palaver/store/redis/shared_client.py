@@ -5,7 +5,7 @@ more than Redis does, and a command whose user goes away takes its connection al
 write, and a place in the line of those who wait for an answer.
 
 The pool is still there: for what keeps a connection waiting or busy, and for everything while the shared connection is
-not there or breaks. It repeats what it is given once, and every command of the store bears that.
+not there or breaks. It repeats each command once if need be, and every command of the store bears that.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Line(asyncio.Protocol):
             done.set_exception(ConnectionError("the shared connection is gone"))
             return done
         if not self._unsent:
-            # All that is asked in this turn of the loop is one write.
+            # All commands of this turn of the loop are one write.
             self._loop.call_soon(self._send)
         self._unsent += questions
         self._waiting.append(_Asked(len(questions), done, self._loop.time()))
@@ -193,7 +193,7 @@ class _Line(asyncio.Protocol):
                     asked.done.set_result(asked.answers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over, and nobody knows what became of what was asked."""
+        """End it; nobody knows what became of the commands that were sent."""
         if self._looking is not None:
             self._looking.cancel()
         if not self.over.done():

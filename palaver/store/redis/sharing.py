@@ -27,7 +27,7 @@ async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
 class Sharing:
     """Reads of which no more than ``at_once`` are under way, and of the same thing one.
 
-    Who asks while one is under way shares the next with all that ask meanwhile: what is told was read after it was
+    Who asks while one is under way shares the next with all that ask meanwhile: a value is always read after it was
     asked for.
     """
 

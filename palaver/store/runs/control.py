@@ -121,7 +121,7 @@ class RunControl:
         return made
 
     async def delete_run(self, run_id: str) -> None:
-        """Delete an ended run, with what it said. From the beginning of that on nobody is shown it; what breaks off may
+        """Delete an ended run, with its messages. From the beginning of that on nobody is shown it; what breaks off may
         be done again.
 
         Raises:

@@ -58,8 +58,8 @@ class History:
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> Appended:
-        """Add the user's ``messages`` to the log. A run that is active is told them by its next model call; if it is
-        being cancelled, they come behind it.
+        """Add the user's ``messages`` to the log. An active run sees them in its next model call; if it is being
+        cancelled, they come behind it.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -85,7 +85,7 @@ class History:
     async def withdraw(
         self, conversation_id: str, after: int, *, idempotency_key: str | None = None, by: str | None = None
     ) -> WithdrawnBehind:
-        """Go back to position ``after``: models are not told any more of what the log has behind it.
+        """Go back to position ``after``: models do not see any more what the log has behind it.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).

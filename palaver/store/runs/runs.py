@@ -192,8 +192,8 @@ class Runs(Listing):
     async def copy(self, conversation_id: str, *, through: int, made_anew: str | None, agent: AgentSpec | None) -> Fork:
         """Copy a conversation's log up to position ``through``, a part at a time, for another one to begin with.
 
-        What the run ``made_anew`` said before counts there even if it was rolled back. A copy that no conversation
-        begins with is forgotten after ten minutes. ``agent`` is that of the other one.
+        The earlier messages of the run ``made_anew`` count there even if it was rolled back. A copy that no
+        conversation begins with is forgotten after ten minutes. ``agent`` is the agent of the other one.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).

@@ -1,4 +1,4 @@
-"""The text of each script: what is generated from its declaration, the parts that it needs, and its own file.
+"""The text of each script: a head that is generated from its declaration, the parts that it needs, and its own file.
 
 A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
 and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses, and
@@ -26,7 +26,7 @@ _TOKENS: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""A comment, a text, a name of Python's, or a name that is a local: those are found faster than fields of a table."""
+"""A comment, a text, a name of Python's, or a name that is a local: those match faster than fields of a table."""
 
 _STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
 """The beginning of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
@@ -87,7 +87,8 @@ class Assembler:
         return _joined(Source(text, _lines(head, text)), self.alone(script.name))
 
     def alone(self, name: str) -> Source:
-        """The text of a file behind all that it uses, without what is generated for a script. Raises the same."""
+        """The text of a file behind all that it uses, without the head that is generated for a script. Raises the
+        same."""
         *parts, own = map(self._of_file, self.parts(name))
         sources = [each.source for each in own]
         used = set[str]().union(*(each.words for each in own))

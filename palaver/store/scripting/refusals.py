@@ -1,4 +1,4 @@
-"""Why a run, or what was to be put into one, is not taken: a sentence for each code of the scripts."""
+"""Refusals of runs, and of items for them: a sentence for each code of the scripts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Asks the servers behind the store and the broker, before they are trusted and again each minute, whether they keep
-what they are given, and whether this role may do there what it has to (ADR 0063).
+the data that is written, and whether this role may do there what it has to (ADR 0063).
 
 It blocks, and has a connection of its own only while it asks: any process can do it in a thread.
 """
@@ -58,7 +58,7 @@ class Preflight:
         self._ended = threading.Event()
 
     def look(self) -> list[Finding]:
-        """All that is found. Waits for the servers, some seconds at most for each."""
+        """Return all findings. Waits for the servers, some seconds at most for each."""
         here = self._settings
         both = here.deliveries_url == here.store_url
         found = list(_found("store", here.store_url, {}, self._role, here, both=both))
@@ -83,7 +83,7 @@ class Preflight:
             raise ConfigurationError("; and ".join(each.sentence for each in refused))
 
     def tell(self, found: Sequence[Finding]) -> None:
-        """Log what is wrong: once, and again when it changes. That a server is away, others say."""
+        """Log each fault: once, and again when it changes. That a server is away, others log."""
         if any(each.check == "answer" for each in found):
             return
         wrong = {(each.place, each.check): each for each in found if each.level != "ok"}

@@ -65,14 +65,14 @@ class Rewinds:
         self._known: _State | None = None
 
     async def watch(self) -> None:
-        """Look for ever, and say in the log what is gone. A store that does not answer is looked at later."""
+        """Look for ever, and log each loss. A store that does not answer is looked at later."""
         while True:
             with contextlib.suppress(RedisError, OSError):
                 await self.look()
             await asyncio.sleep(EVERY)
 
     async def look(self) -> Rewind | None:
-        """Compare with the look before: what was lost since, if anything was. Raises what Redis raises."""
+        """Compare with the look before. Return the loss since, if there was one. Raises what Redis raises."""
         known, now = self._known, await self._state()
         self._known = now
         if known is None:

@@ -1,4 +1,4 @@
-"""A Redis as its INFO describes it, as far as what is kept there depends on that."""
+"""A Redis as its INFO describes it, as far as the safety of the stored data depends on that."""
 
 from __future__ import annotations
 

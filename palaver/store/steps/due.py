@@ -129,7 +129,7 @@ class DueIndex:
                     log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
                 found.append(settled(reply, thing.run_id, conversation))
         if errors:
-            # One line for all of them: what is due in an outage may be hundreds of things, each second.
+            # One line for all of them: in an outage hundreds of things may be due, each second.
             thing, error = errors[0]
             log.warning(
                 "cannot act on what is due: %d things (run %s at %s is one): %s",

@@ -23,7 +23,7 @@ class Lacked:
     """Something that steps wait for."""
 
     code: str
-    """As in ``waiting`` of their runs."""
+    """The code, as in ``waiting`` of their runs."""
     steps: int
     run_id: str
     """One of their runs."""

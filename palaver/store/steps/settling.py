@@ -48,12 +48,12 @@ _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENI
 def settlement(
     lease: Lease, verdict: Verdict, shown: Shown, of_attempt: bytes | None = None
 ) -> Settle | contracts.HandBack | contracts.Postpone:
-    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``of_attempt`` is what the
-    trace of the run is told.
+    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``of_attempt`` is for the
+    trace of the run.
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
-        ResponseTooLarge: the verdict brings more than one script may be given: Redis does nothing else meanwhile.
+        ResponseTooLarge: the verdict brings more than one script may take: Redis does nothing else meanwhile.
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:

@@ -168,9 +168,9 @@ class Steps:
     async def settle(
         self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, told: bytes | None = None
     ) -> Settled:
-        """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
-        nothing, whoever reads its event makes the deltas. ``told`` is what the worker says of the attempt in the trace
-        of the run, JSON.
+        """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: if they saw nothing of
+        one, whoever reads its event makes the deltas. ``told`` is the worker's account of the attempt for the trace of
+        the run, JSON.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
@@ -203,7 +203,7 @@ class Steps:
         return found
 
     async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:
-        """Prolong ``leases``; the answers are in the same order. ``progress`` is told with them, by place in it."""
+        """Prolong ``leases``; the answers are in the same order. ``progress`` is reported with them, by place in it."""
         order: list[int] = []
         calls: list[Renew] = []
         by_shard: dict[str, list[int]] = {}

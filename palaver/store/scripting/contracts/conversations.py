@@ -24,7 +24,7 @@ class Begun:
     """The conversation is there."""
 
     there: bool
-    """It was before."""
+    """True if it existed before."""
 
 
 class BeginConversation(Script[Begun | Busy]):
@@ -48,7 +48,7 @@ class Revised:
 
 
 class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
-    """Change what is known about a conversation."""
+    """Change the fields of a conversation."""
 
     grows = True
 

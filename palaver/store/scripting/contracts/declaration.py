@@ -196,7 +196,7 @@ class ScriptReply:
         self._reads = [wire.read for wire in self.fields.values()]
 
     def read(self, values: Sequence[Any]) -> Any:
-        """The reply from what is behind its tag.
+        """Read the reply from the values behind its tag.
 
         Raises:
             TypeError: these are not its fields.

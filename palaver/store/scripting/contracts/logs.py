@@ -17,7 +17,8 @@ ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
 by their places: ``LogEntry.DATA``."""
 
 EVERY_RUN: Final = ""
-"""In the place of a run, in a withdrawn part of a log: nothing of it is told to models, of whichever run it is."""
+"""Stands in the place of a run, in a withdrawn part of a log: models see nothing of the part, of whichever run it
+is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,13 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     """Names this very request."""
     title: str | None
     folded: str | None
-    """As of `Submit`."""
+    """The folded title, as in `Submit`."""
     messages: tuple[Json, ...]
 
 
 Misplaced = Literal["beyond", "withdrawn", "open_turn", "far"]
-"""Why a log cannot be cut behind a position: it does not go so far, models are not told of it, a call is open there, or
-no message is near to see that by."""
+"""Why a log cannot be cut behind a position: it does not go so far, models do not see it, a call is open there, or no
+message is near to see that by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,7 @@ class FindPlace(Script[Place | NoPlace | Unknown]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnBehind:
-    """Models are told of nothing behind the position, now or, with ``replayed``, by an earlier request with the same
-    key."""
+    """Models see nothing behind the position, now or, with ``replayed``, by an earlier request with the same key."""
 
     replayed: bool
 
@@ -118,7 +118,7 @@ class WithdrawAfter(Script[WithdrawnBehind | NoPlace | Mismatch | Refused | Unkn
     """The record of the idempotency key."""
     fingerprint: str | None
     request: str
-    """These two as in `Append`."""
+    """The id of the request, as in `Append`; the fingerprint, too."""
     position: int
 
 
@@ -127,9 +127,9 @@ class Copied:
     """A part is copied."""
 
     ends: bool
-    """It was the last one."""
+    """True if it was the last part."""
     withdrawals: bytes
-    """As of `LogPage`."""
+    """The withdrawals, as in `LogPage`."""
     withdrawn: bytes | None
 
 
@@ -170,7 +170,7 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
     """The record of the idempotency key."""
     fingerprint: str | None
     request: str
-    """These two as in `Append`."""
+    """The id of the request, as in `Append`; the fingerprint, too."""
     forked_from: str
     """The id of that conversation."""
     copy: str | None
@@ -191,8 +191,7 @@ class Deleted:
 
 class DeleteRun(Script[More | Deleted | Active | Unknown]):
     """Delete a run that has ended: its record, its feed, and what it put into the conversation's log. From the first
-    part on nobody is shown it and no model is told of it; should nobody go on with it, the rest goes when its retention
-    is over."""
+    part on no user and no model sees it; should nobody go on with it, the rest goes when its retention is over."""
 
     when_full = True
 

@@ -74,7 +74,8 @@ class Mismatch:
 
 
 class RefusalCode(StrEnum):
-    """Why a run, or what was to be put into one, is not taken. Callers are told the same code, in a `StateConflict`."""
+    """The code of a refusal: why a run, or an item for one, is not taken. Callers get the same code, in a
+    `StateConflict`."""
 
     PENDING_ACTION = "pending_action"
     CONVERSATION_MOVED_ON = "conversation_moved_on"

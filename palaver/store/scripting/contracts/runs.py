@@ -89,7 +89,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     start_after: int | None
     start_by: int | None
     deadline: int | None
-    """These three in ms. Without a deadline it is PALAVER_RUN_DEADLINE after the start."""
+    """The end of the run at the latest, in ms as the two above. Without one it is PALAVER_RUN_DEADLINE after the
+    start."""
     metadata: Json
     tags: Json
     budget: Json | None
@@ -110,7 +111,7 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     trace: str | None
     """The trace that it belongs to, as `palaver.telemetry.traces.Trace` is stored."""
     endpoint: str | None
-    """As of `ChangeConversation`."""
+    """The endpoint, as in `ChangeConversation`."""
     title: str | None
     """The title of the conversation, if nobody gave it one and this run has its first message."""
     folded: str | None

@@ -80,7 +80,7 @@ class Leased:
     ends: bool
     """The log ends with the tail."""
     withdrawals: bytes
-    """As of `Page`; empty if the log ends with the tail."""
+    """The withdrawals, as in `LogPage`; empty if the log ends with the tail."""
     withdrawn: bytes | None
     """The withdrawn parts of the tail, JSON."""
     waited_ms: int
@@ -203,7 +203,7 @@ class HandBack(Script[Moved | Stale]):
     """The work may have begun."""
     used: Used
     told: Json | None
-    """As in `Settle`."""
+    """The worker's account, as in `Settle`."""
 
 
 class Postpone(Script[Moved | Stale]):
@@ -266,7 +266,7 @@ class HeldLease(NamedTuple):
     quiet_ms: int
     """Since the last of it came."""
     left_ms: int | None
-    """Until the attempt is given up; None if it does not say how far it is."""
+    """Milliseconds until the attempt is given up; None if it does not report its progress."""
 
 
 @dataclass(frozen=True, slots=True)
