@@ -86,7 +86,7 @@ async def settle(
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
     while True:
         try:
-            return await runtime.store.steps.settle(lease, verdict, shown=shown, told=told)
+            return await runtime.store.steps.settle(lease, verdict, shown=shown, trace_note=told)
         except StaleLease:
             raise
         except Exception as error:

@@ -27,7 +27,7 @@ from palaver.vocabulary.opaque import Opaque
 
 from ..protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from ..sources.containment import failure_of
-from ..tracing.told import AttemptNotes, InlineCall, word_of
+from ..tracing.attempt_notes import AttemptNotes, InlineCall, word_of
 from .abilities import SECRET_KEY
 from .active_step import ActiveStep
 from .conversations import CachedConversation, OlderPart
@@ -360,7 +360,7 @@ class Work:
         """What the trace of the run is told of the attempt, and of its `accounted` verdict; None if nobody wants to
         know."""
         trace = self.lease.trace
-        return self._notes.told(verdict) if trace and trace.sampled else None
+        return self._notes.trace_note(verdict) if trace and trace.sampled else None
 
     def shown_of(self, verdict: Verdict) -> Shown:
         """How much watchers saw of the message of ``verdict``. No more of it is written."""

@@ -112,8 +112,8 @@ def fill(field: Any, attributes: Attributes) -> None:
             case float():
                 held.double_value = value
             case _:
-                for each in value:
-                    held.array_value.values.add(string_value=each)
+                for item in value:
+                    held.array_value.values.add(string_value=item)
 
 
 def _field(tag: bytes, message: bytes) -> bytes:

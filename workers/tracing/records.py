@@ -51,13 +51,13 @@ class Attempt(NamedTuple):
     outcome: str
     entries: int
     """The last position of the log before the outcome."""
-    told: Mapping[str, Any]
+    note: Mapping[str, Any]
     """The worker's account of it; empty if it could give none."""
 
     @classmethod
     def read(cls, text: str) -> Self:
         """Read an attempt from the text of a record. Raises ValueError for a text that is none."""
-        run_id, conversation_id, trace, names, model, began, ended, *own, told = text.split("\n", 14)
+        run_id, conversation_id, trace, names, model, began, ended, *own, note = text.split("\n", 14)
         step, fence, number, worker, tool, outcome, entries = own
         run = _facts(run_id, conversation_id, trace, names)
         return cls(
@@ -72,7 +72,7 @@ class Attempt(NamedTuple):
             tool,
             outcome,
             int(entries),
-            orjson.loads(told),
+            orjson.loads(note),
         )
 
 
@@ -112,7 +112,7 @@ class EndedRun(NamedTuple):
             model_calls,
             tool_calls,
             orjson.loads(error) or {},
-            [dict(zip(each[::2], each[1::2], strict=True)) for each in orjson.loads(events)],
+            [dict(zip(pairs[::2], pairs[1::2], strict=True)) for pairs in orjson.loads(events)],
         )
 
 

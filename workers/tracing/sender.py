@@ -72,7 +72,7 @@ class SpanSender:
         # It has a line for each try.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._delay = _EVERY
-        self._said = -_LONGEST
+        self._logged_at = -_LONGEST
 
     async def run(self) -> None:
         """Send, for ever."""
@@ -145,8 +145,8 @@ class SpanSender:
             response.close()
 
     def _say(self, sentence: str, *facts: object) -> None:
-        if time.monotonic() - self._said >= _LONGEST:
-            self._said = time.monotonic()
+        if time.monotonic() - self._logged_at >= _LONGEST:
+            self._logged_at = time.monotonic()
             log.warning(sentence, *facts)
 
 

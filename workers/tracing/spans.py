@@ -48,7 +48,7 @@ def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
     call_id = call_of(record.step)
     yield _tool_step(record, call_id, content) if call_id else _model_step(record, content)
     run = record.run
-    for inline_id, tool, since, seconds, error in record.told.get("inline", ()):
+    for inline_id, tool, since, seconds, error in record.note.get("inline", ()):
         began = record.began * 1_000_000 + int(since * 1e9)
         yield _span(
             _call(run, tool),
@@ -61,13 +61,13 @@ def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
 
 
 def _model_step(record: Attempt, content: Mapping[str, str]) -> bytes:
-    told = record.told
-    common = {names.STEP: record.step, **_of_attempt(record), **_usage(*told.get("usage", (0, 0, 0, 0, 0)))}
-    if "finish_reason" in told:
-        common[names.FINISH_REASONS] = (told["finish_reason"],)
-    if "response_model" in told:
-        common[names.RESPONSE_MODEL] = told["response_model"]
-    special = {name: told[each] for each, name in _OF_ONE.items() if each in told}
+    note = record.note
+    common = {names.STEP: record.step, **_of_attempt(record), **_usage(*note.get("usage", (0, 0, 0, 0, 0)))}
+    if "finish_reason" in note:
+        common[names.FINISH_REASONS] = (note["finish_reason"],)
+    if "response_model" in note:
+        common[names.RESPONSE_MODEL] = note["response_model"]
+    special = {name: note[fact] for fact, name in _OF_ONE.items() if fact in note}
     return _attempt(record, _chat(record.run, record.model), common, {**special, **content})
 
 
@@ -76,23 +76,23 @@ def _tool_step(record: Attempt, call_id: str, content: Mapping[str, str]) -> byt
     return _attempt(record, _call(record.run, record.tool or "unknown"), _of_attempt(record), special)
 
 
-def _attempt(record: Attempt, kept: bytes, common: Attributes, special: Mapping[str, str | float]) -> bytes:
+def _attempt(record: Attempt, run_part: bytes, common: Attributes, special: Mapping[str, str | float]) -> bytes:
     span_id = record.run.trace.span_id(record.step, record.fence)
-    error, said = _error(record)
-    return _span(kept, span_id, _times(record), common, special, error=error, said=said)
+    error, message = _error(record)
+    return _span(run_part, span_id, _times(record), common, special, error=error, message=message)
 
 
 def _of_attempt(record: Attempt) -> dict[str, Any]:
-    found = {names.ATTEMPT: record.number, names.WORKER: record.worker, names.OUTCOME: record.outcome}
-    return {**found, names.CODE: record.told["error"][1]} if "error" in record.told else found
+    attributes = {names.ATTEMPT: record.number, names.WORKER: record.worker, names.OUTCOME: record.outcome}
+    return {**attributes, names.CODE: record.note["error"][1]} if "error" in record.note else attributes
 
 
 def _error(record: Attempt) -> tuple[str, str]:
     """Return the class of the error that an attempt ended with, and its message; both empty if it did not fail."""
     if record.outcome == SpanOutcome.LOST:
         return "worker_lost", "worker lost"
-    if "error" in record.told:
-        return record.told["error"][0], record.told["error"][1]
+    if "error" in record.note:
+        return record.note["error"][0], record.note["error"][1]
     return ("internal", record.outcome) if record.outcome == VerdictKind.GIVE_UP else ("", "")
 
 
@@ -120,19 +120,19 @@ def _run(record: EndedRun, content: Mapping[str, str]) -> bytes:
         content,
         events=[*map(_event, record.events)],
         error=error.get("class", "") if record.status == RunStatus.FAILED else "",
-        said=error.get("code", ""),
+        message=error.get("code", ""),
     )
 
 
 def _event(fields: Mapping[str, str]) -> Span.Event:
     kind, data = fields["kind"], orjson.loads(fields["data"])
-    said = {name: data[name] for name in _SAID.get(kind, ()) if data.get(name) is not None}
+    details = {name: data[name] for name in _SAID.get(kind, ()) if data.get(name) is not None}
     if "error" in data:
-        said |= {"error.class": data["error"]["class"], "error.code": data["error"]["code"]}
+        details |= {"error.class": data["error"]["class"], "error.code": data["error"]["code"]}
     if "action" in data:
-        said |= {"action.type": data["action"]["type"], "action.tool": data["action"]["tool"]}
+        details |= {"action.type": data["action"]["type"], "action.tool": data["action"]["tool"]}
     event = Span.Event(name=kind, time_unix_nano=int(fields["at"]) * 1_000_000)
-    fill(event.attributes, {f"{names.EVENT}{name}": value for name, value in said.items()})
+    fill(event.attributes, {f"{names.EVENT}{name}": value for name, value in details.items()})
     return event
 
 
@@ -140,20 +140,20 @@ def _event(fields: Mapping[str, str]) -> Span.Event:
 def _chat(run: RunFacts, model: str) -> bytes:
     """Return the part of a span that all of the run's calls of the model share."""
     name = model.partition("/")[2] or "unknown"
-    found = _of_model(run, model, names.CHAT)
-    return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, found)
+    attributes = _of_model(run, model, names.CHAT)
+    return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, attributes)
 
 
 @lru_cache(maxsize=_KEPT)
 def _call(run: RunFacts, tool: str) -> bytes:
     """Return the part of a span that all of the run's calls of the tool share."""
-    found = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
-    return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, found)
+    attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
+    return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, attributes)
 
 
-def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, found: Attributes) -> bytes:
+def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, attributes: Attributes) -> bytes:
     return part(
-        {names.RUN: run.run_id, **found},
+        {names.RUN: run.run_id, **attributes},
         trace_id=bytes.fromhex(run.trace.trace_id),
         parent_span_id=bytes.fromhex(parent_id),
         flags=_FLAGS,
@@ -164,22 +164,22 @@ def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueTy
 
 def _of_model(run: RunFacts, model: str, operation: str) -> Attributes:
     provider, _, name = model.partition("/")
-    found = {
+    attributes = {
         names.OPERATION: operation,
         names.PROVIDER: provider,
         names.REQUEST_MODEL: name,
         names.CONVERSATION: run.conversation_id,
         names.AGENT: run.agent,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in attributes.items() if value}
 
 
-def _usage(given: int, cached: int, cache_write: int, answered: int, thought: int) -> Attributes:
-    found = {names.INPUT_TOKENS: given, names.OUTPUT_TOKENS: answered}
+def _usage(prompt: int, cached: int, cache_write: int, answered: int, thought: int) -> Attributes:
+    attributes = {names.INPUT_TOKENS: prompt, names.OUTPUT_TOKENS: answered}
     if cached or cache_write or thought:
         more = {names.CACHED_TOKENS: cached, names.CACHE_WRITE_TOKENS: cache_write, names.REASONING_TOKENS: thought}
-        found |= {name: tokens for name, tokens in more.items() if tokens}
-    return found
+        attributes |= {name: tokens for name, tokens in more.items() if tokens}
+    return attributes
 
 
 def _times(record: Record) -> tuple[int, int]:
@@ -187,7 +187,7 @@ def _times(record: Record) -> tuple[int, int]:
 
 
 def _span(
-    kept: bytes,
+    run_part: bytes,
     span_id: str,
     times: tuple[int, int],
     common: Attributes,
@@ -195,15 +195,15 @@ def _span(
     *,
     events: Sequence[Span.Event] = (),
     error: str = "",
-    said: str = "",
+    message: str = "",
 ) -> bytes:
-    """Encode a span: the ``kept`` part of its run, attributes with values that are common, and those with its very
-    own."""
+    """Encode a span: ``run_part``, which all spans of its kind in a run share, attributes with values that are common,
+    and those with its very own."""
     began, ended = times
     # By one clock, Redis's; it may have been set back meanwhile.
-    made = kept + shared(common) + own(special) + identity(span_id, began, max(began, ended))
+    made = run_part + shared(common) + own(special) + identity(span_id, began, max(began, ended))
     if events:
         made += part({}, events=events)
     if error:
-        made += part({names.ERROR: error}, status=Status(code=Status.STATUS_CODE_ERROR, message=said or error))
+        made += part({names.ERROR: error}, status=Status(code=Status.STATUS_CODE_ERROR, message=message or error))
     return made

@@ -49,22 +49,24 @@ class SpanOutbox:
 
     async def log(self, conversation_id: str, position: int, most: int) -> list[LogEntry]:
         """Entries of the conversation's log from ``position`` on."""
-        found = await self._redis.xrange(keys.log(conversation_id), f"{position}-0", "+", count=most)
-        return [from_log(*each) for each in found]
+        entries = await self._redis.xrange(keys.log(conversation_id), f"{position}-0", "+", count=most)
+        return [from_log(*entry) for entry in entries]
 
     async def log_before(self, conversation_id: str, position: int, most: int) -> list[LogEntry]:
         """Entries up to ``position``, the newest first."""
-        found = await self._redis.xrevrange(keys.log(conversation_id), f"{position}-0", "-", count=most)
-        return [from_log(*each) for each in found]
+        entries = await self._redis.xrevrange(keys.log(conversation_id), f"{position}-0", "-", count=most)
+        return [from_log(*entry) for entry in entries]
 
-    async def said(self, run_id: str, conversation_id: str, most: int = 16) -> tuple[list[Mapping[str, Any]], str]:
+    async def input_and_output(
+        self, run_id: str, conversation_id: str, most: int = 16
+    ) -> tuple[list[Mapping[str, Any]], str]:
         """The messages that the run began with, and the text that it ended with."""
         entered, output = await self._redis.hmget(keys.run(run_id), ["entered", "output"])
         entries = await self.log(conversation_id, int(entered) + 1, most) if entered else []
-        said = takewhile(
+        inputs = takewhile(
             lambda entry: entry.type == EventKind.MESSAGE_CREATED and entry.data.get("step") is None, entries
         )
-        return [entry.data["message"] for entry in said], (output or b"").decode()
+        return [entry.data["message"] for entry in inputs], (output or b"").decode()
 
     async def forget(self, shard: str, records: Sequence[StreamEntry]) -> None:
         """They were sent."""

@@ -40,19 +40,19 @@ class LackingIndex:
 
     async def read(self) -> list[Lacked]:
         """All that is lacked, by code; no more than the limit says."""
-        found: dict[str, Lacked] = {}
+        lacks: dict[str, Lacked] = {}
         after = dict.fromkeys(self._shards, "-")
-        while after and len(found) <= most("lacks"):
+        while after and len(lacks) <= most("lacks"):
             firsts = await self._first(after)
             after = {}
             for shard, first, count in firsts:
                 code, _, member = first.partition(" ")
-                before = found.get(code)
-                found[code] = Lacked(code, count + (before.steps if before else 0), member.partition("/")[0])
+                before = lacks.get(code)
+                lacks[code] = Lacked(code, count + (before.steps if before else 0), member.partition("/")[0])
                 after[shard] = f"[{code}!"
-        if len(found) > most("lacks"):
+        if len(lacks) > most("lacks"):
             beyond("lacks")
-        return sorted(found.values(), key=lambda each: each.code)[: most("lacks")]
+        return sorted(lacks.values(), key=lambda lacked: lacked.code)[: most("lacks")]
 
     async def forget_stale(self, limit: int = 20) -> int:
         """Take out entries whose step does not wait for that: its run was deleted by hand, or evicted. How many.

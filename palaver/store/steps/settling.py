@@ -104,7 +104,10 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
             kind = VerdictKind.CONTINUE
             if not verdict.failure.recoverable:
                 kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
-    finishes, ending = kind is VerdictKind.FINISH, next((each.message for each in outcomes if each.ends_run), None)
+    finishes, ending = (
+        kind is VerdictKind.FINISH,
+        next((outcome.message for outcome in outcomes if outcome.ends_run), None),
+    )
     last = ending if kind is VerdictKind.CONTINUE else message
     entries = [_log_note(note, lease) for note in verdict.notes]
     if message is not None:
@@ -121,10 +124,10 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
     if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
         entries.append(_told_misfit(verdict.misfit, lease))
     for outcome in outcomes:
-        told = orjson.dumps(_finished(outcome, lease))
-        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, told))
+        encoded = orjson.dumps(_finished(outcome, lease))
+        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, encoded))
     opened = _opened(lease, message, outcomes, calls, finishes)
-    texts = (each for record in (*entries, *opened) for each in record if isinstance(each, bytes | str))
+    texts = (value for record in (*entries, *opened) for value in record if isinstance(value, bytes | str))
     if sum(map(len, texts)) > most("verdict"):
         beyond("verdict")
         raise ResponseTooLarge(f"the answer and what comes of it are larger than {most('verdict')} bytes")
@@ -160,7 +163,7 @@ def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
         case RetryAfter() | GiveUp():
             return verdict.failure.error_class
         case Continue(outcomes=outcomes) if lease.call is not None:
-            return next((each.failure.error_class for each in outcomes if each.failure), None)
+            return next((outcome.failure.error_class for outcome in outcomes if outcome.failure), None)
         case _:
             return None
 
@@ -210,7 +213,7 @@ def _opened(
     """
     if message is None or not message.tool_calls:
         return []
-    steps = {each.call.id: each for each in calls}
+    steps = {step.call.id: step for step in calls}
     answered = {outcome.message.call_id for outcome in outcomes}
     if len({call.id for call in message.tool_calls}) != len(message.tool_calls):
         raise ValueError("two calls of one message have the same id")
@@ -222,8 +225,8 @@ def _opened(
             step = steps[call.id]
             action, queue = _action(lease, step), step.kind.queue
             limit = None if step.limit is None else ceil(step.limit * 1000)
-            told = call.model_dump_json()
-            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, limit))
+            encoded = call.model_dump_json()
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, encoded, action, limit))
         elif finishes or call.id in answered:
             opened.append(NewCall(call.id, call.name, None, False, None, None, None))
         else:
@@ -255,10 +258,12 @@ def _about_calls(lease: Lease, verdict: Continue, calls: Sequence[ToolCall]) -> 
     """Return the facts about the calls of a message, as they were when the calls came: tools may be declared otherwise
     later."""
     refused = {
-        each.message.call_id for each in verdict.outcomes if each.failure and each.failure.error_class in _REFUSALS
+        outcome.message.call_id
+        for outcome in verdict.outcomes
+        if outcome.failure and outcome.failure.error_class in _REFUSALS
     }
     if not lease.allows(len(calls)):
-        refused.update(each.call.id for each in verdict.calls)
+        refused.update(step.call.id for step in verdict.calls)
     in_order = [call.id for call in calls if call.id in refused]
     return {"risky_calls": verdict.risky} | ({"refused_calls": in_order} if in_order else {})
 
@@ -273,8 +278,8 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
 
 def _end(verdict: GiveUp, lease: Lease) -> bytes | None:
     """Return the error of the run that ends here; None unless it failed, or its answer was withheld."""
-    told = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
-    return _error(verdict.failure, lease) if told else None
+    has_error = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
+    return _error(verdict.failure, lease) if has_error else None
 
 
 def _error(failure: Failure, lease: Lease) -> bytes:

@@ -90,7 +90,7 @@ class Steps:
         leased = await (self._scripts.run(claim) if call_of(step) is None else self._begin(claim))
         if isinstance(leased, Stray):
             return leased
-        spec, tail = records.agent(leased.agent), [in_reply(each) for each in leased.tail]
+        spec, tail = records.agent(leased.agent), [in_reply(entry) for entry in leased.tail]
         since, withdrawn = leased.since, leased.withdrawn
         if not leased.ends:
             since, tail, withdrawn = await self._read_on(conversation_id, leased, tail)
@@ -166,18 +166,18 @@ class Steps:
         return since, tail, withdrawn
 
     async def settle(
-        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, told: bytes | None = None
+        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, trace_note: bytes | None = None
     ) -> Settled:
         """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: if they saw nothing of
-        one, whoever reads its event makes the deltas. ``told`` is the worker's account of the attempt for the trace of
-        the run, JSON.
+        one, whoever reads its event makes the deltas. ``trace_note`` is the worker's account of the attempt for the
+        trace of the run, JSON.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        match await self._scripts.run(settlement(lease, verdict, shown, told)):
+        match await self._scripts.run(settlement(lease, verdict, shown, trace_note)):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)
             case Stale():
@@ -190,17 +190,17 @@ class Steps:
         no longer waiting, or that cannot be delivered: it says so in the log, and keeps no other from it."""
         calls = [Promote(run=keys.of_run(run_id, conv_id), step=step) for conv_id, run_id, step in postponed]
         replies = await self._scripts.run_each(calls)
-        found: list[Settled | None] = []
+        promoted: list[Settled | None] = []
         errors: list[tuple[str, Exception]] = []
         for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
             if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
                 errors.append((run_id, reply))
-            found.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
+            promoted.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
         if errors:
             one, error = errors[0]
-            many = f"{len(errors)} of {len(found)} postponed steps ({one} is one)"
+            many = f"{len(errors)} of {len(promoted)} postponed steps ({one} is one)"
             log.warning("cannot deliver %s: %s", many, outage_reason(error))
-        return found
+        return promoted
 
     async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:
         """Prolong ``leases``; the answers are in the same order. ``progress`` is reported with them, by place in it."""
@@ -264,17 +264,17 @@ def _batches(deltas: Iterable[NewDelta]) -> Iterator[list[NewDelta]]:
 
 def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMessage]:
     """The messages for the model in the log's ``tail``."""
-    found = []
+    messages = []
     for entry_id, fields in tail:
         position = number(entry_id)
         run_id = fields[b"run"].decode()
         if fields[b"type"] in _MESSAGES and not withdrawn.has(position, run_id):
             data = orjson.loads(fields[b"data"])
-            said = data.get("message") or {"role": "user", "content": data.get("summary", "")}
-            found.append(
+            message = data.get("message") or {"role": "user", "content": data.get("summary", "")}
+            messages.append(
                 LogMessage(
                     position,
-                    Message.model_construct(**_as_fields(said)),
+                    Message.model_construct(**_as_fields(message)),
                     run_id=run_id,
                     nudge=data.get("nudge", False),
                     misfit="error" in data and data.get("nudge", False),
@@ -284,7 +284,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
                     drops=data.get("origin", ""),
                 )
             )
-    return found
+    return messages
 
 
 def _as_fields(message: dict[str, Any]) -> dict[str, Any]:

@@ -41,10 +41,10 @@ class AttemptNotes:
     """Seconds from the call of the model to the first of its answer."""
     inline_calls: list[InlineCall] = field(default_factory=list)
 
-    def told(self, verdict: Verdict) -> bytes:
+    def trace_note(self, verdict: Verdict) -> bytes:
         """These, and what came of it, as the store keeps it until it is sent."""
         failure, usage = _failure(verdict), verdict.usage
-        told: dict[str, Any] = {
+        note: dict[str, Any] = {
             "usage": (
                 usage.input_tokens,
                 usage.cached_tokens,
@@ -57,14 +57,14 @@ class AttemptNotes:
             "response_model": self.response_model,
             "first_token": self.first_token,
             "error": failure and (failure.error_class, failure.code),
-            "inline": [(each.call_id, each.tool, each.since, each.seconds, each.error) for each in self.inline_calls],
+            "inline": [(call.call_id, call.tool, call.since, call.seconds, call.error) for call in self.inline_calls],
         }
-        return orjson.dumps({name: value for name, value in told.items() if value})
+        return orjson.dumps({name: value for name, value in note.items() if value})
 
 
-def word_of(said: str) -> str:
+def word_of(text: str) -> str:
     """A provider's word for why its answer ended. It may say anything there: a text of any length, or the key again."""
-    return hide(said[:_LOOKED_AT])[:_WORD]
+    return hide(text[:_LOOKED_AT])[:_WORD]
 
 
 def _failure(verdict: Verdict) -> Failure | None:
