@@ -58,7 +58,7 @@ async def create_conversation(
     refuse(secret_faults(wanted.secrets, backend, "/secrets"))
     check_kept(kept)
     admitted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
-    return await within_deadline(backend.store.conversations.begin(admitted, chosen, kept=kept))
+    return await within_deadline(backend.store.conversations.begin(admitted, chosen, dialect_texts=kept))
 
 
 async def change_conversation(
@@ -76,7 +76,7 @@ async def change_conversation(
     check_kept(kept)
     if wanted.agent is not None:
         wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
-    return await within_deadline(backend.store.conversations.change(conversation_id, wanted, kept=kept))
+    return await within_deadline(backend.store.conversations.change(conversation_id, wanted, dialect_texts=kept))
 
 
 async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> KeptText:
@@ -85,7 +85,7 @@ async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> Kep
     Raises:
         UnknownConversation: there is no such conversation (any more).
     """
-    return await within_deadline(backend.store.conversations.kept(conversation_id, dialect))
+    return await within_deadline(backend.store.conversations.dialect_text(conversation_id, dialect))
 
 
 def conversation_of(backend: Backend, number: UUID) -> str:

@@ -90,7 +90,7 @@ async def fork(
     if wanted.agent is not None:
         wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
     forking = backend.store.history.fork(
-        conversation_id, wanted, target, kept=kept, idempotency_key=key, by=caller.name
+        conversation_id, wanted, target, dialect_texts=kept, idempotency_key=key, by=caller.name
     )
     try:
         with carrying_secrets():

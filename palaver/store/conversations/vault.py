@@ -75,11 +75,13 @@ class Vault:
             StateConflict: ``secrets_full``.
             KeyMissing: this process has no key.
         """
-        kept = {each.name: each.sealed for each in self.sealed(conversation_id, values) if each.sealed is not None}
-        text = orjson.dumps(kept).decode()
-        if len(kept) > most("secrets") or len(text) > most("secrets_bytes"):
+        secrets = {
+            secret.name: secret.sealed for secret in self.sealed(conversation_id, values) if secret.sealed is not None
+        }
+        text = orjson.dumps(secrets).decode()
+        if len(secrets) > most("secrets") or len(text) > most("secrets_bytes"):
             raise refusal(RefusalCode.SECRETS_FULL, None)
-        return {"secrets": text, "secrets_at": token_hex(20)} if kept else {}
+        return {"secrets": text, "secrets_at": token_hex(20)} if secrets else {}
 
     async def keep(self, conversation_id: str, values: Mapping[str, str | None]) -> None:
         """Set secrets of a conversation, and remove those that are None. Steps that begin from here on see them.
@@ -117,10 +119,10 @@ class Vault:
             KeyMissing: this process has not all the keys that they are sealed with.
             SealBroken: somebody has changed one.
         """
-        kept, own = await self._sealed(conversation_id), endpoint_of(agent)
+        secrets, own = await self._sealed(conversation_id), endpoint_of(agent)
         return {
             name: self._sealer.open(sealed, conversation_id, name)
-            for name, sealed in kept.items()
+            for name, sealed in secrets.items()
             if name == own or not is_of_endpoint(name)
         }
 
@@ -130,10 +132,10 @@ class Vault:
         for shard in self._shards:
             async for conversation_id in self._conversations(shard):
                 try:
-                    kept = await self._sealed(conversation_id)
+                    secrets = await self._sealed(conversation_id)
                 except UnknownConversation:
                     continue
-                old = {name: sealed for name, sealed in kept.items() if not self._sealer.is_newest(sealed)}
+                old = {name: sealed for name, sealed in secrets.items() if not self._sealer.is_newest(sealed)}
                 changes = []
                 for name, sealed in old.items():
                     try:
@@ -169,8 +171,8 @@ class Vault:
 
     async def _sealed(self, conversation_id: str) -> Mapping[str, str]:
         (text,) = await known_fields(self._redis, conversation_id, "secrets")
-        found: dict[str, str] = orjson.loads(text) if text else {}
-        return found
+        secrets: dict[str, str] = orjson.loads(text) if text else {}
+        return secrets
 
 
 def is_of_endpoint(name: str) -> bool:

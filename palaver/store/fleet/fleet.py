@@ -172,9 +172,9 @@ class Fleet:
         now = await now_ms(self._redis)
         ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
         try:
-            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(each) for each in (asking, *ids)))
+            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(worker_id) for worker_id in (asking, *ids)))
             deaf, *silent = (subscribers == 0 for _, subscribers in heard)
-            absent = [each for each, nobody in zip(ids, silent, strict=True) if nobody]
+            absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
         except ResponseError as error:
             if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
@@ -199,8 +199,10 @@ class Fleet:
         ]
         if not named:
             return ()
-        there = {each["id"] for each in await self._redis.client_list(client_id=[each.connection for each in named])}
-        return tuple(each for each in named if str(each.connection) not in there)
+        there = {
+            client["id"] for client in await self._redis.client_list(client_id=[worker.connection for worker in named])
+        }
+        return tuple(worker for worker in named if str(worker.connection) not in there)
 
     async def workers(self) -> list[WorkerReport]:
         """All workers that reported lately."""
@@ -211,17 +213,17 @@ class Fleet:
         return [
             WorkerReport(
                 id=worker_id,
-                queue=found[b"queue"].decode(),
-                in_flight=int(found[b"in_flight"]),
-                capacity=int(found[b"capacity"]),
-                draining=found[b"draining"] == b"1",
-                tools=found.get(b"tools", b"").decode(),
-                providers=tuple(found.get(b"providers", b"").decode().split()),
-                lacks=tuple(found.get(b"lacks", b"").decode().split()),
-                refused=tuple(found.get(b"refused", b"").decode().split()),
+                queue=report[b"queue"].decode(),
+                in_flight=int(report[b"in_flight"]),
+                capacity=int(report[b"capacity"]),
+                draining=report[b"draining"] == b"1",
+                tools=report.get(b"tools", b"").decode(),
+                providers=tuple(report.get(b"providers", b"").decode().split()),
+                lacks=tuple(report.get(b"lacks", b"").decode().split()),
+                refused=tuple(report.get(b"refused", b"").decode().split()),
             )
-            for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
-            if found
+            for worker_id, report in zip(ids, await pipeline.execute(), strict=True)
+            if report
         ]
 
     async def providers(self) -> frozenset[str] | None:
@@ -235,7 +237,7 @@ class Fleet:
         for worker_id in ids:
             pipeline.hmget(keys.worker(worker_id), ("queue", "providers"))
         names, *reports = await pipeline.execute()
-        if any(queue == MODEL.queue.encode() and told is None for queue, told in reports):
+        if any(queue == MODEL.queue.encode() and listed is None for queue, listed in reports):
             return None
         return frozenset(name.decode() for name in names)
 

@@ -65,11 +65,11 @@ class ProviderUsage:
     @property
     def cooling_until(self) -> datetime | None:
         """The end of the last of its cool-downs."""
-        return max((each.until for each in self.cooling), default=None)
+        return max((cooldown.until for cooldown in self.cooling), default=None)
 
     def model_cools_until(self, model: str) -> datetime | None:
         """Return when a model of that name may be called again; None if it may be now."""
-        return max((each.until for each in self.cooling if each.model in (None, model)), default=None)
+        return max((cooldown.until for cooldown in self.cooling if cooldown.model in (None, model)), default=None)
 
 
 async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
@@ -88,9 +88,11 @@ async def provider_states(redis: Connection, names: Sequence[str]) -> list[Provi
         pipeline.hget(keys.of_gate(name).cooldowns, "begun")
     replies = await pipeline.execute() if gates else []
     begun = dict(zip(names, replies[4 * len(gates) :], strict=True))
-    found = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
+    gate_records = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
     return [
-        _state(found[name], [found[each] for each in (name, *of_models[name])], int(begun[name] or 0), now)
+        _state(
+            gate_records[name], [gate_records[gate] for gate in (name, *of_models[name])], int(begun[name] or 0), now
+        )
         for name in names
     ]
 

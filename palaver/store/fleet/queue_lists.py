@@ -52,7 +52,7 @@ class QueueLists:
 
         Redis errors pass through, and TimeoutError; some may have been appended then.
         """
-        await self._ask([("LPUSH", queue, *each) for queue, each in messages.items()])
+        await self._ask([("LPUSH", queue, *batch) for queue, batch in messages.items()])
 
     async def depth(self, queues: Sequence[str]) -> int:
         """Messages that wait in all of these queues. Redis errors pass through, and TimeoutError."""

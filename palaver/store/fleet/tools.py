@@ -38,8 +38,8 @@ class Tools:
 
     async def declared(self) -> Mapping[str, list[ToolDeclaration]]:
         """Return the declarations of each set by its digest, the sets that were seen last first."""
-        found = await self._redis.zrange(keys.TOOL_SETS, -most("tool_sets") - 1, -1)
-        digests = [digest.decode() for digest in reversed(found)]
+        members = await self._redis.zrange(keys.TOOL_SETS, -most("tool_sets") - 1, -1)
+        digests = [digest.decode() for digest in reversed(members)]
         if len(digests) > most("tool_sets"):
             beyond("tool_sets")
             digests.pop()

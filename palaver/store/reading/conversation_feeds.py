@@ -54,7 +54,7 @@ PlacedBatches = AsyncGenerator[Sequence[PlacedEvent], None]
 
 def _full(events: Collection[StoredEvent]) -> bool:
     """Tell whether these are as many events as one watcher holds at once."""
-    return len(events) >= most("page_events") or sum(len(each.payload) for each in events) >= most("page_bytes")
+    return len(events) >= most("page_events") or sum(len(event.payload) for event in events) >= most("page_bytes")
 
 
 class ConversationFeeds:
@@ -142,21 +142,21 @@ class _Follower:
         away = False
         try:
             while True:
-                told: list[PlacedEvent] = []
+                events: list[PlacedEvent] = []
                 try:
-                    await self._go_on(told)
+                    await self._go_on(events)
                     away = False
                 except UnknownConversation:
                     now = records.instant(await now_ms(self._redis))
                     gone = StoredEvent(self._run or "", 0, now, EventKind.CONVERSATION_DELETED, b"{}")
-                    yield [*told, PlacedEvent.of(gone, self._position)]
+                    yield [*events, PlacedEvent.of(gone, self._position)]
                     return
                 except RedisError as error:
                     if classify(error).error_class is not ErrorClass.STORAGE:
                         raise
                     away = True
-                if told:
-                    yield told
+                if events:
+                    yield events
                 elif (away or not self._news.stale) and await self._silent(AWAY if away else IDLE):
                     yield ()
                 if away:
@@ -164,21 +164,21 @@ class _Follower:
         finally:
             await self._hear_no_more()
 
-    async def _go_on(self, told: list[PlacedEvent]) -> None:
-        """Add to ``told`` the events that are there by now."""
+    async def _go_on(self, events: list[PlacedEvent]) -> None:
+        """Add to ``events`` the events that are there by now."""
         if self._news.stale:
             self._news.stale = False
             try:
                 if (lost := await self._lost()) is not None:
-                    told.append(lost)
+                    events.append(lost)
                 await self._read()
                 if self._run is None:
                     await self._hear_active_run()
             except BaseException:
                 self._news.stale = True
                 raise
-        told += self._due()
-        while self._events and await self._tell_of_feed(self._events[0], told):
+        events += self._due()
+        while self._events and await self._tell_of_feed(self._events[0], events):
             self._events.popleft()
         if self._run is None and self._feed is not None:
             await self._hear_no_more()
@@ -206,36 +206,36 @@ class _Follower:
             self._news.look()
         return due
 
-    async def _tell_of_feed(self, event: StoredEvent, told: list[PlacedEvent]) -> bool:
-        """Add to ``told`` the events that may be sent when the feed has come to ``event``; tell whether those are all
+    async def _tell_of_feed(self, event: StoredEvent, events: list[PlacedEvent]) -> bool:
+        """Add to ``events`` the events that may be sent when the feed has come to ``event``; tell whether those are all
         of them."""
         if event.type == EventKind.STREAM_REWOUND:
             # A loss of the log is noticed there.
             self._heard = event.seq
             self._news.look()
-            told.append(PlacedEvent.of(event, self._position))
+            events.append(PlacedEvent.of(event, self._position))
             return True
         if event.seq <= self._heard or event.type not in _KNOWN:
             return True
         if event.seq > self._heard + 1:
             first, last = self._heard + 1, event.seq - 1
             gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
-            told.append(PlacedEvent.of(gap, self._position))
+            events.append(PlacedEvent.of(gap, self._position))
             self._heard = last
         if event.type in _DURABLE:
-            while not any(each.run_id == event.run_id and each.seq >= event.seq for each in self._entries):
-                told += self._due()
-                if _full(told):
+            while not any(entry.run_id == event.run_id and entry.seq >= event.seq for entry in self._entries):
+                events += self._due()
+                if _full(events):
                     return False
                 before = len(self._entries)
                 await self._read()
                 if len(self._entries) == before:
                     break
             self._heard = event.seq
-            told += self._due()
+            events += self._due()
         else:
             self._heard = event.seq
-            told.append(PlacedEvent.of(event, self._position))
+            events.append(PlacedEvent.of(event, self._position))
         return True
 
     async def _hear_active_run(self) -> None:
@@ -243,10 +243,10 @@ class _Follower:
         if active is None:
             return
         run_id = active.decode()
-        told = await self._told_before(run_id)
-        if told is None:
+        newest = await self._told_before(run_id)
+        if newest is None:
             return
-        self._run, self._heard = run_id, told
+        self._run, self._heard = run_id, newest
         self._feed = self._feeds.follow(run_id, after=self._heard, counted=False)
 
     async def _told_before(self, run_id: str) -> int | None:
@@ -316,15 +316,15 @@ class _Follower:
             return None
         if int(length) >= self._position and (not there or from_log(*there[0]).at == self._told_at):
             return None
-        kept, kept_at = await self._kept(min(int(length), self._position - 1))
+        intact, intact_at = await self._newest_seen(min(int(length), self._position - 1))
         now = records.instant(await now_ms(self._redis))
-        lost = about_stream(EventKind.STREAM_REWOUND, self._run or "", 0, now, kept + 1, self._position)
+        lost = about_stream(EventKind.STREAM_REWOUND, self._run or "", 0, now, intact + 1, self._position)
         await self._hear_no_more()
         self._entries.clear()
-        self._position, self._told_at, self._resumed = kept, kept_at, 0
-        return PlacedEvent.of(lost, kept)
+        self._position, self._told_at, self._resumed = intact, intact_at, 0
+        return PlacedEvent.of(lost, intact)
 
-    async def _kept(self, newest: int) -> tuple[int, datetime | None]:
+    async def _newest_seen(self, newest: int) -> tuple[int, datetime | None]:
         """Return the newest position up to ``newest`` whose event this watcher has seen, and its time."""
         async with aclosing(self._back_from(newest)) as entries:
             async for entry in entries:

@@ -107,13 +107,13 @@ class Withdrawn:
         """Return the parts that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is
         none. The positions behind ``through`` belong to something else by now: a part of every run that goes beyond it
         is left out."""
-        kept = [
-            (first, last, each)
-            for each, parts in self._parts.items()
+        left = [
+            (first, last, run)
+            for run, parts in self._parts.items()
             for first, last in parts
-            if each != run_id and first <= through and (each != EVERY_RUN or last <= through)
+            if run != run_id and first <= through and (run != EVERY_RUN or last <= through)
         ]
-        return orjson.dumps(kept) if kept else b""
+        return orjson.dumps(left) if left else b""
 
 
 def in_reply(entry: Any) -> StreamEntry:

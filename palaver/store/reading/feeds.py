@@ -165,9 +165,9 @@ class Feeds:
                 if watcher.stale:
                     watcher.stale = unread = False
                     try:
-                        events, kept, seen, over = await self._look(run_id, last, seen)
+                        events, intact, seen, over = await self._look(run_id, last, seen)
                         watcher.stale |= bool(events)
-                        last = kept
+                        last = intact
                     except RedisError as error:
                         if classify(error).error_class is not ErrorClass.STORAGE:
                             raise
@@ -196,12 +196,12 @@ class Feeds:
     ) -> tuple[Sequence[StoredEvent], int, datetime | None, bool]:
         """Read the feed behind ``last``. Return its events, the number and the time up to which the events seen are
         still there, and whether that is all. A loss comes as an event in place of others."""
-        found = await self._reads.read((run_id, last, seen), lambda: self._pages.glance(run_id, last, seen))
-        if found.kept == last:
-            return found.events, last, found.kept_at, found.over
+        glance = await self._reads.read((run_id, last, seen), lambda: self._pages.glance(run_id, last, seen))
+        if glance.intact == last:
+            return glance.events, last, glance.intact_at, glance.over
         now = records.instant(await now_ms(self._redis))
-        told = about_stream(EventKind.STREAM_REWOUND, run_id, found.kept, now, found.kept + 1, last)
-        return [told], found.kept, found.kept_at, False
+        loss = about_stream(EventKind.STREAM_REWOUND, run_id, glance.intact, now, glance.intact + 1, last)
+        return [loss], glance.intact, glance.intact_at, False
 
     @contextlib.contextmanager
     def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
@@ -267,12 +267,12 @@ class Feeds:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            wanted = set(self._watchers)
-            if new := wanted - channels:
+            watched = set(self._watchers)
+            if new := watched - channels:
                 await pubsub.subscribe(*new)
-            if old := channels - wanted:
+            if old := channels - watched:
                 await pubsub.unsubscribe(*old)
-            channels = wanted
+            channels = watched
 
     async def _dispatch(self, message: PubSubMessage | None) -> None:
         if message is None:

@@ -102,7 +102,7 @@ def names(agent: AgentSpec) -> str:
 
 def run_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A run's hash from the values of ``RUN_FIELDS``; None if there is no such run, or not for much longer."""
-    fields = _given(_RUN_FIELDS, values)
+    fields = _fields_of(_RUN_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
@@ -127,7 +127,7 @@ def _run(fields: Fields) -> Run:
         status=RunStatus(fields[b"status"].decode()),
         stop_reason=None if stop is None else StopReason(stop.decode()),
         waiting=waiting,
-        pending_actions=tuple(action(each) for each in _json(fields.get(b"actions")) or ()),
+        pending_actions=tuple(action(pending) for pending in _json(fields.get(b"actions")) or ()),
         pausing=b"pausing" in fields,
         withdrawn=b"withdrawn" in fields,
         submitted_by=_text(fields.get(b"submitted_by")),
@@ -185,21 +185,21 @@ def _sum(field: bytes, parts: Sequence[Fields]) -> int:
 
 def action(fields: dict[str, Any]) -> PendingAction:
     """A pending action from its JSON."""
-    kept = {name: fields[name] for name in PendingAction.model_fields}
-    return PendingAction(**{**kept, "expires_at": instant(fields["expires_at"])})
+    values = {name: fields[name] for name in PendingAction.model_fields}
+    return PendingAction(**{**values, "expires_at": instant(fields["expires_at"])})
 
 
 def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
     if text is None:
         return None
-    asked = orjson.loads(text)
-    at = asked["requested_at"]
+    cancel = orjson.loads(text)
+    at = cancel["requested_at"]
     return Cancel(
         requested_at=instant(at),
-        by=asked["by"],
-        mode=asked["mode"],
-        reason=asked["reason"],
-        acked_ms=int(asked["acked_ms"]),
+        by=cancel["by"],
+        mode=cancel["mode"],
+        reason=cancel["reason"],
+        acked_ms=int(cancel["acked_ms"]),
         stopped_ms=None if ended is None else max(0, int(ended) - int(at)),
     )
 
@@ -218,16 +218,16 @@ _ACTIVE_RUN_FIELDS: Final = tuple(map(str.encode, ACTIVE_RUN_FIELDS))
 def conversation_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A conversation's hash from the values of ``CONVERSATION_FIELDS``; None if there is none, or not for much
     longer."""
-    fields = _given(_CONVERSATION_FIELDS, values)
+    fields = _fields_of(_CONVERSATION_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
 def active_run_fields(values: Sequence[bytes | None]) -> Fields:
     """A run's hash from the values of ``ACTIVE_RUN_FIELDS``."""
-    return _given(_ACTIVE_RUN_FIELDS, values)
+    return _fields_of(_ACTIVE_RUN_FIELDS, values)
 
 
-def _given(names: Sequence[bytes], values: Sequence[bytes | None]) -> Fields:
+def _fields_of(names: Sequence[bytes], values: Sequence[bytes | None]) -> Fields:
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
@@ -244,9 +244,9 @@ def conversation(fields: Fields, active_run: Fields) -> Conversation:
 
 def _id(kind: Literal["run", "conv"], text: bytes) -> str:
     """The id that a field has. Raises ValueError if it is none."""
-    if not is_id(kind, found := text.decode()):
+    if not is_id(kind, decoded := text.decode()):
         raise ValueError(f"no id of a {kind}")
-    return found
+    return decoded
 
 
 def _name(fields: Fields) -> str:

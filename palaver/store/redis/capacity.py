@@ -96,12 +96,12 @@ class Capacity:
 
     async def _look(self) -> Memory:
         try:
-            found = await self._redis.info("memory")
+            info = await self._redis.info("memory")
         except ResponseError:
             # The user may not run INFO, or the server does not know it: then the server itself refuses writes.
             return Memory()
         # Buffers for replicas and the AOF do not count towards Redis's memory limit.
-        apart = int(found.get("mem_not_counted_for_evict", 0))
-        most = int(found.get("maxmemory", 0))
-        used = max(0, int(found.get("used_memory", 0)) - apart)
+        apart = int(info.get("mem_not_counted_for_evict", 0))
+        most = int(info.get("maxmemory", 0))
+        used = max(0, int(info.get("used_memory", 0)) - apart)
         return Memory(used, most, most * self._max_percent / 100)

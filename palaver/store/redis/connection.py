@@ -120,7 +120,7 @@ class Listener:
     def __init__(self, pubsub: PubSub, silence: float = SILENCE) -> None:
         self._pubsub = pubsub
         self._silence = silence
-        self._asked = False
+        self._pinged = False
 
     async def hear(self) -> PubSubMessage | None:
         """The next message; None now and then, in silence.
@@ -130,11 +130,11 @@ class Listener:
         """
         message = await self._pubsub.get_message(timeout=self._silence)
         if message is not None:
-            self._asked = False
+            self._pinged = False
             return None if message["type"] == "pong" else message
-        if self._asked:
+        if self._pinged:
             raise ConnectionError("the subscribed connection is dead")
-        self._asked = True
+        self._pinged = True
         await self._pubsub.ping()
         return None
 

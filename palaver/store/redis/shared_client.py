@@ -77,7 +77,7 @@ class SharedClient(Redis):
         except ConnectionError:
             return None
         # Such as that the server still reads its data: redis-py asks again then.
-        return None if any(isinstance(each, ConnectionError) for each in answers) else answers
+        return None if any(isinstance(answer, ConnectionError) for answer in answers) else answers
 
     def understood(self, name: Any, answer: Any, options: Mapping[str, Any]) -> Any:
         """A raw answer as redis-py reads it; an error stays one."""
@@ -124,13 +124,13 @@ class _SharedPipeline(Pipeline):
         if answers is None:
             return await super().execute(raise_on_error)
         self.command_stack = []
-        found = [
+        results = [
             self._client.understood(args[0], answer, options)
             for (args, options), answer in zip(stack, answers, strict=True)
         ]
         if raise_on_error:
-            self.raise_first_error(stack, found)
-        return found
+            self.raise_first_error(stack, results)
+        return results
 
 
 class _Asked:
@@ -185,12 +185,12 @@ class _Line(asyncio.Protocol):
         while (answer := self._reader.gets()) is not NOT_ENOUGH_DATA:
             if isinstance(answer, PushNotification):
                 continue
-            asked = self._waiting[0]
-            asked.answers.append(answer)
-            if len(asked.answers) == asked.count:
+            question = self._waiting[0]
+            question.answers.append(answer)
+            if len(question.answers) == question.count:
                 self._waiting.popleft()
-                if not asked.done.done():
-                    asked.done.set_result(asked.answers)
+                if not question.done.done():
+                    question.done.set_result(question.answers)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End it; nobody knows what became of the commands that were sent."""
@@ -198,9 +198,9 @@ class _Line(asyncio.Protocol):
             self._looking.cancel()
         if not self.over.done():
             self.over.set_result(None)
-        for asked in self._waiting:
-            if not asked.done.done():
-                asked.done.set_exception(ConnectionError("the shared connection broke"))
+        for question in self._waiting:
+            if not question.done.done():
+                question.done.set_exception(ConnectionError("the shared connection broke"))
         self._waiting.clear()
 
     def _send(self) -> None:

@@ -67,11 +67,11 @@ class BulkControl:
         ]
         return await self._done((submit, partial(taken_on, submit)) for submit in submits)
 
-    async def _done(self, wanted: Iterable[tuple[Script[R], Callable[[R], T]]]) -> Sequence[T | Exception]:
+    async def _done(self, pairs: Iterable[tuple[Script[R], Callable[[R], T]]]) -> Sequence[T | Exception]:
         """Return the outcome of each script, as the function beside it reads the reply."""
-        wanted = list(wanted)
-        replies, durable = await self._scripts.promise_all(script for script, _ in wanted)
-        outcomes = [outcome(read, reply) for (_, read), reply in zip(wanted, replies, strict=True)]
+        pairs = list(pairs)
+        replies, durable = await self._scripts.promise_all(script for script, _ in pairs)
+        outcomes = [outcome(read, reply) for (_, read), reply in zip(pairs, replies, strict=True)]
         if not durable:
             raise NotDurable(outcomes)
         return outcomes

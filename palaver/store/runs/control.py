@@ -66,7 +66,7 @@ class RunControl:
         """
         conversation_id = await self._runs.conversation_of(run_id)
         new = tuple(map(_new_item, items))
-        what = orjson.dumps([each._asdict() for each in new]).decode()
+        what = orjson.dumps([item._asdict() for item in new]).decode()
         key = TakenOnce.of(idempotency_key, run_id, what, by)
         act = Act(
             run=keys.of_run(run_id, conversation_id),
@@ -79,7 +79,7 @@ class RunControl:
         return await promised(self._scripts.promise(act), partial(_acted, run_id, conversation_id, len(items)))
 
     async def retry(
-        self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None, by: str | None = None
+        self, run_id: str, retry: Retry, *, idempotency_key: str | None = None, by: str | None = None
     ) -> Submitted:
         """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
 
@@ -94,10 +94,10 @@ class RunControl:
         run = await self._runs.get(run_id)
         if not run.status.terminal:
             raise StateConflict("run_active", run_id, f"the run has not ended: it is {run.status}")
-        key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}", by)
-        again = again_of(run, wanted)
-        if wanted.from_step is not None:
-            return await self._fork(run, wanted.from_step, again, key, by)
+        key = idempotency(idempotency_key, f"{run_id} {retry.model_dump_json(exclude_defaults=True)}", by)
+        again = again_of(run, retry)
+        if retry.from_step is not None:
+            return await self._fork(run, retry.from_step, again, key, by)
         if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         return await self._runs.take_on(
@@ -214,13 +214,13 @@ def _acted(
             assert_never(other)
 
 
-def again_of(run: Run, wanted: Retry) -> Submission:
-    """Return the submission that goes on with ``run``: a field that ``wanted`` does not set stays as it was."""
+def again_of(run: Run, retry: Retry) -> Submission:
+    """Return the submission that goes on with ``run``: a field that ``retry`` does not set stays as it was."""
     return Submission(
-        agent=wanted.agent or run.agent,
-        input=() if wanted.input is None else (Message(role="user", content=wanted.input),),
-        deadline=wanted.deadline,
-        budget=wanted.budget or run.budget,
+        agent=retry.agent or run.agent,
+        input=() if retry.input is None else (Message(role="user", content=retry.input),),
+        deadline=retry.deadline,
+        budget=retry.budget or run.budget,
         metadata=run.metadata,
         tags=run.tags,
     )

@@ -125,8 +125,8 @@ class Runs(Listing):
         if not show:
             return await promised(self._scripts.promise(submit), partial(taken_on, submit))
 
-        def read(told: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
-            reply, answers = told
+        def read(replies: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
+            reply, answers = replies
             return replace(taken_on(submit, reply), run=shown(answers))
 
         return await promised(self._scripts.promise_and_read(submit, reads_of(submit.run_id)), read)
@@ -147,8 +147,8 @@ class Runs(Listing):
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
         run_id = new_run_id(shard)
-        given = submission.input
-        messages = (Message(role="user", content=given),) if isinstance(given, str) else given
+        content = submission.input
+        messages = (Message(role="user", content=content),) if isinstance(content, str) else content
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
         trace = new_trace()
         secrets = with_key(submission.secrets, agent)
@@ -254,12 +254,12 @@ class Runs(Listing):
 def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
     """Read the reply to ``submit``. Raises as `Runs.take_on`."""
     match reply:
-        case Created(found, due):
-            return Submitted(found, False, deliveries(due, found, submit.conversation_id))
-        case Steered(found):
-            return Submitted(found, False, (), steered=True)
-        case Replayed(found, steered):
-            return Submitted(found, True, (), steered=steered)
+        case Created(run_id, due):
+            return Submitted(run_id, False, deliveries(due, run_id, submit.conversation_id))
+        case Steered(run_id):
+            return Submitted(run_id, False, (), steered=True)
+        case Replayed(run_id, steered):
+            return Submitted(run_id, True, (), steered=steered)
         case Mismatch():
             raise IdempotencyMismatch("this Idempotency-Key was used with another body")
         case Past(name):

@@ -42,6 +42,6 @@ class TakenOnce:
     @classmethod
     def of(cls, key: str | None, any_id: str, what: str, by: str | None) -> TakenOnce:
         """Return the record for a request that asks for ``what`` of a run or in a conversation."""
-        request, found = token_hex(16), idempotency(key, f"{any_id} {what}", by)
-        record = keys.idempotency(shard_of(any_id), found.digest or sha256(request))
-        return cls(record, found.fingerprint or None, request)
+        request, hashed = token_hex(16), idempotency(key, f"{any_id} {what}", by)
+        record = keys.idempotency(shard_of(any_id), hashed.digest or sha256(request))
+        return cls(record, hashed.fingerprint or None, request)

@@ -44,4 +44,7 @@ def settled(moved: Moved, run_id: str, conversation_id: str) -> Settled:
 
 def deliveries(due: Iterable[DueDelivery], run_id: str, conversation_id: str) -> tuple[Delivery, ...]:
     """The deliveries to publish, with their ids."""
-    return tuple(Delivery(each.queue, run_id, conversation_id, each.step, each.number, each.title) for each in due)
+    return tuple(
+        Delivery(delivery.queue, run_id, conversation_id, delivery.step, delivery.number, delivery.title)
+        for delivery in due
+    )

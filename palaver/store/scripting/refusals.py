@@ -42,7 +42,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
 
 def refusal(code: Code, run_id: str | None, where: str = "") -> StateConflict:
     """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
-    found = _REFUSALS[code]
-    if found.limit is not None:
-        beyond(found.limit)
-    return StateConflict(code, run_id, where + found.message)
+    row = _REFUSALS[code]
+    if row.limit is not None:
+        beyond(row.limit)
+    return StateConflict(code, run_id, where + row.message)

@@ -65,7 +65,7 @@ class ScriptSettings(NamedTuple):
 def shared_names(settings: ScriptSettings, version: int) -> Names:
     """Every namespace; ``version`` is that of what the scripts write."""
     return {
-        **{each.__name__: {name: member.value for name, member in each.__members__.items()} for each in _ENUMS},
+        **{enum.__name__: {name: member.value for name, member in enum.__members__.items()} for enum in _ENUMS},
         "ActionType": _texts(get_args(ActionType)),
         "CancelMode": _texts(get_args(CancelMode)),
         "OnConflict": _texts(get_args(OnConflict)),
@@ -77,10 +77,10 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "StepOutcome": _texts(get_args(StepOutcome)),
         "TokenType": _texts(get_args(TokenType)),
         "Metrics": {"OTHER": OTHER},
-        "Series": _texts(each.series for each in COUNTED),
-        "Buckets": {each.series.upper(): dict(enumerate(each.buckets, 1)) for each in COUNTED if each.buckets},
+        "Series": _texts(metric.series for metric in COUNTED),
+        "Buckets": {metric.series.upper(): dict(enumerate(metric.buckets, 1)) for metric in COUNTED if metric.buckets},
         "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED},
-        "Facts": {each.name: _facts(each) for each in ErrorClass},
+        "Facts": {error_class.name: _facts(error_class) for error_class in ErrorClass},
         "Lifecycle": {
             "EDGES": frozenset(f"{source} {target}" for source in TRANSITIONS for target in TRANSITIONS[source]),
             "TERMINAL": frozenset(status for status in RunStatus if status.terminal),

@@ -43,9 +43,9 @@ class ServerState:
     def of(cls, info: Mapping[str, Any]) -> Self:
         """From the answer to INFO, as redis-py reads it."""
         field, kind = next(((field, kind) for field, kind in _KINDS if field in info), ("", "Redis"))
-        online = [each for each in _replicas(info) if each.get("state") == "online"]
+        online = [replica for replica in _replicas(info) if replica.get("state") == "online"]
         sent = _number(info, "master_repl_offset")
-        confirmed = [int(each["offset"]) for each in online if str(each.get("offset", "")).isdigit()]
+        confirmed = [int(replica["offset"]) for replica in online if str(replica.get("offset", "")).isdigit()]
         mode = "cluster" if _flag(info, "cluster_enabled") else str(info.get("redis_mode", "standalone"))
         return cls(
             kind=kind,
@@ -67,10 +67,12 @@ class ServerState:
     @property
     def disk_good(self) -> bool | None:
         """True if all that was last written to the disk went well."""
-        told = [
-            each for each in (self.append_written, self.append_rewritten, self.snapshot_written) if each is not None
+        outcomes = [
+            outcome
+            for outcome in (self.append_written, self.append_rewritten, self.snapshot_written)
+            if outcome is not None
         ]
-        return all(told) if told else None
+        return all(outcomes) if outcomes else None
 
     @property
     def major(self) -> int | None:
