@@ -178,20 +178,20 @@ def event_of(frame: Frame, response: Response) -> Event:
 
 def error_of(response: Response) -> APIError:
     """The error that an answer without success means. Never raises."""
-    said = _json(response.body)
-    if not isinstance(said, dict):
+    body = _json(response.body)
+    if not isinstance(body, dict):
         return unexpected(response)
-    detail = next((text for text in (said.get("detail"), said.get("title")) if isinstance(text, str)), None)
-    code, errors = said.get("code"), said.get("errors")
+    detail = next((text for text in (body.get("detail"), body.get("title")) if isinstance(text, str)), None)
+    code, errors = body.get("code"), body.get("errors")
     return error_type(response.status)(
         response.status,
         code if isinstance(code, str) else f"http_{response.status}",
         detail or f"the API answered HTTP {response.status}",
-        _text(said.get("request_id")) or response.headers.get("x-request-id"),
+        _text(body.get("request_id")) or response.headers.get("x-request-id"),
         [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else (),
-        run_id=_text(said.get("run_id")),
+        run_id=_text(body.get("run_id")),
         retry_after=retry_after(response.headers),
-        pending_actions=_pending(said.get("pending_actions")),
+        pending_actions=_pending(body.get("pending_actions")),
     )
 
 
@@ -231,9 +231,9 @@ def _model(kind: type[_M], data: Any, response: Response) -> _M:
         raise unexpected(response) from None
 
 
-def _pending(said: object) -> Sequence[PendingAction]:
+def _pending(actions: object) -> Sequence[PendingAction]:
     try:
-        return [PendingAction.model_validate(action) for action in said] if isinstance(said, list) else ()
+        return [PendingAction.model_validate(action) for action in actions] if isinstance(actions, list) else ()
     except ValidationError:
         return ()
 

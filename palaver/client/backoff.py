@@ -29,9 +29,9 @@ def passing(error: ClientError) -> bool:
 
 def pause(failures: int, error: ClientError | None = None) -> float:
     """Seconds to wait after so many failures in a row: as the server asked, else doubling, with jitter."""
-    asked = error.retry_after if isinstance(error, APIError) else None
-    if asked is not None:
-        return asked * random.uniform(1.0, 1.1)
+    delay = error.retry_after if isinstance(error, APIError) else None
+    if delay is not None:
+        return delay * random.uniform(1.0, 1.1)
     longest = min(FIRST_PAUSE * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)
 

@@ -84,7 +84,7 @@ class Conflict(APIError):
     """The present state does not allow it; ``code`` says which rule, and the message what can be done."""
 
     def __str__(self) -> str:
-        waits = ", ".join(f"{each.tool} ({each.type} {each.id})" for each in self.pending_actions)
+        waits = ", ".join(f"{action.tool} ({action.type} {action.id})" for action in self.pending_actions)
         return f"{super().__str__()} Pending: {waits}." if waits else super().__str__()
 
 

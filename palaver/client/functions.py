@@ -39,16 +39,16 @@ class ClientToolset:
         """
         declarations: list[Mapping[str, Any]] = []
         functions: dict[str, Tool] = {}
-        for each in client_tools:
-            if isinstance(each, ClientTool):
-                declarations.append(each.model_dump(mode="json", exclude_unset=True))
-            elif isinstance(each, Mapping):
-                declarations.append(dict(each))
+        for client_tool in client_tools:
+            if isinstance(client_tool, ClientTool):
+                declarations.append(client_tool.model_dump(mode="json", exclude_unset=True))
+            elif isinstance(client_tool, Mapping):
+                declarations.append(dict(client_tool))
             else:
-                function = _tool_of(each)
-                declarations.append(_declaration(function, own_timeout=isinstance(each, Tool)))
+                function = _tool_of(client_tool)
+                declarations.append(_declaration(function, own_timeout=isinstance(client_tool, Tool)))
                 functions[function.name] = function
-        names = [str(each.get("name")) for each in declarations]
+        names = [str(declaration.get("name")) for declaration in declarations]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two client tools are named {name!r}")
@@ -89,8 +89,8 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
 
 
 def _declaration(function: Tool, *, own_timeout: bool) -> Mapping[str, Any]:
-    given: dict[str, Any] = {"timeout": float(function.timeout)} if own_timeout else {}
-    spec = ClientTool(name=function.name, description=function.description, parameters=function.schema, **given)
+    options: dict[str, Any] = {"timeout": float(function.timeout)} if own_timeout else {}
+    spec = ClientTool(name=function.name, description=function.description, parameters=function.schema, **options)
     return spec.model_dump(mode="json", exclude_unset=True)
 
 

@@ -113,20 +113,20 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
     if isinstance(tools := options.get("tools"), str):
         raise ValueError(f"tools is a list of names: tools=[{tools!r}]")
     agent, model = options.get("agent"), options.get("model")
-    given = {
+    short_form = {
         "instructions": options.get("instructions"),
         "tools": list(options.get("tools") or ()) or None,
         "max_steps": options.get("max_steps"),
         "approvals": _approvals(options.get("approvals")),
     }
-    details = {name: value for name, value in given.items() if value is not None}
+    details = {name: value for name, value in short_form.items() if value is not None}
     if agent is not None:
         if model is not None or details:
             raise ValueError("give either agent or model, instructions, tools, max_steps and approvals, not both")
         spec = wire(agent)
         own = spec.get("client_tools") or []
-        names = {each.get("name") for each in own if isinstance(each, Mapping)}
-        more = [each for each in toolset.declarations if each.get("name") not in names]
+        names = {tool.get("name") for tool in own if isinstance(tool, Mapping)}
+        more = [declaration for declaration in toolset.declarations if declaration.get("name") not in names]
         return {**spec, "client_tools": [*own, *more]} if more else spec
     if model is None:
         if details:
@@ -143,15 +143,15 @@ def wire(agent: AgentSpec | Mapping[str, Any]) -> dict[str, Any]:
     return agent.model_dump(mode="json", exclude_unset=True, context=REVEALED)
 
 
-def _approvals(given: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:
-    match given:
+def _approvals(approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:
+    match approvals:
         case None:
             return None
         case Approvals():
-            return given.model_dump(mode="json", exclude_unset=True)
+            return approvals.model_dump(mode="json", exclude_unset=True)
         case Mapping():
-            return dict(given)
+            return dict(approvals)
         case str():
-            return {"require": given}
+            return {"require": approvals}
         case _:
-            return {"require": list(given)}
+            return {"require": list(approvals)}

@@ -159,7 +159,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         """
         return run_of(await self._transport.call(requests.get_run(run_id, wait), wait))
 
-    async def list(self, *, limit: int | None = None, **wanted: Unpack[RunFilter]) -> AsyncGenerator[Run, None]:
+    async def list(self, *, limit: int | None = None, **filters: Unpack[RunFilter]) -> AsyncGenerator[Run, None]:
         """Runs that fit all conditions, newest first, page by page as you iterate; at most ``limit`` of them.
 
         ``agent`` is an agent's name.
@@ -168,10 +168,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
-        admitted = requests.run_filter(wanted)
-        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as found:
-            async for page, response in found:
+        check(filters, RunFilter)
+        admitted = requests.run_filter(filters)
+        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as run_pages:
+            async for page, response in run_pages:
                 for run in runs_of(page, response):
                     yield run
 
@@ -194,7 +194,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
                 yield event
 
     async def export(
-        self, *ids: str, exported: Exported | None = None, **wanted: Unpack[RunFilter]
+        self, *ids: str, exported: Exported | None = None, **filters: Unpack[RunFilter]
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Records of the runs and conversations with these ids, or of all runs that have ended and fit the conditions.
 
@@ -208,9 +208,9 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
             APIError, ConnectionFailed: not everything was brought. Asking again with ``exported`` brings the rest.
             ValueError: ids together with filters, a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
+        check(filters, RunFilter)
         known = Exported() if exported is None else exported
-        async with aclosing(export(self._transport, ids, wanted, known)) as records:
+        async with aclosing(export(self._transport, ids, filters, known)) as records:
             async for record in records:
                 yield record
 
@@ -220,10 +220,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        async with aclosing(pages(self._transport, requests.list_models)) as found:
-            async for page, response in found:
-                for each in models_of(page, response):
-                    yield each
+        async with aclosing(pages(self._transport, requests.list_models)) as model_pages:
+            async for page, response in model_pages:
+                for model in models_of(page, response):
+                    yield model
 
     async def queues(self) -> dict[str, Any]:
         """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""

@@ -333,7 +333,7 @@ class AsyncRunControl:
         more: Sequence[Mapping[str, Any]] = (),
         **details: Any,
     ) -> Run:
-        item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
+        item = requests.without_none({"type": "approval", "action_id": action_id, "decision": decision, **details})
         return await self.send(run_id, [item, *more], idempotency_key=idempotency_key)
 
     async def _delete(self, request: Request) -> None:

@@ -45,7 +45,7 @@ class AsyncConversations:
         *,
         limit: int | None = None,
         order: ConversationOrder = "-updated",
-        **wanted: Unpack[ConversationFilter],
+        **filters: Unpack[ConversationFilter],
     ) -> AsyncGenerator[Conversation, None]:
         """Conversations that fit all conditions, those with news first unless ``order`` says otherwise, page by page as
         you iterate; at most ``limit`` of them.
@@ -54,18 +54,18 @@ class AsyncConversations:
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         ask = partial(requests.list_conversations, admitted, order)
-        async with aclosing(pages(self._transport, ask, limit)) as found:
-            async for page, response in found:
-                for each in conversations_of(page, response):
-                    yield each
+        async with aclosing(pages(self._transport, ask, limit)) as conversation_pages:
+            async for page, response in conversation_pages:
+                for conversation in conversations_of(page, response):
+                    yield conversation
 
-    async def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
+    async def count_conversations(self, **filters: Unpack[ConversationFilter]) -> ConversationCount:
         """Count the conversations that fit all conditions. Raises as `conversations`."""
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         return count_of(await self._transport.call(requests.count_conversations(admitted)))
 
     async def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
@@ -95,10 +95,10 @@ class AsyncConversations:
         `get`."""
         position: int | None = 0
         while position is not None:
-            asked = requests.get_messages(
+            request = requests.get_messages(
                 conversation_id, position, include=include, order="-position" if newest_first else None
             )
-            response = await self._transport.call(asked)
+            response = await self._transport.call(request)
             page = page_of(response)
             for message in messages_of(page, response):
                 yield message

@@ -32,9 +32,9 @@ async def follow(transport: Transport, cursor: EventCursor, include: str | None 
                 cursor.look(run_of(await transport.send(request, transport.timeout)))
         except ClientError as failed:
             error = failed
-            if told := cursor.told_by(failed):
+            if implied := cursor.told_by(failed):
                 error = None
-                yield told
+                yield implied
         if cursor.finished:
             return
         await sleep(cursor.pause(error))

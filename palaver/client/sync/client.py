@@ -160,7 +160,7 @@ class Palaver(RunControl, Conversations):
         """
         return run_of(self._transport.call(requests.get_run(run_id, wait), wait))
 
-    def list(self, *, limit: int | None = None, **wanted: Unpack[RunFilter]) -> Generator[Run, None, None]:
+    def list(self, *, limit: int | None = None, **filters: Unpack[RunFilter]) -> Generator[Run, None, None]:
         """Runs that fit all conditions, newest first, page by page as you iterate; at most ``limit`` of them.
 
         ``agent`` is an agent's name.
@@ -169,10 +169,10 @@ class Palaver(RunControl, Conversations):
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
-        admitted = requests.run_filter(wanted)
-        with closing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as found:
-            for page, response in found:
+        check(filters, RunFilter)
+        admitted = requests.run_filter(filters)
+        with closing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as run_pages:
+            for page, response in run_pages:
                 yield from runs_of(page, response)
 
     def events(
@@ -193,7 +193,7 @@ class Palaver(RunControl, Conversations):
             yield from events
 
     def export(
-        self, *ids: str, exported: Exported | None = None, **wanted: Unpack[RunFilter]
+        self, *ids: str, exported: Exported | None = None, **filters: Unpack[RunFilter]
     ) -> Generator[dict[str, Any], None, None]:
         """Records of the runs and conversations with these ids, or of all runs that have ended and fit the conditions.
 
@@ -207,9 +207,9 @@ class Palaver(RunControl, Conversations):
             APIError, ConnectionFailed: not everything was brought. Asking again with ``exported`` brings the rest.
             ValueError: ids together with filters, a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
+        check(filters, RunFilter)
         known = Exported() if exported is None else exported
-        with closing(export(self._transport, ids, wanted, known)) as records:
+        with closing(export(self._transport, ids, filters, known)) as records:
             yield from records
 
     def models(self) -> Generator[ListedModel, None, None]:
@@ -218,8 +218,8 @@ class Palaver(RunControl, Conversations):
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        with closing(pages(self._transport, requests.list_models)) as found:
-            for page, response in found:
+        with closing(pages(self._transport, requests.list_models)) as model_pages:
+            for page, response in model_pages:
                 yield from models_of(page, response)
 
     def queues(self) -> dict[str, Any]:

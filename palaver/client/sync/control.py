@@ -334,7 +334,7 @@ class RunControl:
         more: Sequence[Mapping[str, Any]] = (),
         **details: Any,
     ) -> Run:
-        item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
+        item = requests.without_none({"type": "approval", "action_id": action_id, "decision": decision, **details})
         return self.send(run_id, [item, *more], idempotency_key=idempotency_key)
 
     def _delete(self, request: Request) -> None:

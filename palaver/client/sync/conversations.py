@@ -46,7 +46,7 @@ class Conversations:
         *,
         limit: int | None = None,
         order: ConversationOrder = "-updated",
-        **wanted: Unpack[ConversationFilter],
+        **filters: Unpack[ConversationFilter],
     ) -> Generator[Conversation, None, None]:
         """Conversations that fit all conditions, those with news first unless ``order`` says otherwise, page by page as
         you iterate; at most ``limit`` of them.
@@ -55,17 +55,17 @@ class Conversations:
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         ask = partial(requests.list_conversations, admitted, order)
-        with closing(pages(self._transport, ask, limit)) as found:
-            for page, response in found:
+        with closing(pages(self._transport, ask, limit)) as conversation_pages:
+            for page, response in conversation_pages:
                 yield from conversations_of(page, response)
 
-    def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
+    def count_conversations(self, **filters: Unpack[ConversationFilter]) -> ConversationCount:
         """Count the conversations that fit all conditions. Raises as `conversations`."""
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         return count_of(self._transport.call(requests.count_conversations(admitted)))
 
     def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
@@ -93,10 +93,10 @@ class Conversations:
         `get`."""
         position: int | None = 0
         while position is not None:
-            asked = requests.get_messages(
+            request = requests.get_messages(
                 conversation_id, position, include=include, order="-position" if newest_first else None
             )
-            response = self._transport.call(asked)
+            response = self._transport.call(request)
             page = page_of(response)
             yield from messages_of(page, response)
             position = None if page.after == position else page.after
