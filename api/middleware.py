@@ -91,7 +91,7 @@ class Access:
         if self.tracing is None:
             yield
             return
-        with self.tracing.asked(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
+        with self.tracing.request(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
             if parent is not None:
                 mention(trace_id=parent.trace_id)
             yield
@@ -146,10 +146,10 @@ class Middleware:
                     log_request(scope, status, state["caller"].name, monotonic() - asked_at)
 
 
-def _request_id(given: bytes | None) -> str:
+def _request_id(header: bytes | None) -> str:
     """The client's, if it is one that may enter a log; else a new one."""
-    if given is not None and _REQUEST_ID.fullmatch(given):
-        return given.decode()
+    if header is not None and _REQUEST_ID.fullmatch(header):
+        return header.decode()
     return f"req_{secrets.token_hex(10)}"
 
 

@@ -149,7 +149,7 @@ class Publisher:
         """
         try:
             channel = self._producer().channel
-            names = dict.fromkeys(self._route(each)[0] for each in (queue, queue + RECOVERED))
+            names = dict.fromkeys(self._route(name)[0] for name in (queue, queue + RECOVERED))
             # Declaring tells it too; a passive question would cost the channel when there is no queue yet.
             replies = [
                 channel.queue_declare(queue=name, durable=True, auto_delete=False, arguments=_KIND) for name in names
@@ -166,7 +166,7 @@ class Publisher:
     def _producer(self) -> Any:
         """This thread's producer, on a connection of its own; a new one after a fork, or when RabbitMQ hung up."""
         local = self._local
-        if getattr(local, "process", None) != os.getpid() or _told(local.socket):
+        if getattr(local, "process", None) != os.getpid() or _has_input(local.socket):
             self._drop(broken=True)
             local.connection = Connection(
                 kombu_url(self._url),
@@ -212,7 +212,7 @@ class Publisher:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 
 
-def _told(connected: socket.socket | None) -> bool:
+def _has_input(connected: socket.socket | None) -> bool:
     """Tell whether RabbitMQ sent something unasked: mostly its farewell, and what is sent to it after that is lost in
     silence."""
     if connected is None:

@@ -103,7 +103,7 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
         return None
     if not isinstance(arguments, list) or keywords != {} or not isinstance(embed, dict) or any(embed.values()):
         return None
-    if not all(isinstance(each, str) for each in (run_id, conversation_id, step)) or type(number) is not int:
+    if not all(isinstance(value, str) for value in (run_id, conversation_id, step)) or type(number) is not int:
         return None
     if not is_id("run", run_id) or not is_id("conv", conversation_id) or not _STEP.fullmatch(step):
         return None

@@ -88,33 +88,33 @@ def read_body(body: bytes) -> ErrorBody:
 
 def _title(page: str) -> str:
     """Return a page's title, in its own words: it is shown to people instead of the page."""
-    found = next(filter(None, (pattern.search(page) for pattern in _TITLES)), None)
-    return html.unescape(found.group(1)) if found else ""
+    match = next(filter(None, (pattern.search(page) for pattern in _TITLES)), None)
+    return html.unescape(match.group(1)) if match else ""
 
 
 def _quote(document: object, objects: Sequence[Mapping[str, Any]]) -> str:
     """The texts of an error, the outermost first, each once: gateways put the one that helps inside of their own."""
-    told = "" if not isinstance(document, str) else document
+    quote = "" if not isinstance(document, str) else document
     for entry in reversed(objects):
         for name in _TEXT_FIELDS:
-            said = _unwrapped(entry.get(name))
-            if said and name == "msg" and isinstance(place := entry.get("loc"), list):  # FastAPI: where it is wrong
-                said = f"{'.'.join(str(part)[:64] for part in place[:16])}: {said}"
-            if said and said not in told and len(told) < _ENOUGH:
-                told = f"{told.rstrip(' .:')}: {said}" if told else said
-    return told
+            text = _unwrapped(entry.get(name))
+            if text and name == "msg" and isinstance(place := entry.get("loc"), list):  # FastAPI: where it is wrong
+                text = f"{'.'.join(str(part)[:64] for part in place[:16])}: {text}"
+            if text and text not in quote and len(quote) < _ENOUGH:
+                quote = f"{quote.rstrip(' .:')}: {text}" if quote else text
+    return quote
 
 
-def _unwrapped(said: object) -> str:
+def _unwrapped(message: object) -> str:
     """A text; of one that is an error body itself, what that one says."""
-    if not isinstance(said, str) or said.lstrip()[:1] not in ("{", "["):
-        return said.strip() if isinstance(said, str) else ""
+    if not isinstance(message, str) or message.lstrip()[:1] not in ("{", "["):
+        return message.strip() if isinstance(message, str) else ""
     try:
-        inner = list(_objects(json.loads(said)))
+        inner = list(_objects(json.loads(message)))
     except (ValueError, RecursionError):
-        return said.strip()
+        return message.strip()
     texts = (entry[name] for entry in inner for name in _TEXT_FIELDS if isinstance(entry.get(name), str))
-    return next((text.strip() for text in texts if text.strip()), said.strip())
+    return next((text.strip() for text in texts if text.strip()), message.strip())
 
 
 def _codes_behind(message: object) -> list[str]:
@@ -122,8 +122,8 @@ def _codes_behind(message: object) -> list[str]:
     begin = _BEHIND_LITELLM.match(message) if isinstance(message, str) else None
     if begin is None:
         return []
-    found = map(safe_code, _CODE_BEHIND.findall(begin.string, begin.end(), begin.end() + _ENOUGH))
-    return [code for code in found if code][::-1]
+    codes = map(safe_code, _CODE_BEHIND.findall(begin.string, begin.end(), begin.end() + _ENOUGH))
+    return [code for code in codes if code][::-1]
 
 
 def _first(values: Iterator[_T | None]) -> _T | None:
@@ -159,6 +159,6 @@ def _match(pattern: re.Pattern[str], value: object) -> str | None:
 
 
 def _duration(value: object) -> float | None:
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    seconds = float(found.group(1)) if found else math.nan
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    seconds = float(match.group(1)) if match else math.nan
     return seconds if math.isfinite(seconds) else None

@@ -272,10 +272,14 @@ class UnknownConversation(PalaverError):
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}
 
 
-def _nothing_of(kind: str, given: str) -> str:
+def _nothing_of(kind: str, unknown_id: str) -> str:
     """Why there is nothing of this kind and id; the id may be anything."""
-    shown = given if given.isascii() and given.replace("_", "").isalnum() and len(given) <= 80 else f"{given[:80]!r}"
-    other = next((name for name, prefix in _PREFIXES.items() if name != kind and given.startswith(prefix)), None)
+    shown = (
+        unknown_id
+        if unknown_id.isascii() and unknown_id.replace("_", "").isalnum() and len(unknown_id) <= 80
+        else f"{unknown_id[:80]!r}"
+    )
+    other = next((name for name, prefix in _PREFIXES.items() if name != kind and unknown_id.startswith(prefix)), None)
     if other is not None:
         return f"the id {shown} is that of a {other}, not of a {kind}"
     return f"there is no {kind} {shown}: it was never there, or its retention has passed"
@@ -362,7 +366,7 @@ class RunFailed(PalaverError):
     """
 
     def __init__(self, error: Mapping[str, Any], run_id: str | None = None) -> None:
-        told = [f"run {run_id} failed" if run_id else None, error.get("class"), error.get("message")]
-        super().__init__(": ".join(part for part in told if isinstance(part, str)))
+        parts = [f"run {run_id} failed" if run_id else None, error.get("class"), error.get("message")]
+        super().__init__(": ".join(part for part in parts if isinstance(part, str)))
         self.error: Mapping[str, Any] = dict(error)
         self.run_id = run_id

@@ -49,8 +49,8 @@ def _wait(headers: Mapping[str, str], prefix: str, now: datetime | None) -> floa
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """The provider's number of the request, None if it sent none that is fit to show. Never raises."""
-    found = (_header(headers, name) for name in _REQUEST_ID_HEADERS)
-    return next((text for text in found if text is not None and REQUEST_ID.fullmatch(text)), None)
+    texts = (_header(headers, name) for name in _REQUEST_ID_HEADERS)
+    return next((text for text in texts if text is not None and REQUEST_ID.fullmatch(text)), None)
 
 
 def _header(headers: Mapping[str, str], name: str) -> str | None:

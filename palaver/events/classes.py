@@ -368,7 +368,11 @@ Event = KnownEvent | UnknownEvent
 
 
 EVENTS: Final[Mapping[str, type[BaseEvent]]] = MappingProxyType(
-    {each.model_fields["type"].default: each for each in BaseEvent.__subclasses__() if each is not UnknownEvent}
+    {
+        event_class.model_fields["type"].default: event_class
+        for event_class in BaseEvent.__subclasses__()
+        if event_class is not UnknownEvent
+    }
 )
 """The class of each `EventKind`."""
 _KNOWN: Final[TypeAdapter[KnownEvent]] = TypeAdapter(KnownEvent)

@@ -20,7 +20,7 @@ def _defaults_of(model: type[BaseModel], without: type[BaseModel] = BaseModel) -
 
 
 _LEFT_OUT: Final[Mapping[str, Mapping[str, Any]]] = {
-    kind: found for kind, each in EVENTS.items() if (found := _defaults_of(each, BaseEvent))
+    kind: defaults for kind, event_class in EVENTS.items() if (defaults := _defaults_of(event_class, BaseEvent))
 }
 """For each kind what its writers may leave out."""
 _OF_MESSAGES: Final = _defaults_of(Message)

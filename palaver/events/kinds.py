@@ -20,13 +20,13 @@ class Kept(Enum):
 class EventKind(StrEnum):
     """The ``type`` of an event. What each of them says and carries is in ``palaver.events.classes``."""
 
-    kept: Kept
+    stored_in: Kept
 
-    def __new__(cls, value: str, kept: Kept) -> EventKind:
+    def __new__(cls, value: str, stored_in: Kept) -> EventKind:
         """A kind by its name on the wire."""
         kind = str.__new__(cls, value)
         kind._value_ = value
-        kind.kept = kept
+        kind.stored_in = stored_in
         return kind
 
     RUN_CREATED = "run.created", Kept.LOG
@@ -61,7 +61,7 @@ class EventKind(StrEnum):
     @property
     def durable(self) -> bool:
         """True if the conversation's log has it, too."""
-        return self.kept is Kept.LOG
+        return self.stored_in is Kept.LOG
 
 
 MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})

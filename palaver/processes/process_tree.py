@@ -8,20 +8,20 @@ import os
 
 def children_of(pid: int) -> list[int]:
     """The direct children of a process, also of its threads; none if it is gone."""
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as listed:
-                found += map(int, listed.read().split())
-    return found
+                pids += map(int, listed.read().split())
+    return pids
 
 
 def below(pid: int) -> list[int]:
     """Every process below another one, parents first."""
-    found = children_of(pid)
-    for each in found:
-        found += children_of(each)
-    return found
+    pids = children_of(pid)
+    for child in pids:
+        pids += children_of(child)
+    return pids
 
 
 def stopped(pid: int) -> bool:

@@ -21,8 +21,8 @@ from palaver.vocabulary.addresses import leads_within
 def _outward(url: str) -> str:
     """Raises PydanticCustomError for an address that leads into the network of whoever fetches it."""
     if not url.startswith("data:") and leads_within(url):
-        told = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
-        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+        advice = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
+        raise PydanticCustomError("unsupported_content", "{advice}", {"advice": advice})
     return url
 
 
@@ -84,8 +84,8 @@ _ELSEWHERE: Final = {
 def _of_here(value: object) -> object:
     """Raises PydanticCustomError for a part of another API, which says what to do."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str) and (told := _ELSEWHERE.get(kind)):
-        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+    if isinstance(kind, str) and (advice := _ELSEWHERE.get(kind)):
+        raise PydanticCustomError("unsupported_content", "{advice}", {"advice": advice})
     return value
 
 
@@ -118,8 +118,8 @@ def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:
 def inline_data(url: str) -> tuple[str, bool, str] | None:
     """Split a ``data:`` URL into the media type, whether the data are in base64, and the data as they are written
     there. None if it is no such URL."""
-    found = _DATA.match(url)
-    return (found[1].lower() or "text/plain", bool(found[2]), url[found.end() :]) if found else None
+    match = _DATA.match(url)
+    return (match[1].lower() or "text/plain", bool(match[2]), url[match.end() :]) if match else None
 
 
 def text_of(content: str | tuple[Part, ...]) -> str:

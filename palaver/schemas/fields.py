@@ -84,11 +84,11 @@ class AtMost:
         return core_schema.no_info_before_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        found = handler(schema)
-        for each in found.get("anyOf", [found]):
-            if keyword := _KINDS.get(each.get("type", "")):
-                each[keyword] = most(self._name(listed=keyword == "maxItems"))
-        return found
+        json_schema = handler(schema)
+        for choice in json_schema.get("anyOf", [json_schema]):
+            if keyword := _KINDS.get(choice.get("type", "")):
+                choice[keyword] = most(self._name(listed=keyword == "maxItems"))
+        return json_schema
 
     def _name(self, *, listed: bool) -> str:
         return (listed and self.items) or self.limit

@@ -21,10 +21,10 @@ def first_words(messages: Iterable[Message], most: int, secrets: Collection[str]
     """The first words of the first message of the user that has any, ``most`` characters, on one line and without
     these secrets and those of this process; None if there is none."""
     for message in messages:
-        if message.role == "user" and (said := message.text[:_LOOKED_AT].strip()):
+        if message.role == "user" and (text := message.text[:_LOOKED_AT].strip()):
             if secrets:
-                said = Secrets(secrets, named=True).hide(said)
-            return _cut(" ".join(hide(said).split()), most)
+                text = Secrets(secrets, named=True).hide(text)
+            return _cut(" ".join(hide(text).split()), most)
     return None
 
 

@@ -61,7 +61,7 @@ class Misfit:
     the fault is about them."""
 
     place: tuple[int | str, ...]
-    said: str
+    message: str
     missing: str | None = None
     unexpected: tuple[str, ...] = ()
 
@@ -70,14 +70,14 @@ class Misfit:
         """Return the misfit for an error of the library."""
         from jsonschema_rs import ValidationErrorKind as Kind
 
-        place, said = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
+        place, message = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
         match error.kind:
             case Kind.Required() as kind:
-                return cls(place, said, missing=kind.property)
+                return cls(place, message, missing=kind.property)
             case Kind.AdditionalProperties() as kind:
-                return cls(place, said, unexpected=tuple(kind.unexpected))
+                return cls(place, message, unexpected=tuple(kind.unexpected))
             case _:
-                return cls(place, said)
+                return cls(place, message)
 
 
 class Unfit(ValueError):
@@ -88,14 +88,14 @@ class Unfit(ValueError):
         self.pointer = pointer
 
 
-def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
-    """Return the parts of ``found`` that do not fit; if there are many, some of them.
+def misfits(schema: dict[str, Any], value: Any) -> list[Misfit]:
+    """Return the parts of ``value`` that do not fit; if there are many, some of them.
 
     Raises:
         Unfit: as `require_fit` says.
     """
     extent, validator = _prepared(orjson.dumps(schema))
-    values, characters = _amount(found)
+    values, characters = _amount(value)
     work, matching = extent.size * (values + characters // _A_VALUE), extent.matching * characters
     if work > most("schema_work"):
         beyond("schema_work")
@@ -103,21 +103,21 @@ def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
     if matching > most("schema_matching"):
         beyond("schema_matching")
         return [Misfit((), "has too many characters for the patterns of the schema")]
-    if validator.is_valid(found):
+    if validator.is_valid(value):
         return []
     if extent.recursive or extent.choices * matching > most("schema_matching"):
         return [Misfit((), "does not fit in some place")]
     if max(work, matching) > _ALL_FAULTS:
-        return [Misfit.of(_first(validator, found))]
-    return [Misfit.of(each) for each in islice(validator.iter_errors(found), _TOLD)]
+        return [Misfit.of(_first(validator, value))]
+    return [Misfit.of(error) for error in islice(validator.iter_errors(value), _TOLD)]
 
 
-def _first(validator: jsonschema_rs.Validator, found: Any) -> jsonschema_rs.ValidationError:
+def _first(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.ValidationError:
     """The first fault of what does not fit."""
     from jsonschema_rs import ValidationError
 
     try:
-        validator.validate(found)
+        validator.validate(value)
     except ValidationError as error:
         return error
     raise AssertionError("it does not fit")
@@ -136,9 +136,9 @@ def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
     try:
         return extent, _compiled(schema, _PATTERN)
     except ValueError as error:
-        said = str(getattr(error, "message", error)).partition("\n")[0][:200]
-        hint = "; a pattern has neither look-around nor back-references" if "regex" in said else ""
-        raise Unfit("", f"cannot be held to: {said}{hint}") from None
+        reason = str(getattr(error, "message", error)).partition("\n")[0][:200]
+        hint = "; a pattern has neither look-around nor back-references" if "regex" in reason else ""
+        raise Unfit("", f"cannot be held to: {reason}{hint}") from None
 
 
 def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
@@ -165,19 +165,19 @@ def _weight(pattern: str) -> int:
     return _HEAVIEST
 
 
-def _amount(found: Any) -> tuple[int, int]:
+def _amount(value: Any) -> tuple[int, int]:
     """Count the values at every level, and the characters in texts and names."""
-    values, characters, left = 0, 0, [found]
+    values, characters, left = 0, 0, [value]
     while left:
-        each = left.pop()
+        part = left.pop()
         values += 1
-        if isinstance(each, str):
-            characters += len(each)
-        elif isinstance(each, dict):
-            characters += sum(map(len, each))
-            left.extend(each.values())
-        elif isinstance(each, list):
-            left.extend(each)
+        if isinstance(part, str):
+            characters += len(part)
+        elif isinstance(part, dict):
+            characters += sum(map(len, part))
+            left.extend(part.values())
+        elif isinstance(part, list):
+            left.extend(part)
     return values, characters
 
 
@@ -221,9 +221,9 @@ class _Extent:
             return _NOTHING
         own = self._own(part, where, level) if isinstance(part, dict) and not holder else _NOTHING
         parts, patterns, matching, apart, choices = 1 + own.parts, own.patterns, own.matching, 0, own.choices
-        for name, each in part.items() if isinstance(part, dict) else enumerate(part):
+        for name, member in part.items() if isinstance(part, dict) else enumerate(part):
             holds = str(name) if name in _HOLDERS and not holder else ""
-            cost = self._cost(each, f"{where}/{str(name).translate(_POINTED)}"[:300], level + 1, holds)
+            cost = self._cost(member, f"{where}/{str(name).translate(_POINTED)}"[:300], level + 1, holds)
             weight = _weight(str(name)) if holder == "patternProperties" else 0
             parts += cost.parts
             _bounded(where, "schema_parts", parts, "parts, references followed")
@@ -264,17 +264,17 @@ class _Extent:
 
     def _at(self, target: str, where: str) -> Any:
         """Return the part of the schema that the reference ``target`` leads to."""
-        found: Any = self._schema
+        part: Any = self._schema
         try:
             first, *names = target.split("/")
             if first != "#":
                 raise KeyError(first)
             for name in names:
                 name = name.replace("~1", "/").replace("~0", "~")
-                found = found[int(name) if isinstance(found, list) else name]
+                part = part[int(name) if isinstance(part, list) else name]
         except (KeyError, IndexError, TypeError, ValueError):
             raise Unfit(f"{where}/$ref", "leads to nothing: refer to #/$defs/NAME of the schema itself") from None
-        return found
+        return part
 
 
 def _bounded(where: str, limit: str, there: int, what: str) -> None:

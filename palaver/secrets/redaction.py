@@ -83,27 +83,27 @@ class Secrets:
                 done = i + _GRAM
         return "".join((*pieces, text[done:]))
 
-    def cut(self, text: str, found: int, *, whole: bool = False) -> tuple[str, str, int]:
+    def cut(self, text: str, count: int, *, whole: bool = False) -> tuple[str, str, int]:
         """Return ``text`` without the secrets; the end of it that may be the beginning of one, if it is not ``whole``;
-        and the number of secrets in it, together with the ``found`` ones before."""
-        if found > _MANY:
-            return "", "", found
+        and the number of secrets in it, added to the ``count`` before."""
+        if count > _MANY:
+            return "", "", count
         pieces: list[str] = []
         done, end = 0, len(text) if whole else self._open(text, 0)
-        for start, stop in self._found(text):
+        for start, stop in self._places(text):
             if start >= end:
                 # It may go on behind the end of the text.
                 break
             pieces += (text[done:start], REDACTED)
-            done, found = stop, found + 1
-            if found > _MANY:
-                return "".join(pieces), "", found
+            done, count = stop, count + 1
+            if count > _MANY:
+                return "".join(pieces), "", count
             if end < done:
                 end = self._open(text, done)
         pieces.append(text[done:end])
-        return "".join(pieces), text[end:], found
+        return "".join(pieces), text[end:], count
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+    def _places(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets, in order; each is as long as can be, and none is within the one before."""
         at = {start: place for start in self._starts_in(text) if (place := text.find(start)) >= 0}
         while at:
@@ -125,8 +125,8 @@ class Secrets:
         """Return the beginnings of forms that may be in ``text``; mostly none."""
         if not self._forms:
             return set()
-        found = self._grams.keys() & [text[i : i + _GRAM] for i in range(0, len(text) - _GRAM + 1, _GRAM)]
-        starts = set[str]().union(*(self._grams[gram] for gram in found)) if found else set[str]()
+        grams = self._grams.keys() & [text[i : i + _GRAM] for i in range(0, len(text) - _GRAM + 1, _GRAM)]
+        starts = set[str]().union(*(self._grams[gram] for gram in grams)) if grams else set[str]()
         return starts.union(start for start in self._short if start in text) if self._short else starts
 
     def _open(self, text: str, done: int) -> int:
@@ -154,7 +154,7 @@ class Passing:
     was made."""
 
     def __init__(self, *secrets: Secrets) -> None:
-        self._stages = [_Stage(each) for each in secrets or compared()]
+        self._stages = [_Stage(hidden) for hidden in secrets or compared()]
 
     @property
     def held(self) -> bool:
@@ -164,7 +164,7 @@ class Passing:
     def add(self, text: str, *, last: bool = False) -> str:
         """Take ``text`` in and return what may be shown now; everything if it was the ``last``."""
         for stage in self._stages:
-            text, stage.held, stage.found = stage.secrets.cut(stage.held + text, stage.found, whole=last)
+            text, stage.held, stage.count = stage.secrets.cut(stage.held + text, stage.count, whole=last)
         return text
 
 
@@ -172,7 +172,7 @@ class _Stage:
     def __init__(self, secrets: Secrets) -> None:
         self.secrets = secrets
         self.held = ""
-        self.found = 0
+        self.count = 0
 
 
 _values: Final[set[str]] = set()
@@ -234,10 +234,10 @@ def hide_parts(text: str) -> str:
 def password_of(url: str | None) -> str | None:
     """The password in an address, as it is meant; None if there is none."""
     try:
-        found = urlsplit(url or "").password
+        password = urlsplit(url or "").password
     except ValueError:
         return None
-    return unquote(found) if found else None
+    return unquote(password) if password else None
 
 
 def _places(text: str) -> range:
@@ -253,14 +253,14 @@ def _forms(value: str) -> Iterator[str]:
     """Yield the forms of one secret; those that are too short to tell are left out."""
     raw = value.encode("utf-8", "surrogatepass")
     percent = quote(raw, safe="")
-    said = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(raw)]
-    said += (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
-    said += (raw.hex(), raw.hex().upper())
+    forms = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(raw)]
+    forms += (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
+    forms += (raw.hex(), raw.hex().upper())
     for offset in range(3):
         # Each begins with the first of base64's characters that has nothing of what stands before the secret.
         encoded = base64.b64encode(b"\0" * offset + raw)[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6].decode()
-        said += (encoded, encoded.replace("+", "-").replace("/", "_"))
-    yield from (form for form in said if len(form) >= _LEAST)
+        forms += (encoded, encoded.replace("+", "-").replace("/", "_"))
+    yield from (form for form in forms if len(form) >= _LEAST)
 
 
 def _common(form: str, part: str) -> int:

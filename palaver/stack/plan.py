@@ -70,10 +70,10 @@ class Plan:
 
     def _metrics_port(self, name: str, number: int) -> dict[str, str]:
         """Each worker on a machine needs one of its own: from this one on, first the model worker's."""
-        given = self.environment.get("PALAVER_METRICS_PORT") or os.environ.get("PALAVER_METRICS_PORT") or ""
-        if name not in ("worker", "tools") or not given.isdecimal():
+        port = self.environment.get("PALAVER_METRICS_PORT") or os.environ.get("PALAVER_METRICS_PORT") or ""
+        if name not in ("worker", "tools") or not port.isdecimal():
             return {}
-        return {"PALAVER_METRICS_PORT": str(int(given) + 2 * (number - 1) + (name == "tools"))}
+        return {"PALAVER_METRICS_PORT": str(int(port) + 2 * (number - 1) + (name == "tools"))}
 
     def _environment(self, redis_url: str) -> dict[str, str]:
         own = {
@@ -91,10 +91,10 @@ class Plan:
         }
         if hosts := os.environ.get("PALAVER_ALLOWED_HOSTS"):
             own["PALAVER_ALLOWED_HOSTS"] = f"{hosts},{HOST}"
-        given = {**own, **self.environment}
+        variables = {**own, **self.environment}
         # A variable that is set here must not stand in a file as well.
-        inherited = {name: value for name, value in os.environ.items() if name.removesuffix(SUFFIX) not in given}
-        return {**inherited, **given}
+        inherited = {name: value for name, value in os.environ.items() if name.removesuffix(SUFFIX) not in variables}
+        return {**inherited, **variables}
 
     @cached_property
     def _providers(self) -> Path:

@@ -65,7 +65,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -76,8 +76,8 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, default=str)
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
 def formatter_for(log_format: LogFormat, text: logging.Formatter | None) -> logging.Formatter:
@@ -117,5 +117,5 @@ def _log_exception(kind: type[BaseException], error: BaseException, traceback: T
 
 def _of_task(record: logging.LogRecord) -> Mapping[str, str]:
     task_id = record.args.get("id") if isinstance(record.args, Mapping) else None
-    found = _TASK_ID.fullmatch(task_id) if isinstance(task_id, str) else None
-    return {"run": found[1], "step": found[2].replace(":", "/")} if found else {}
+    match = _TASK_ID.fullmatch(task_id) if isinstance(task_id, str) else None
+    return {"run": match[1], "step": match[2].replace(":", "/")} if match else {}

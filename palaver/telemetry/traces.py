@@ -43,12 +43,12 @@ class Parent:
     @classmethod
     def read(cls, traceparent: str) -> Self | None:
         """From the value of a ``traceparent`` header; None if it is none, as W3C Trace Context has it."""
-        found = _TRACEPARENT.fullmatch(traceparent)
-        if not found or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
+        match = _TRACEPARENT.fullmatch(traceparent)
+        if not match or match["version"] == "ff" or (match["version"] == "00" and match["more"]):
             return None
-        if not int(found["trace"], 16) or not int(found["span"], 16):
+        if not int(match["trace"], 16) or not int(match["span"], 16):
             return None
-        return cls(found["trace"], found["span"], bool(int(found["flags"], 16) & 1))
+        return cls(match["trace"], match["span"], bool(int(match["flags"], 16) & 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Tracing:
                     "(a collector's is port 4318)"
                 )
         sampler = environment.get("OTEL_TRACES_SAMPLER") or "parentbased_always_on"
-        known = [f"{prefix}{each}" for prefix in (_PARENT, "") for each in _SAMPLERS]
+        known = [f"{prefix}{kind}" for prefix in (_PARENT, "") for kind in _SAMPLERS]
         if sampler not in known:
             raise ConfigurationError(f"OTEL_TRACES_SAMPLER: Palaver has {', '.join(known)}")
         return cls(sampler, _ratio(environment.get("OTEL_TRACES_SAMPLER_ARG") or "1"))
@@ -128,7 +128,7 @@ class Tracing:
         return Trace(trace_id, secrets.token_hex(8), sampled, parent.span_id if parent else "")
 
     @contextmanager
-    def asked(self, traceparent: str | None) -> Iterator[Parent | None]:
+    def request(self, traceparent: str | None) -> Iterator[Parent | None]:
         """Handle a request: runs that are submitted within belong to the trace that its header names."""
         parent = Parent.read(traceparent) if traceparent else None
         token = _request.set((self, parent))

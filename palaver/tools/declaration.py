@@ -66,8 +66,8 @@ class Tool:
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
         """A call of the function with ``arguments``, and with ``context`` if it asks for it."""
-        asked = {} if self.context_parameter is None else {self.context_parameter: context}
-        return partial(self.function, **arguments, **asked)
+        extra = {} if self.context_parameter is None else {self.context_parameter: context}
+        return partial(self.function, **arguments, **extra)
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """The keyword arguments in the JSON text ``arguments``, validated against the signature.
@@ -89,8 +89,8 @@ class Tool:
 
 
 def _faults(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return in_words([(fault["loc"], fault["msg"]) for fault in found])
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return in_words([(fault["loc"], fault["msg"]) for fault in errors])
 
 
 _NO_RETRY: Final = ": a tool that raises RetryableToolError(retry_after=seconds) is called again, three times in all"

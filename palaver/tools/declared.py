@@ -52,14 +52,14 @@ class ToolSet:
         Raises:
             ConfigurationError: they are too many, or too large to be reported to every API.
         """
-        found = sorted(declarations, key=lambda each: each.name)
+        tools = sorted(declarations, key=lambda tool: tool.name)
         # A tool's default may be a key.
-        text = hide(_DECLARATIONS.dump_json(found).decode()).encode()
-        many, large = len(found) > most("declared_tools"), len(text) > most("declared_tools_bytes")
+        text = hide(_DECLARATIONS.dump_json(tools).decode()).encode()
+        many, large = len(tools) > most("declared_tools"), len(text) > most("declared_tools_bytes")
         if many or large:
             beyond("declared_tools" if many else "declared_tools_bytes")
             raise ConfigurationError(
-                f"PALAVER_TOOLS: {len(found)} tools with {len(text):,} bytes of declarations; at most "
+                f"PALAVER_TOOLS: {len(tools)} tools with {len(text):,} bytes of declarations; at most "
                 f"{most('declared_tools')} and {most('declared_tools_bytes'):,}: give some to other workers"
             )
         return cls.having(text)

@@ -35,6 +35,6 @@ def fitting(declared: ToolDeclaration | ClientTool, text: str) -> dict[str, Any]
         arguments = read(text)
     except InvalidToolCall as error:
         raise InvalidToolCall(f"the arguments of {declared.name} do not fit: {error}") from None
-    if faults := [(each.place, each.said) for each in misfits(declared.parameters, arguments)]:
+    if faults := [(misfit.place, misfit.message) for misfit in misfits(declared.parameters, arguments)]:
         raise InvalidToolCall(f"the arguments of {declared.name} do not fit: {in_words(faults)}")
     return arguments

@@ -86,14 +86,14 @@ def never_asked(address: str, *, loopback: bool) -> bool:
     ones, where clouds tell machines their keys, and at those that are no address of one machine. ``loopback`` says
     whether this machine is meant."""
     try:
-        found = _meant(ipaddress.ip_address(address.partition("%")[0]))
+        meant = _meant(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return True
-    if found.is_loopback:
+    if meant.is_loopback:
         return not loopback
-    useless = found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved
-    site_local = isinstance(found, ipaddress.IPv6Address) and found.is_site_local
-    return useless or site_local or str(found) in _METADATA
+    useless = meant.is_link_local or meant.is_multicast or meant.is_unspecified or meant.is_reserved
+    site_local = isinstance(meant, ipaddress.IPv6Address) and meant.is_site_local
+    return useless or site_local or str(meant) in _METADATA
 
 
 def _meant(address: _Address) -> _Address:

@@ -30,10 +30,10 @@ def new_run_id(shard: str) -> str:
 def new_conversation_id(shards: int, shard: str | None = None) -> str:
     """A fresh id of a conversation on ``shard``, or on any of ``shards`` many."""
     while True:
-        found = conversation_id(uuid4(), shards)
+        new_id = conversation_id(uuid4(), shards)
         # One of at most 256 is on the shard, and each costs a few microseconds.
-        if shard is None or shard_of(found) == shard:
-            return found
+        if shard is None or shard_of(new_id) == shard:
+            return new_id
 
 
 def conversation_id(number: UUID, shards: int) -> str:

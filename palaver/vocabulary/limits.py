@@ -373,7 +373,7 @@ _ALL: Final = (
     ),
 )
 
-LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})
+LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({limit.name: limit for limit in _ALL})
 """Every limit, by name."""
 
 exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))

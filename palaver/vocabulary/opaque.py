@@ -44,13 +44,13 @@ class Opaque:
     def reasoning(self) -> str:
         """Return the part that people can read: it is stored once, and looked up by the names that protocols have for
         it."""
-        found = self._read()
+        fields = self._read()
         for name in _TEXTS:
-            if found.get(name):
-                return str(found[name])
-        if items := _objects(found.get("items")):
+            if fields.get(name):
+                return str(fields[name])
+        if items := _objects(fields.get("items")):
             return "\n\n".join(_summary(item) for item in items if _summary(item))
-        blocks = ((block, name) for field, name in _BLOCKS for block in _objects(found.get(field)))
+        blocks = ((block, name) for field, name in _BLOCKS for block in _objects(fields.get(field)))
         return "".join(str(block.get(name) or "") for block, name in blocks)
 
     def shown(self) -> dict[str, Any]:
@@ -61,10 +61,10 @@ class Opaque:
     def _read(self) -> dict[str, Any]:
         """The fields; none if they are no JSON that can be read: a message is shown without them."""
         try:
-            found = json.loads(self.fields)
+            fields = json.loads(self.fields)
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return fields if isinstance(fields, dict) else {}
 
 
 def _summary(item: dict[str, Any]) -> str:
@@ -72,6 +72,6 @@ def _summary(item: dict[str, Any]) -> str:
     return "\n\n".join(str(part.get("text") or "") for part in _objects(item.get("summary") or item.get("content")))
 
 
-def _objects(found: Any) -> list[dict[str, Any]]:
+def _objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list; none if it is no list."""
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
