@@ -81,8 +81,8 @@ class ConsumerWatchdog(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery
             raise StalledConsumer(f"nothing came for {self._patience:g} s while messages wait")
         if self._asking is None or not self._asking.is_alive():
             # A queue's depth has its recovered steps in it.
-            asked = {name.removesuffix(RECOVERED) for name in queues}
-            self._asking = threading.Thread(target=self._ask, args=(asked,), name="hearing", daemon=True)
+            names = {name.removesuffix(RECOVERED) for name in queues}
+            self._asking = threading.Thread(target=self._ask, args=(names,), name="hearing", daemon=True)
             self._asking.start()
 
     def _ask(self, queues: Iterable[str]) -> None:

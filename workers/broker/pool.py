@@ -118,8 +118,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             self._leave_loop()
             if isinstance(error, Exception):
                 # Not its repr: redis-py's leaves the reason out.
-                told = f"{type(error).__name__}: {error}"
-                raise RuntimeError(f"the lifespan of the worker did not start: {told}") from error
+                reason = f"{type(error).__name__}: {error}"
+                raise RuntimeError(f"the lifespan of the worker did not start: {reason}") from error
             raise
 
     def register_with_event_loop(self, hub: Any) -> None:

@@ -61,8 +61,8 @@ class _Dropped:
         beyond(limit)
         self._unsaid[f"{where} ({limit})"] += 1
         if monotonic() - self._said_at >= _SAY_EVERY:
-            told = ", ".join(f"{count} on {what}" for what, count in self._unsaid.items())
-            log.warning("dropped messages that are none of Palaver's: %s", told)
+            counts = ", ".join(f"{count} on {what}" for what, count in self._unsaid.items())
+            log.warning("dropped messages that are none of Palaver's: %s", counts)
             self._unsaid.clear()
             self._said_at = monotonic()
 
@@ -87,16 +87,16 @@ def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
 
 def _anew(message: Any, queue: str | None) -> dict[str, Any]:
     """Raises what comes of reading something else than a message."""
-    told, headers = message["properties"], {**message["headers"]}
+    properties, headers = message["properties"], {**message["headers"]}
     # Compressed once, it may be a thousand times as large; nothing of Celery's is, here.
     headers.pop("compression", None)
-    if (message["content-type"], message["content-encoding"], told["body_encoding"]) != _ENCODED:
+    if (message["content-type"], message["content-encoding"], properties["body_encoding"]) != _ENCODED:
         raise ValueError("another encoding")
     body = binascii.a2b_base64(message["body"], strict_mode=True)
     # A delivery's content is looked at once more (workers/broker/consumer.py); other messages are not.
     if not queue and not isinstance(orjson.loads(body), list | dict):
         raise TypeError("a message is a list or an object")
-    exchange, routing_key = told["delivery_info"]["exchange"], told["delivery_info"]["routing_key"]
+    exchange, routing_key = properties["delivery_info"]["exchange"], properties["delivery_info"]["routing_key"]
     if not isinstance(exchange, str) or not isinstance(routing_key, str | None):
         raise TypeError("no such route")
     return {
@@ -163,7 +163,7 @@ class Channel(deliveries.Channel):
             connection.disconnect()
             raise
         except self.ResponseError as error:
-            if any(said in str(error) for said in _REFUSALS):
+            if any(refusal in str(error) for refusal in _REFUSALS):
                 self._ask_again_at = monotonic() + _REFUSED_FOR
                 log.error("the broker refuses %s (%s): %s", _TAKE, error, _NEEDS)
                 raise Empty from None

@@ -52,26 +52,26 @@ class Taking:
         self._clock = clock
         self._seen: Seen | None = None
         self._since = clock()
-        self._told = False
+        self._logged = False
 
     def stuck(self, seen: Seen | None) -> bool:
         """Tell whether the worker is stuck, after this look; None is a worker that is not to take any."""
         now = self._clock()
         if seen is None or seen != self._seen or seen.active >= seen.places or not self._something_waits(seen, now):
             self._seen, self._since = seen, now
-            if self._told:
+            if self._logged:
                 log.warning("deliveries are taken again")
-            self._told = False
+            self._logged = False
             return False
         if now - self._since < self._patience:
             return False
-        if not self._told:
+        if not self._logged:
             log.error(
                 "nothing was taken for %.0f s though deliveries wait: %d of %d places are free, %d deliveries are held"
                 " and have not begun; no progress is told from here on",
                 *(now - self._since, seen.places - seen.active, seen.places, seen.held - seen.active),
             )
-        self._told = True
+        self._logged = True
         return True
 
     def _something_waits(self, seen: Seen, now: float) -> bool:

@@ -47,9 +47,9 @@ async def trace_coroutine(task: Task, task_id: str, request: dict[str, Any]) -> 
     args, kwargs = request["args"], request["kwargs"]
     context = Context(request, args=args, kwargs=kwargs, called_directly=False)
     task.request_stack.push(context)
-    told = {"sender": task, "task_id": task_id, "task": task, "args": args, "kwargs": kwargs}
+    facts = {"sender": task, "task_id": task_id, "task": task, "args": args, "kwargs": kwargs}
     if signals.task_prerun.receivers:
-        signals.task_prerun.send(**told)
+        signals.task_prerun.send(**facts)
     begun, status, answer = monotonic(), states.REVOKED, None
     try:
         answer = await task.run(*args, **kwargs)
@@ -60,7 +60,7 @@ async def trace_coroutine(task: Task, task_id: str, request: dict[str, Any]) -> 
         status, answer = _outcome_of(task, context, error)
     finally:
         if signals.task_postrun.receivers:
-            signals.task_postrun.send(**told, retval=answer, state=status)
+            signals.task_postrun.send(**facts, retval=answer, state=status)
     seconds = monotonic() - begun
     if status != states.SUCCESS:
         return 1, answer, seconds

@@ -62,10 +62,10 @@ def consume_recovered_first(instance: Any, **_: Any) -> None:
     Redis reads them in this order, strictly (`queue_order_strategy`); RabbitMQ has priorities within Q instead.
     """
     queues = instance.app.amqp.queues
-    asked = [name for name in queues.consume_from if not name.endswith(RECOVERED)]
+    names = [name for name in queues.consume_from if not name.endswith(RECOVERED)]
     if not has_priorities(instance.app.conf.broker_url):
-        asked = [name for queue in asked for name in (queue + RECOVERED, queue)]
-    queues.select(asked)
+        names = [name for queue in names for name in (queue + RECOVERED, queue)]
+    queues.select(names)
 
 
 class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
@@ -83,7 +83,7 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
     """Seconds; a delivery stays unacknowledged for twice as long at most."""
 
     def __init__(self, consumer: Any, **_: Any) -> None:
-        self._kept: WeakSet[Any] = WeakSet()
+        self._reserved: WeakSet[Any] = WeakSet()
         self._timer: Any = None
 
     def include_if(self, consumer: Any) -> bool:
@@ -103,9 +103,9 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
                 request.acknowledged = True
 
     def _look(self) -> None:
-        for request in self._kept & reserved_requests:
+        for request in self._reserved & reserved_requests:
             request.acknowledge()
-        self._kept = WeakSet(reserved_requests)
+        self._reserved = WeakSet(reserved_requests)
 
 
 TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{Transport.__module__}:{Transport.__name__}"))

@@ -66,10 +66,10 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
         callback(message)
 
     def _read(self, fd: int, most: int) -> Generator[None, None, bytes]:
-        found = b""
-        while len(found) < most:
+        data = b""
+        while len(data) < most:
             try:
-                part = os.read(fd, most - len(found))
+                part = os.read(fd, most - len(data))
             except OSError as error:
                 if error.errno not in _LATER:
                     raise EOFError from error
@@ -78,9 +78,9 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
                 continue
             if not part:
                 raise EOFError
-            found += part
+            data += part
             self._begun[fd] = 0
-        return found
+        return data
 
     def _is_garbled(self, fd: int) -> None:
         self._forget(fd)

@@ -32,7 +32,7 @@ def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
     """Tell whether a tool may see a variable: a hidden one, or one of Palaver's, only if it is named itself."""
     if name in patterns:
         return True
-    return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, each) for each in patterns)
+    return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def hidden_keys(here: Settings) -> frozenset[str]:
@@ -77,10 +77,10 @@ def _wipe(names: Iterable[str]) -> None:
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
         begin, end = int(fields[47]), int(fields[48])
         block = ctypes.string_at(begin, end - begin)
-        wanted = {os.fsencode(name) for name in names}
+        encoded = {os.fsencode(name) for name in names}
         at = 0
         for entry in block.split(b"\0"):
             name, equals, value = entry.partition(b"=")
-            if equals and name in wanted:
+            if equals and name in encoded:
                 ctypes.memset(begin + at + len(name) + 1, ord("x"), len(value))
             at += len(entry) + 1

@@ -159,12 +159,12 @@ class Output:
 
 def _read(reading: int, most: int = 8 * _PIPE) -> bytes:
     """Read what is there, without waiting."""
-    found = []
+    chunks = []
     with contextlib.suppress(BlockingIOError, InterruptedError):
         while most > 0 and (chunk := os.read(reading, _CHUNK)):
-            found.append(chunk)
+            chunks.append(chunk)
             most -= len(chunk)
-    return b"".join(found)
+    return b"".join(chunks)
 
 
 def readable(line: bytes) -> str:
@@ -175,8 +175,8 @@ def readable(line: bytes) -> str:
 
 def _keep_logging_to(stream: TextIO) -> None:
     """Handlers of logs that write to standard error write to ``stream``."""
-    loggers = [logging.getLogger(), *(each for each in logging.root.manager.loggerDict.values())]
-    for each in loggers:
-        for handler in getattr(each, "handlers", ()):
+    loggers = [logging.getLogger(), *(logger for logger in logging.root.manager.loggerDict.values())]
+    for logger in loggers:
+        for handler in getattr(logger, "handlers", ()):
             if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.__stderr__, sys.stderr):
                 handler.setStream(stream)

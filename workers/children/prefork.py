@@ -98,7 +98,7 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     def _forget(self, i: int) -> None:
         """billiard keeps a child that could not be started, and cannot bury it."""
-        for child in [each for each in self._pool if each.index == i]:
+        for child in [child for child in self._pool if child.index == i]:
             if child._popen is not None:
                 processes.kill([child.pid])
             else:

@@ -33,16 +33,16 @@ class Vacancies:
         self._kind = kind
         self._tools = tools
         self._refused = refused
-        self._told = 0
+        self._reported = 0
 
     def tell(self, vacant: int) -> None:
         """Report that there are so many, or that there are none any more. The report is repeated before it is
         forgotten."""
-        if not vacant and not self._told:
+        if not vacant and not self._reported:
             return
         try:
             asyncio.run(self._tell(vacant))
-            self._told = vacant
+            self._reported = vacant
         except Exception as away:
             log.warning("nobody is told of %d places for tools: %s", vacant, type(away).__name__)
 

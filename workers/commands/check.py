@@ -29,19 +29,19 @@ _INTERRUPTED: Final = 130
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; return the exit code, which is 1 if something is wrong."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     with refusing():
         here = settings()
-        found = Preflight(here, asked.role or _role(here)).look()
-    if asked.json:
-        print(document({"data": [asdict(each) for each in found]}))
+        findings = Preflight(here, options.role or _role(here)).look()
+    if options.json:
+        print(document({"data": [asdict(finding) for finding in findings]}))
     else:
         print(_row("PLACE", "CHECK", "STATE", "FOUND"))
-        for each in found:
-            print(_told(each))
+        for finding in findings:
+            print(_described(finding))
         if not is_redis(here.deliveries_url):
             print(_row("broker", "", "", "no Redis: not looked at"))
-    return 0 if all(each.level == "ok" for each in found) else 1
+    return 0 if all(finding.level == "ok" for finding in findings) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,12 +64,12 @@ def _role(here: Settings) -> Role:
     return named.get(user, "worker")
 
 
-def _told(found: Finding) -> str:
+def _described(finding: Finding) -> str:
     """``store   eviction     WARNING  maxmemory-policy allkeys-lru``, with what it means and what to do below."""
-    lines = [_row(found.place, found.check, _STATES[found.level], one_line(found.found, _LONGEST))]
-    if found.level != "ok":
-        lines.append(_row("", "", "", f"It {one_line(found.said, _LONGEST)}."))
-        lines.append(_row("", "", "", f"What to do: {one_line(found.advice, _LONGEST)}"))
+    lines = [_row(finding.place, finding.check, _STATES[finding.level], one_line(finding.found, _LONGEST))]
+    if finding.level != "ok":
+        lines.append(_row("", "", "", f"It {one_line(finding.said, _LONGEST)}."))
+        lines.append(_row("", "", "", f"What to do: {one_line(finding.advice, _LONGEST)}"))
     return "\n".join(lines)
 
 

@@ -81,8 +81,8 @@ async def check_all(providers: Mapping[str, Provider], model: str | None, second
         async with places:
             return await check(name, provider, model, seconds)
 
-    for found in asyncio.as_completed([in_turn(*each) for each in providers.items()]):
-        yield await found
+    for answer in asyncio.as_completed([in_turn(*entry) for entry in providers.items()]):
+        yield await answer
 
 
 async def check(name: str, provider: Provider, model: str | None, seconds: float) -> Finding:
@@ -90,7 +90,7 @@ async def check(name: str, provider: Provider, model: str | None, seconds: float
     if not provider.has_key:
         key = provider.api_key_env
         return Finding(name, model, False, f"The variable {key} with its key is not set.", f"set {key}", "key")
-    named = model or next((each for each in (*provider.models, *provider.prices) if each != "*"), None)
+    named = model or next((listed for listed in (*provider.models, *provider.prices) if listed != "*"), None)
     failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds)
     if failure and any(limit in _words(failure) for limit in _LIMITS):
         # Some models think before their first token, and refuse such a limit; runs set none unless somebody asks.
@@ -100,11 +100,11 @@ async def check(name: str, provider: Provider, model: str | None, seconds: float
     if named is None and _knows_no_such_model(failure):
         advice = "name a model of it, with --model or as `models` in its table, to be sure"
         return Finding(name, None, True, "It answers, and takes the key.", advice)
-    found = _finding(name, provider, named, failure)
+    finding = _finding(name, provider, named, failure)
     if _may_be_elsewhere(failure):
         better = await _better(name, provider, named or UNKNOWN_MODEL, seconds)
-        found = replace(found, advice=better or found.advice)
-    return found
+        finding = replace(finding, advice=better or finding.advice)
+    return finding
 
 
 async def _ask(
@@ -176,11 +176,11 @@ def _finding(name: str, provider: Provider, model: str | None, failure: Failure)
     elif failure.error_class is _C.NOT_FOUND and _knows_no_such_model(failure):
         code = "model_not_found"
     advice = _ADVICE.get(code) or _ADVICE.get(failure.error_class) or "read what it says"
-    told = advice.format(
+    formatted = advice.format(
         host=host,
         url=f"{place.scheme}://{host}{place.path.rstrip('/')}{PROTOCOLS[provider.protocol].path}",
         key=provider.api_key_env or "the address",
         model=model or UNKNOWN_MODEL,
     )
-    said = failure.provider.message if failure.provider else None
-    return Finding(name, model, False, failure.message, told, failure.code, said)
+    provider_message = failure.provider.message if failure.provider else None
+    return Finding(name, model, False, failure.message, formatted, failure.code, provider_message)

@@ -74,11 +74,11 @@ class Keeper:
         runtime = self._runtime
         while True:
             self._cut.clear()
-            leased = {each: each.lease for each in runtime.active if each.lease is not None}
+            leased = {step: step.lease for step in runtime.active if step.lease is not None}
             asked_at = time.monotonic()
-            told = {i: now for i, each in enumerate(leased) if (now := each.progress.now()) is not None}
-            for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], told), strict=True):
-                _apply(each, answer, asked_at)
+            progress = {i: now for i, step in enumerate(leased) if (now := step.progress.now()) is not None}
+            for step, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], progress), strict=True):
+                _apply(step, answer, asked_at)
             await self.report(len(leased))
             await asyncio.sleep(_APART)
             await self._rest(runtime.settings.heartbeat - _APART, busy=bool(leased))

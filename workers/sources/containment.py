@@ -70,19 +70,19 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
     if str.__len__(text) > _MAX_ERROR:
         beyond("tool_error")
     # Not by methods of its own: a subclass may have any.
-    said = str.__getitem__(text, slice(_MAX_ERROR))
+    message = str.__getitem__(text, slice(_MAX_ERROR))
     match error:
         case RetryableToolError(retry_after=int() | float() as seconds):
-            return RetryableToolError(said, retry_after=seconds)
+            return RetryableToolError(message, retry_after=seconds)
         case RetryableToolError():
-            return RetryableToolError(said)
+            return RetryableToolError(message)
         case ToolTimeout():
-            return ToolTimeout(said)
+            return ToolTimeout(message)
         case InvalidToolCall():
-            return InvalidToolCall(said)
+            return InvalidToolCall(message)
         case ToolError():
-            return ToolError(said)
-    return ToolError(f"{tool.name} failed: {_name(error)}: {said}")
+            return ToolError(message)
+    return ToolError(f"{tool.name} failed: {_name(error)}: {message}")
 
 
 def _name(error: BaseException) -> str:
@@ -91,7 +91,7 @@ def _name(error: BaseException) -> str:
     return name[:100]
 
 
-def told(tool: ToolDeclaration, result: object) -> Told:
+def presented(tool: ToolDeclaration, result: object) -> Told:
     """Return a tool's ``result`` for the model. Runs code of the result's, so where the tool ran.
 
     Raises:
@@ -123,7 +123,7 @@ async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
                     log.warning("tool %s held up every step of its process for %.1f s", tool.name, took)
                 if inspect.isawaitable(result):
                     result = await result
-            return told(tool, result)
+            return presented(tool, result)
     except TimeoutError:
         raise timed_out(tool.name, tool.timeout) from None
 

@@ -35,12 +35,14 @@ class Toolbox:
         self._leaves_behind = leaves_behind
         self._tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
         for source in sources:
-            for each in source.declarations:
-                if each.name in self._tools:
-                    other = self._tools[each.name][1].name
+            for declaration in source.declarations:
+                if declaration.name in self._tools:
+                    other = self._tools[declaration.name][1].name
                     where = f"both in {other}" if other == source.name else f"one in {other}, one in {source.name}"
-                    raise ConfigurationError(f"two tools are named {each.name!r}, {where}: give one another name")
-                self._tools[each.name] = each, source
+                    raise ConfigurationError(
+                        f"two tools are named {declaration.name!r}, {where}: give one another name"
+                    )
+                self._tools[declaration.name] = declaration, source
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
@@ -100,5 +102,5 @@ async def open_toolbox(
         ConfigurationError: the settings of a source do not fit, or two tools have one name.
     """
     async with AsyncExitStack() as opened:
-        found = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
-        yield Toolbox(found, watch, leaves_behind=run_blocking is None)
+        entered = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
+        yield Toolbox(entered, watch, leaves_behind=run_blocking is None)
