@@ -54,9 +54,9 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
 async def _validated(request: Request, model: type[M], raw: bytes) -> M:
     value = parse(raw)
     await _let_others(raw)
-    found = validate(model, raw, value, backend_of(request).providers)
+    body = validate(model, raw, value, backend_of(request).providers)
     await _let_others(raw)
-    return found
+    return body
 
 
 async def _let_others(raw: bytes) -> None:

@@ -19,10 +19,10 @@ _RESERVE: Final = 64 + LINGERING + 4 * _AT_ONCE + 32
 """The store's pool, the refused, those on their way in, and logs, broker, pub/sub, the listening socket, …"""
 
 
-def capacity(wanted: int) -> int:
-    """Connections that this process may have: as many as are ``wanted``, or fewer if its descriptors do not reach."""
+def capacity(needed: int) -> int:
+    """Connections that this process may have: as many as are ``needed``, or fewer if its descriptors do not reach."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if limit == resource.RLIM_INFINITY else max(1, min(wanted, limit - _RESERVE))
+    return needed if limit == resource.RLIM_INFINITY else max(1, min(needed, limit - _RESERVE))
 
 
 class Listener(socket.socket):

@@ -140,7 +140,7 @@ class Dialect:
 
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
     """The dialect that owns a path: of those that do, the one with the longest prefix."""
-    return max((each for each in dialects if each.owns(path)), key=lambda each: len(each.prefix))
+    return max((dialect for dialect in dialects if dialect.owns(path)), key=lambda dialect: len(dialect.prefix))
 
 
 def respond(error: Exception, request: HTTPConnection) -> Response:

@@ -76,10 +76,10 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
     Raises:
         Problem: ``invalid_host``.
     """
-    found = _HOST.fullmatch(headers.get(b"host", b""))
-    if found is None:
+    match = _HOST.fullmatch(headers.get(b"host", b""))
+    if match is None:
         raise Problem("invalid_host")
-    return (found[1] or found[2]).decode().lower()
+    return (match[1] or match[2]).decode().lower()
 
 
 def is_loopback(host: str) -> bool:

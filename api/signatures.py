@@ -120,16 +120,16 @@ class Takes:
         async def endpoint(request: Request) -> Response:
             for check in checks:
                 check(request)
-            given: dict[str, Any] = {}
+            arguments: dict[str, Any] = {}
             try:
                 for name, reader in readers:
-                    given[name] = reader(request)
+                    arguments[name] = reader(request)
                 if body is not None:
-                    given[body_name] = await read(request, body)
+                    arguments[body_name] = await read(request, body)
             except Refused:
                 if unfit is not None:
-                    await unfit(request, given)
+                    await unfit(request, arguments)
                 raise
-            return await handler(**given)
+            return await handler(**arguments)
 
         return endpoint

@@ -38,9 +38,9 @@ class Frames(Generic[E]):
 
     def of(self, event: E) -> bytes:
         """The frame of an event."""
-        found = self._made.get(event)
-        if found is not None:
-            return found
+        frame = self._made.get(event)
+        if frame is not None:
+            return frame
         made = self._made[event] = self._write(event)
         self._size += len(made)
         while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:

@@ -85,22 +85,22 @@ class BulkAction(Strict):
     answers={200: ("Done, as far as `next_cursor` says.", BulkResult)},
     problems=("invalid_cursor", "not_durable"),
 )
-async def act_on_runs(backend: Backend, caller: Caller, wanted: BulkAction) -> Response:
+async def act_on_runs(backend: Backend, caller: Caller, body: BulkAction) -> Response:
     """Newest first, for 20 seconds at most: repeat it with `next_cursor` until that is null."""
-    refuse(_faults(wanted))
-    detail(action=wanted.action, dry_run=wanted.dry_run)
-    result = await operations.act_on_runs(backend, wanted.as_bulk(), caller)
+    refuse(_faults(body))
+    detail(action=body.action, dry_run=body.dry_run)
+    result = await operations.act_on_runs(backend, body.as_bulk(), caller)
     detail(count=result.done, matched=result.matched)
     return answer(result)
 
 
-def _faults(wanted: BulkAction) -> Iterator[Fault]:
-    if not wanted.all and wanted.filter.names_nothing:
-        why = f'admits every run: say which to {wanted.action}, or "all": true in its place'
+def _faults(body: BulkAction) -> Iterator[Fault]:
+    if not body.all and body.filter.names_nothing:
+        why = f'admits every run: say which to {body.action}, or "all": true in its place'
         yield Fault("/filter", "missing", why)
-    if wanted.all and not wanted.filter.names_nothing:
+    if body.all and not body.filter.names_nothing:
         yield Fault("/all", "value_error", "means every run: leave the filter out, or this")
-    if wanted.action != "cancel":
+    if body.action != "cancel":
         for name in ("mode", "reason"):
-            if getattr(wanted, name) is not None:
+            if getattr(body, name) is not None:
                 yield Fault(f"/{name}", "value_error", "goes with the action cancel only")

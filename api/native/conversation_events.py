@@ -36,17 +36,17 @@ def _place(text: str) -> Place | None:
 
 
 def _last_event_id(request: Request) -> Place | None:
-    given = request.headers.get("last-event-id")
-    found = None if given is None else _place(given)
-    if given is not None and found is None:
+    header = request.headers.get("last-event-id")
+    place = None if header is None else _place(header)
+    if header is not None and place is None:
         raise Problem("invalid_cursor", "Last-Event-ID is not an id of an event of this conversation.")
-    return found
+    return place
 
 
-def _after(given: object) -> object:
-    if isinstance(given, str) and _place(given) is None:
+def _after(value: object) -> object:
+    if isinstance(value, str) and _place(value) is None:
         raise ValueError("must be the id of an event of this conversation, as position or position.seq")
-    return given
+    return value
 
 
 _Types = Annotated[

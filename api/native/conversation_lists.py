@@ -67,8 +67,8 @@ class ConversationFilters(Query):
 
     def as_filter(self) -> ConversationFilter:
         """Return the filter for the store."""
-        given = {name: getattr(self, name) for name in ConversationFilter.__annotations__}
-        return cast(ConversationFilter, {name: value for name, value in given.items() if value not in (None, (), {})})
+        fields = {name: getattr(self, name) for name in ConversationFilter.__annotations__}
+        return cast(ConversationFilter, {name: value for name, value in fields.items() if value not in (None, (), {})})
 
 
 class ConversationsQuery(ConversationFilters):
@@ -99,7 +99,7 @@ async def list_conversations(backend: Backend, query: ConversationsQuery) -> Res
     headers: dict[str, str] = {}
     if page.next_cursor is not None:
         headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
-    data = b",".join(each.model_dump_json().encode() for each in page.conversations)
+    data = b",".join(conversation.model_dump_json().encode() for conversation in page.conversations)
     rest = orjson.dumps({"next_cursor": page.next_cursor, "has_more": page.next_cursor is not None})
     return answer_json(b'{"data":[%b],%b' % (data, rest[1:]), headers=headers)
 
@@ -117,9 +117,9 @@ async def count_conversations(backend: Backend, query: ConversationFilters) -> R
 
 
 def _next_page(query: ConversationsQuery, cursor: str) -> str:
-    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
+    parameters: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
     if query.status:
-        given["status"] = ",".join(query.status)
+        parameters["status"] = ",".join(query.status)
     if query.metadata:
-        given["metadata"] = orjson.dumps(query.metadata).decode()
-    return page_path("conversations", given | {"cursor": cursor})
+        parameters["metadata"] = orjson.dumps(query.metadata).decode()
+    return page_path("conversations", parameters | {"cursor": cursor})

@@ -61,13 +61,13 @@ class NewMessages(Strict):
     ),
 )  # fmt: skip
 async def append(
-    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: NewMessages
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, body: NewMessages
 ) -> Response:
     """No model is called: the next run answers it, and one with an empty `input` answers nothing else. An active run
     sees it in its next model call."""
-    taken = await operations.append(backend, conversation_id, wanted.input, caller, key=key)
-    told = AppendedMessages(position=taken.position, run_id=taken.run_id)
-    return answer(told, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
+    taken = await operations.append(backend, conversation_id, body.input, caller, key=key)
+    appended = AppendedMessages(position=taken.position, run_id=taken.run_id)
+    return answer(appended, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
 
 
 _AS_IT_IS: Final = Fork()
@@ -85,11 +85,11 @@ _AS_IT_IS: Final = Fork()
     ),
 )  # fmt: skip
 async def withdraw(
-    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Withdrawal
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, body: Withdrawal
 ) -> Response:
     """Models do not see any more what follows. It stays in the log, marked as `withdrawn`; turns stay whole."""
-    found, replayed = await operations.withdraw(backend, conversation_id, wanted.after, caller, key=key)
-    return answer(found, headers=REPLAYED if replayed else None)
+    conversation, replayed = await operations.withdraw(backend, conversation_id, body.after, caller, key=key)
+    return answer(conversation, headers=REPLAYED if replayed else None)
 
 
 @NATIVE.route(
@@ -108,11 +108,11 @@ async def withdraw(
     ),
 )  # fmt: skip
 async def fork(
-    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Fork = _AS_IT_IS
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, body: Fork = _AS_IT_IS
 ) -> Response:
     """It has all messages up to there, and goes its own way. To fork and run at once from a step of a run is `POST
     /v1/runs/{run_id}/retry`."""
-    made, there = await operations.fork(backend, conversation_id, wanted, caller, key=key)
+    made, there = await operations.fork(backend, conversation_id, body, caller, key=key)
     location = {"Location": conversation_path(made.id)}
     return answer(made, 200 if there else 201, {**location, **REPLAYED} if there else location)
 
@@ -130,10 +130,10 @@ async def fork(
     ),
     audited=False,
 )  # fmt: skip
-async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, wanted: Question) -> Response:
+async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, body: Question) -> Response:
     """Its agent answers with all messages in view, in one model call and without its tools. The conversation goes on
     meanwhile, and has no trace of it."""
-    return answer(await operations.ask(backend, conversation_id, wanted.question, caller, seconds=wanted.timeout))
+    return answer(await operations.ask(backend, conversation_id, body.question, caller, seconds=body.timeout))
 
 
 @NATIVE.route(

@@ -45,7 +45,7 @@ async def models(backend: Backend, query: ModelsQuery) -> Response:
     page = await operations.list_models(backend, limit=query.limit, cursor=query.cursor)
     headers = {}
     if page.next_cursor is not None:
-        given = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
-        headers["Link"] = f'</v1/models?{urlencode(given)}>; rel="next"'
+        parameters = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
+        headers["Link"] = f'</v1/models?{urlencode(parameters)}>; rel="next"'
     shown = ModelList(data=[*page.models], next_cursor=page.next_cursor, has_more=page.next_cursor is not None)
     return answer(shown, headers=headers)

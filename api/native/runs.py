@@ -134,14 +134,14 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
 
 
 def _next_page(query: RunsQuery, cursor: str) -> str:
-    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
+    parameters: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
     if query.status:
-        given["status"] = ",".join(query.status)
+        parameters["status"] = ",".join(query.status)
     if query.metadata:
-        given["metadata"] = orjson.dumps(query.metadata).decode()
+        parameters["metadata"] = orjson.dumps(query.metadata).decode()
     if query.retried is not None:
-        given["retried"] = str(query.retried).lower()
-    return page_path("runs", given | {"cursor": cursor})
+        parameters["retried"] = str(query.retried).lower()
+    return page_path("runs", parameters | {"cursor": cursor})
 
 
 @NATIVE.route(

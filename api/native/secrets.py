@@ -37,10 +37,10 @@ class SecretNames(BaseModel):
     answers={200: ("The names of all secrets that it has now.", SecretNames)},
     problems=("conversation_not_found", "no_secret_key", "secrets_full"),
 )
-async def set_secrets(backend: Backend, conversation_id: ConversationId, wanted: SecretChanges) -> Response:
+async def set_secrets(backend: Backend, conversation_id: ConversationId, body: SecretChanges) -> Response:
     """Tools get them by name; they are removed from whatever says one. They go with the conversation."""
-    detail(count=len(wanted.secrets))
-    names = await operations.set_secrets(backend, conversation_id, wanted.secrets, pointer="/secrets")
+    detail(count=len(body.secrets))
+    names = await operations.set_secrets(backend, conversation_id, body.secrets, pointer="/secrets")
     return answer(SecretNames(data=list(names)))
 
 
