@@ -26,7 +26,9 @@ _EVENTS: Final[Mapping[Kept, str]] = {
 
 def events() -> str:
     """docs/reference/events.md from its first heading on: a table for each place where events are kept."""
-    rows = ((_EVENTS[kind.kept], _event(kind)) for kept in _EVENTS for kind in EventKind if kind.kept is kept)
+    rows = (
+        (_EVENTS[kind.stored_in], _event(kind)) for place in _EVENTS for kind in EventKind if kind.stored_in is place
+    )
     return _grouped(("type", "says", "carries"), rows)
 
 
