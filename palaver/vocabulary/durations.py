@@ -1,4 +1,4 @@
-"""How long something takes, or is ago."""
+"""Spans of time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from tests.waiting import aeventually
 from workers.tracing import names
 from workers.tracing.content import content_of
 from workers.tracing.otlp import empty_request, spans_of
-from workers.tracing.records import AttemptRecord, Record, read
+from workers.tracing.records import EndedAttempt, Record, read
 from workers.tracing.sender import SpanSender
 from workers.tracing.spans import add_spans
 
@@ -49,7 +49,7 @@ async def _records(driver: StoreDriver) -> list[Record]:
 async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
     """Of each record the step and the outcome, or what the run ended as."""
     return [
-        (each.step, each.outcome) if isinstance(each, AttemptRecord) else ("", each.status)
+        (each.step, each.outcome) if isinstance(each, EndedAttempt) else ("", each.status)
         for each in await _records(driver)
     ]
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from docs.one_step import LEFT_OUT, LUA, ROOT, page, printed
+from docs.one_step import ROOT, page, printed
+from docs.walk import LEFT_OUT, LUA
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.processes.tasks import end

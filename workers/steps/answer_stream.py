@@ -27,7 +27,7 @@ class AnswerStream:
         """The whole text."""
         self._text: list[str] = []
         self._thoughts: list[str] = []
-        """Of both, what is not written yet."""
+        """The part of both that is not written yet."""
         self._passing = {False: Passing(), True: Passing()}
         """By whether it is reasoning."""
         self.shown = False
@@ -50,7 +50,7 @@ class AnswerStream:
 
     @property
     def text(self) -> str:
-        """What the model has said so far."""
+        """The text of the model so far."""
         return redact("".join(self._said))
 
     @property
@@ -79,7 +79,7 @@ class AnswerStream:
             await self._writer.write([self], last=True)
 
     def close(self, verdict: Verdict) -> Shown:
-        """Write no more of it. How much watchers saw of the message of ``verdict``."""
+        """Write no more of it. Returns how much watchers saw of the message of ``verdict``."""
         self._forget()
         if not self._written:
             return Shown.NOTHING

@@ -31,14 +31,14 @@ from .runtime import Runtime, is_store_outage
 
 
 class Attempt:
-    """What a step's function gets: the lease, the prompt, the calls of models, and the stream to watchers."""
+    """The argument of a step's function: the lease, the prompt, the calls of models, and the stream to watchers."""
 
     def __init__(self, lease: Lease, runtime: Runtime, active: ActiveStep) -> None:
         self.lease = lease
         self.runtime = runtime
         self._active = active
         self.source: Source = "engine"
-        """Whose work is going on."""
+        """The side whose work is going on."""
         self.secrets: Mapping[str, str] = {}
         """The conversation's, for its tools, by name."""
         self.prompt = Prompt(lease, CachedConversation(runtime.terms.protocol(lease.agent)))

@@ -35,7 +35,7 @@ class ModelCalls:
         self._ends_at = time.monotonic() + lease.time_left
         self._readers: list[tuple[AnswerReader, Price | None]] = []
         self._answering: AnswerReader | None = None
-        """Of the newest call that is no purpose of ours."""
+        """The reader of the newest call that is no purpose of ours."""
         self.permit = runtime.limiter.permit(lease, prompt_bytes, lambda: self.usage)
         """Around all of them."""
 
@@ -105,12 +105,12 @@ class ModelCalls:
         self._notes.first_token = self._progress.first_after
 
     def opaque_so_far(self) -> str:
-        """What the model wants back with an answer that was cut off; empty for nothing."""
+        """The fields that the model wants back with an answer that was cut off; empty for none."""
         return self._answering.opaque_so_far() if self._answering else ""
 
     @property
     def usage(self) -> Usage:
-        """What the provider has reported so far, of all calls; also of one that is cut off."""
+        """The tokens that the provider has reported so far, of all calls; also of one that is cut off."""
         calls = [reader.usage for reader, _ in self._readers]
         return Usage(
             input_tokens=sum(call.input_tokens for call in calls),

@@ -13,7 +13,7 @@ from .conversations import CachedConversation, OlderPart
 
 
 class Prompt:
-    """What the model is sent. The log has the changes of it with the outcome of the attempt: its `notes`."""
+    """The conversation for one attempt. The log has the changes of it with the outcome of the attempt: its `notes`."""
 
     def __init__(self, lease: Lease, conversation: CachedConversation) -> None:
         self._lease = lease
@@ -83,7 +83,7 @@ class Prompt:
         return self._conversation.condensed
 
     def drop_reasoning(self) -> bool:
-        """Send the model nothing back that it made so far. Whether there was something."""
+        """Send the model nothing back that it made so far. Returns whether there was something."""
         dropped = ReasoningDropped(self._conversation.origin)
         without = self._conversation.dropping(dropped)
         if without.messages() == self._conversation.messages():
@@ -108,5 +108,5 @@ class Prompt:
 
     @property
     def notes(self) -> tuple[LogNote, ...]:
-        """What this attempt changed, for the log."""
+        """The changes of this attempt, for the log."""
         return (*self._changes, *((self._nudge,) if self._nudge else ()))

@@ -109,23 +109,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         next((outcome.message for outcome in outcomes if outcome.ends_run), None),
     )
     last = ending if kind is VerdictKind.CONTINUE else message
-    entries = [_log_note(note, lease) for note in verdict.notes]
-    if message is not None:
-        deltas = 0 if shown is Shown.ALL else _deltas_of(message)
-        data: dict[str, Any] = {"deltas": (lease.try_number, deltas)} if deltas else {}
-        data |= {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
-        if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
-            data["prompt_tokens"] = verdict.prompt_tokens
-        if isinstance(verdict, Continue) and message.tool_calls:
-            data |= _about_calls(lease, verdict, message.tool_calls)
-        opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
-        stored = opaque.stored if opaque else None
-        entries.append(NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored, deltas))
-    if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
-        entries.append(_told_misfit(verdict.misfit, lease))
-    for outcome in outcomes:
-        encoded = orjson.dumps(_finished(outcome, lease))
-        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, encoded))
+    entries = _entries(lease, verdict, message, outcomes, shown)
     opened = _opened(lease, message, outcomes, calls, finishes)
     texts = (value for record in (*entries, *opened) for value in record if isinstance(value, bytes | str))
     if sum(map(len, texts)) > limit_of("verdict"):
@@ -151,6 +135,34 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         entries=tuple(entries),
         calls=tuple(opened),
     )
+
+
+def _entries(
+    lease: Lease, verdict: _Work, message: Message | None, outcomes: Sequence[ToolOutcome], shown: Shown
+) -> list[NewEntry]:
+    """The entries of the log, in this order: changes of the prompt, the answer, results of tools."""
+    entries = [_log_note(note, lease) for note in verdict.notes]
+    if message is not None:
+        entries.append(_message(lease, verdict, message, shown))
+    if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
+        entries.append(_told_misfit(verdict.misfit, lease))
+    for outcome in outcomes:
+        result = orjson.dumps(_finished(outcome, lease))
+        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, result))
+    return entries
+
+
+def _message(lease: Lease, verdict: _Work, message: Message, shown: Shown) -> NewEntry:
+    deltas = 0 if shown is Shown.ALL else _deltas_of(message)
+    data: dict[str, Any] = {"deltas": (lease.try_number, deltas)} if deltas else {}
+    data |= {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
+    if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
+        data["prompt_tokens"] = verdict.prompt_tokens
+    if isinstance(verdict, Continue) and message.tool_calls:
+        data |= _about_calls(lease, verdict, message.tool_calls)
+    opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque
+    stored = opaque.stored if opaque else None
+    return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data), stored, deltas)
 
 
 def _deltas_of(message: Message) -> int:
