@@ -13,7 +13,7 @@ from palaver.cli.app import app
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, ScriptedAPI, error_object, frame, newer_frame
 
 # The tree of commands is that of the program, which makes it once. CliRunner would make it for each command line.
-testing._get_command = cache(testing._get_command)
+testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
 RUNS = "/v1/runs"
 RUN = f"/v1/runs/{RUN_ID}"

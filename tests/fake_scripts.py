@@ -58,9 +58,9 @@ def teach() -> None:
         return lua
 
     @wraps(look_at_globals)
-    def at_the_end(lua: Any, expected: set[Any]) -> None:
-        if isinstance(lua, _Lua):
-            look_at_globals(lua, expected)
+    def at_the_end(lua_runtime: Any, expected_globals: set[Any]) -> None:
+        if isinstance(lua_runtime, _Lua):
+            look_at_globals(lua_runtime, expected_globals)
 
     ScriptingCommandsMixin._get_server_runtime = shared  # type: ignore[method-assign]
     scripting_mixin._check_for_lua_globals = at_the_end

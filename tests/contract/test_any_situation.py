@@ -13,6 +13,9 @@ from palaver.schemas.models import Retry
 from tests.contract.situations import Situation, put
 from tests.contract.store_driver import PAUSE, PAUSE_NOW, RESUME, StoreDriver, approve, output, say
 
+# Together: half a minute. What a request does by itself is in the file of its name.
+pytestmark = pytest.mark.slow
+
 STATUS = {
     "ready": "queued",
     "behind": "queued",

@@ -156,15 +156,16 @@ def census(cluster: Cluster, conversation: str) -> Counter[str]:
     return Counter(orjson.loads(cluster.saw(run.id, "tool.finished").data["message"]["content"]))
 
 
-def test_a_thousand_cancels_leave_nothing_in_the_worker(cluster: Cluster) -> None:
-    """All of them of runs whose model call is under way."""
+@pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=pytest.mark.chaos)], ids=["hundreds", "a thousand"])
+def test_cancels_leave_nothing_in_the_worker(cluster: Cluster, rounds: int) -> None:
+    """A hundred a round, all of them of runs whose model call is under way."""
     before = asked(cluster)
     conversations = [cluster.run(cluster.submit("say-400+rate-20")).conversation_id for _ in range(100)]
     eventually(lambda: asked(cluster) == before + 100, within=30)
     interrupt(cluster, conversations, times=1)
     here = cluster.run(cluster.submit("echo")).conversation_id
     kept, memory = census(cluster, here), resident(cluster)
-    interrupt(cluster, conversations, times=10)
+    interrupt(cluster, conversations, times=rounds)
 
     def has_shrunk() -> bool:
         more = census(cluster, here) - kept

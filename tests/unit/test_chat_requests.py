@@ -9,20 +9,18 @@ from typing import Any, get_args
 import openai
 import pytest
 from hypothesis import given
-from openai.types.chat.completion_create_params import CompletionCreateParams
-from pydantic import TypeAdapter
 
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import LogMessage
 from tests.model_server import ModelServer
-from tests.unit.sdk_types import require_taken
+from tests.unit.sdk_types import require_taken, sdk_type
 from tests.unit.test_protocol_rules import FULL, OFFERS, agent
 from tests.unit.test_whole_turns import logs
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
 from workers.steps.conversations import CachedConversation
 
-PARAMS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParams)
+PARAMS = "openai.types.chat.completion_create_params.CompletionCreateParams"
 IMAGE = ImagePart.of(b"\x89PNG", "image/png")
 ADD: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 
@@ -46,7 +44,7 @@ def test_every_option_is_one_of_its_own(options: dict[str, Any], settings: CallS
     for stream in (True, False):
         spec = agent(**options, stream=stream, instructions="Be brief.")
         body = taken(CHAT_COMPLETIONS.body(spec, [b'{"role":"user","content":"hi"}'], OFFERS, settings))
-        known = {key for kind in get_args(CompletionCreateParams) for key in kind.__annotations__}
+        known = {key for kind in get_args(sdk_type(PARAMS)) for key in kind.__annotations__}
         assert body.keys() <= known
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParams
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
@@ -23,7 +22,7 @@ from tests.unit.test_whole_turns import logs
 from workers.protocols import MESSAGES, CallSettings, Offer
 from workers.steps.conversations import CachedConversation
 
-PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
+PARAMS = "anthropic.types.message_create_params.MessageCreateParams"
 AGENT = AgentSpec(model="claude/sonnet", instructions="Be brief.")
 OFFERS = [Offer("add", "Add.", {"type": "object", "properties": {"x": {"type": "integer"}}}), Offer("now", "", {})]
 CACHED = CallSettings(cache=True, max_output_tokens=1000)

@@ -8,8 +8,6 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given
-from openai.types.responses.response_create_params import ResponseCreateParams
-from pydantic import TypeAdapter
 
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
@@ -17,13 +15,13 @@ from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed, ReasoningDropped
 from tests.model_server.judge import read
-from tests.unit.sdk_types import require_taken
+from tests.unit.sdk_types import require_taken, sdk_type
 from tests.unit.test_protocol_rules import FULL, OFFERS
 from tests.unit.test_whole_turns import logs
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, PROTOCOLS, RESPONSES, CallSettings, ModelProtocol, Offer
 from workers.steps.conversations import CachedConversation
 
-PARAMS: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
+PARAMS = "openai.types.responses.response_create_params.ResponseCreateParams"
 HI = [b'{"role":"user","content":"hi"}']
 THOUGHT = '{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x", "n": 1.50}'
 HERE = Opaque("responses/gpt/x", f'{{"items":[{THOUGHT},"call_0123456789abcdef0123"]}}')
@@ -40,7 +38,7 @@ def request(messages: Sequence[bytes], settings: CallSettings | None = None, **o
     require_taken(PARAMS, body)
     known = {
         key
-        for kind in get_args(ResponseCreateParams)
+        for kind in get_args(sdk_type(PARAMS))
         for base in kind.__mro__
         for key in getattr(base, "__annotations__", {})
     }
