@@ -37,6 +37,7 @@ from .operations.catalog import Catalog
 from .operations.measured import Measured
 from .pages import add_pages
 from .routing import Handlers
+from .turns import Turns
 
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
@@ -44,6 +45,9 @@ _GROUPS: Final = {
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
 """In the order in which people read about them; behind them a group for each dialect."""
+_SOCKETS_A_TURN: Final = 8
+"""Sockets that are admitted, told something or closed in a turn of the event loop: what is done for one takes up to a
+millisecond, and others are to be served in between."""
 _RUN: Final = "/v1/runs/{run_id}"
 _FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
 """Paths in the order in which a client needs them; all others come behind them, short ones first."""
@@ -74,6 +78,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
+        app.state.turns = Turns(_SOCKETS_A_TURN)
         app.state.access = Access.of(chosen, app.state.dialects)
         kept = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers

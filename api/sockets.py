@@ -26,6 +26,7 @@ from .access_log import log_request
 from .auth import Keys, routed_path
 from .operations import Backend, Caller, watching_for
 from .requests import backend_of, caller_of
+from .turns import Turns
 
 _log: Final = logging.getLogger("palaver.api")
 _PATIENCE: Final = float(limit_of("head_time"))
@@ -63,12 +64,15 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
             # A client that was sent away comes back at once, and is to meet another process, or none.
             await socket.send_denial_response(Response(status_code=503))
             return
+        await turns_of(socket).take()
         await socket.accept()
         caller, access = caller_of(socket), socket.app.state.access
         if not caller.trusted:
             caller = await _greeted(socket, access.keys, key_in)
         log_request(socket.scope, 101, caller.name, monotonic() - caller.arrived)
         if not caller.trusted:
+            # Those that came together have waited in vain together.
+            await turns_of(socket).take()
             await _close(socket, codes.unauthenticated)
             return
         watching_for(caller)
@@ -80,6 +84,12 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
     route = WebSocketRoute(path, endpoint, name=handler.__name__)
     _routes.append(route)
     return route
+
+
+def turns_of(socket: WebSocket) -> Turns:
+    """The turns of the loop that all sockets of the process share."""
+    turns: Turns = socket.app.state.turns
+    return turns
 
 
 def has_socket(scope: Scope) -> bool:

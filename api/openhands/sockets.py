@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID, uuid4
 
 import orjson
@@ -23,11 +23,12 @@ from palaver.processes.tasks import end
 
 from .. import operations
 from ..operations import Backend, EventSlice, LogEntry, StoredEvent
-from ..sockets import CloseCodes
+from ..sockets import CloseCodes, turns_of
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
 from .followers import Followers
 from .ids import FIRST
+from .shared_events import SharedEvent, shared
 from .snapshot import NAME, Snapshot, load_snapshot
 from .state import Generation
 from .tables import ExecutionStatus
@@ -165,7 +166,7 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                         over = False
                         await _send(socket, _idle(snapshot, entry))
                     async with deltas.before(entry) if deltas else nullcontext():
-                        for event in snapshot.writer.of(entry):
+                        for event in shared(snapshot.writer, entry):
                             await _send(socket, await _as_it_is(backend, snapshot, entry, event))
                             over = _is_over(event, over)
                     told = entry.position
@@ -291,5 +292,7 @@ def _full_state(snapshot: Snapshot) -> Event:
     return snapshot.writer.state(str(uuid4()), datetime.now(UTC), FULL_STATE, snapshot.info())
 
 
-async def _send(socket: WebSocket, event: dict[str, Any]) -> None:
-    await socket.send_text(orjson.dumps(event).decode())
+async def _send(socket: WebSocket, event: Event) -> None:
+    # All sockets of a conversation have the same news at the same moment.
+    await turns_of(socket).take()
+    await socket.send_text(event.text if isinstance(event, SharedEvent) else orjson.dumps(event).decode())

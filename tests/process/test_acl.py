@@ -351,7 +351,8 @@ def test_flowers_list_of_tasks_says_what_how_and_of_which_run(guarded: Cluster) 
         guarded.ended(run_id)
     with httpx.Client(base_url=guarded.stack.flower_url) as flower:
         columns = re.findall(r'<th data-column="(\w+)">', _page(flower, "/tasks"))
-        about = {"draw": 1, "start": 0, "length": 50, "order[0][column]": 0, "columns[0][data]": "received"}
+        newest = {"order[0][column]": 0, "columns[0][data]": "received", "order[0][dir]": "desc"}
+        about = {"draw": 1, "start": 0, "length": 50, **newest}
 
         def row(run_id: str) -> dict[str, Any]:
             listed = flower.post("/tasks/datatable", data=about).json()["data"]

@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from api import operations
 from api.openhands import conversations, followers, sockets
+from api.openhands.events import Writer
 from api.openhands.snapshot import load_snapshot
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.steps.leases import Delta
@@ -302,6 +303,25 @@ async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytes
             assert {tuple(each for each in other.heard if "full" not in each) for other in others} == {
                 ("SystemPromptEvent", "MessageEvent", "running", "MessageEvent", "finished")
             }
+
+
+async def test_what_all_sockets_of_a_conversation_are_told_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, write = Counter[int](), Writer.of
+
+    def counting(writer: Writer, entry: Any) -> Any:
+        written[entry.position] += 1
+        return write(writer, entry)
+
+    monkeypatch.setattr(Writer, "of", counting)
+    async with listening() as listener, AsyncExitStack() as stack:
+        others = [await _listener(stack, listener.url, listener.talk) for _ in range(8)]
+        written.clear()
+        await _finish(listener.talk)
+        for each in (listener, *others):
+            await each.until(lambda heard: "full finished" in heard)
+        assert written
+        # By a socket that is behind once more.
+        assert max(written.values()) <= 2, written
 
 
 async def test_what_the_model_says_is_told_as_it_says_it_to_who_wants_to_know() -> None:

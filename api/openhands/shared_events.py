@@ -1,0 +1,42 @@
+"""The events for all sockets of a conversation, written and encoded once for all of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+
+from ..operations import LogEntry
+from .events import Writer
+from .state import Generation
+
+_KEPT: Final = 16
+"""Entries of the whole process: sockets need the same one within some turns of the loop."""
+
+
+class SharedEvent(dict[str, Any]):
+    """An event, and its text."""
+
+    @cached_property
+    def text(self) -> str:
+        """In JSON."""
+        return orjson.dumps(self).decode()
+
+
+_last: OrderedDict[tuple[UUID, Generation, int], tuple[Writer, LogEntry, list[SharedEvent]]] = OrderedDict()
+
+
+def shared(writer: Writer, entry: LogEntry) -> list[SharedEvent]:
+    """Return the events of an entry, in order; nobody changes them."""
+    key = (writer.conversation, writer.generation, entry.position)
+    if (last := _last.get(key)) is not None and last[:2] == (writer, entry):
+        return last[2]
+    events = [SharedEvent(event) for event in writer.of(entry)]
+    _last[key] = (writer, entry, events)
+    _last.move_to_end(key)
+    if len(_last) > _KEPT:
+        _last.popitem(last=False)
+    return events
