@@ -22,29 +22,31 @@ _SPAN: Final = re.compile(r"`[^`]*`")
 
 def wrapped(text: str) -> str:
     """The page with no line of prose longer than `WIDTH`."""
-    return "".join(f"{line}\n" for block in _blocks(text.splitlines()) for line in _filled(block))
+    return "".join(
+        f"{line}\n" for block, prose in _blocks(text.splitlines()) for line in (_filled(block) if prose else block)
+    )
 
 
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Paragraphs and list items, and every other line by itself."""
+def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
+    """Paragraphs and list items, which are prose, and every other line by itself, which is not."""
     block: list[str] = []
     fence = ""
     for line in lines:
         opening = re.match(r"\s*(```+|~~~+)", line)
         if fence or opening or (_VERBATIM.match(line) and not (block and _continues(block, line))):
             if block:
-                yield block
+                yield block, True
                 block = []
             if opening:
                 fence = "" if fence and opening[1].startswith(fence) else fence or opening[1]
-            yield [line]
+            yield [line], False
             continue
         if block and _ITEM.match(line):
-            yield block
+            yield block, True
             block = []
         block.append(line)
     if block:
-        yield block
+        yield block, True
 
 
 def _continues(block: list[str], line: str) -> bool:
@@ -54,7 +56,7 @@ def _continues(block: list[str], line: str) -> bool:
 
 
 def _filled(block: list[str]) -> list[str]:
-    if all(len(line) <= WIDTH for line in block) or (len(block) == 1 and _VERBATIM.match(block[0])):
+    if all(len(line) <= WIDTH for line in block):
         return block
     item = _ITEM.match(block[0])
     indent = " " * (item.end() if item else len(block[0]) - len(block[0].lstrip()))
