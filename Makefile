@@ -17,6 +17,7 @@ TOOLS := $(VENV)/tools
 CLIENTS := $(VENV)/clients
 DEPLOY := $(VENV)/deploy
 SERVERS := $(VENV)/servers
+DOCS := $(VENV)/docs
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
@@ -28,7 +29,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak lock sbom clean
+.PHONY: help demo up quick test check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,12 +51,17 @@ quick: $(DEV) ## run what needs no other process: units, and the store's contrac
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
 
-check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts
+check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/python -m deploy.lua_check
+	$(BIN)/python -m docs.check
+
+docs: $(DOCS)/.installed ## build the pages as a site with a search, in build/site
+	$(DOCS)/bin/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 	rm -rf dist/palaver-*
@@ -158,6 +164,11 @@ $(SERVERS)/.installed: constraints-servers.txt | $(STACK)
 $(TOOLS)/.installed: constraints-tools.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(TOOLS)
 	$(TOOLS)/bin/python $(LOCKED) --requirement constraints-tools.txt
+	@touch $@
+
+$(DOCS)/.installed: constraints-docs.txt | $(STACK)
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python $(LOCKED) --requirement constraints-docs.txt
 	@touch $@
 
 $(DEPLOY)/.installed: constraints-deploy.txt | $(DEV)
