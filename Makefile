@@ -60,8 +60,8 @@ check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, the
 	$(BIN)/python -m docs.check
 
 docs: $(DOCS)/.installed ## build the pages as a site with a search, in build/site
-	$(DOCS)/bin/python -m mkdocs build --strict --quiet
-	@echo "build/site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+	@echo "to read it: python3 -m http.server --directory build/site --bind 127.0.0.1 8000"
 
 package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 	rm -rf dist/palaver-*

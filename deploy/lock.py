@@ -59,7 +59,8 @@ _SERVERS: Final = ("gguf", "litellm[proxy]!=1.82.7,!=1.82.8,!=1.107.0", "numpy<2
 """LiteLLM without its releases that stole credentials; llama.cpp's server, and what writes a model for it, with a numpy
 that is the same on each Python: a file of pins has one line a package."""
 DOCS: Final = ROOT / "constraints-docs.txt"
-_DOCS: Final = ("mkdocs-material",)
+_DOCS: Final = ("mkdocs-material", "pymdown-extensions<13")
+"""Material for MkDocs, with extensions that are the same on each Python: a file of pins has one line a package."""
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 
