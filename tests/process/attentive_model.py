@@ -19,7 +19,10 @@ class _Completions(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert self.path == "/v1/chat/completions"
         assert self.headers["Authorization"] == "Bearer sk-..."
-        chunks = [{"delta": _answer(asked), "finish_reason": None}, {"delta": {}, "finish_reason": "stop"}]
+        chunks: list[dict[str, Any]] = [
+            {"delta": _answer(asked), "finish_reason": None},
+            {"delta": {}, "finish_reason": "stop"},
+        ]
         lines = [json.dumps({"id": "1", "model": asked["model"], "choices": [{"index": 0, **each}]}) for each in chunks]
         body = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode()
         self.send_response(200)
