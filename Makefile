@@ -18,6 +18,10 @@ CLIENTS := $(VENV)/clients
 DEPLOY := $(VENV)/deploy
 SERVERS := $(VENV)/servers
 DOCS := $(VENV)/docs
+# Debian's, by the release that has them: Redis 7.0 and 8.0.
+REDIS := $(VENV)/redis/bookworm/redis-server $(VENV)/redis/trixie/redis-server
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
 STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
@@ -29,7 +33,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak lock sbom clean
+.PHONY: help demo up quick test check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,7 +50,7 @@ up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 
 quick: JOBS = 2
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
-	$(PYTEST) tests/unit tests/contract -m "not process and not slow" $(ARGS)
+	$(PYTEST) tests/unit tests/contract -m "not process and not slow" --hypothesis-profile=quick $(ARGS)
 
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
@@ -114,6 +118,11 @@ soak: $(DEV) ## repeat the chaos with new seeds for HOURS=n, until something doe
 	  export PALAVER_CHAOS_SEED; echo "PALAVER_CHAOS_SEED=$$PALAVER_CHAOS_SEED"; $(CHAOS) -x || status=$$?; \
 	done; $(BIN)/python -m tests.chaos.report $$PALAVER_CHAOS_REPORT; exit $$status
 
+restarts: SCALE = 3
+restarts: $(DEV) $(REDIS) ## end Redis 7.0, Redis 8.0 and Valkey 210 times each under 50 runs, with the files that are shipped
+	PALAVER_CHAOS_SCALE=$(SCALE) PALAVER_TEST_REDIS_SERVERS=$(subst $(SPACE),:,$(abspath $(REDIS))) \
+	  $(BIN)/python -m pytest tests/process/test_restarts.py -m "chaos or not chaos" -v $(ARGS)
+
 lock: $(TOOLS)/.installed ## renew constraints*.txt from pyproject.toml; ARGS=--upgrade takes the newest
 	PATH="$(abspath $(TOOLS))/bin:$$PATH" $(BIN)/python -m deploy.lock $(ARGS)
 
@@ -160,6 +169,11 @@ $(SERVERS)/.installed: constraints-servers.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(SERVERS)
 	$(SERVERS)/bin/python $(LOCKED) --requirement constraints-servers.txt
 	@touch $@
+
+$(REDIS): .ci/redis
+	@echo "unpacking Redis of Debian's $(notdir $(@D)) into $(@D)"
+	rm -rf $(@D)
+	.ci/redis $(abspath $(@D)) $(notdir $(@D))
 
 $(TOOLS)/.installed: constraints-tools.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(TOOLS)

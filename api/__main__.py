@@ -16,10 +16,10 @@ from fastapi import FastAPI
 from uvicorn.config import LOG_LEVELS
 
 from palaver.config.brokers import tls_options
+from palaver.config.exits import refusing
 from palaver.config.providers import load_providers
 from palaver.config.roles import port_number, require_port
 from palaver.config.settings import settings
-from palaver.config.starting import refusing
 from palaver.config.variables import unread
 from palaver.steps.policies import load_policies
 from palaver.telemetry.logs import serve_json

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import FrameType
 from typing import Any, Final
 
 from fastapi import FastAPI
-from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.openapi.utils import get_openapi
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from palaver.config.providers import Provider, load_providers
-from palaver.config.settings import Settings
+from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.processes.tasks import end
@@ -28,7 +28,6 @@ from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.server.preflight import Preflight
 
-from .closing import closing_on_signals
 from .dialects import Dialect, respond
 from .hosts import refuse_open_bind
 from .installed import dialects_of
@@ -48,6 +47,7 @@ _GROUPS: Final = {
 _RUN: Final = "/v1/runs/{run_id}"
 _FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
 """Paths in the order in which a client needs them; all others come behind them, short ones first."""
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def create_app(
@@ -85,6 +85,7 @@ def create_app(
             catalog=Catalog(kept),
             measured=Measured(kept, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
+            dialect_settings=[read(each.settings) for each in app.state.dialects if each.settings],
         )
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
@@ -98,10 +99,7 @@ def create_app(
             backend.closing.set()
             await end(watching)
             preflight.end()
-            await backend.looks.close()
-            await backend.reads.close()
-            await backend.catalog.close()
-            await backend.measured.close()
+            await backend.close()
             if publisher is None:
                 await backend.publisher.close()
             if store is None:
@@ -121,21 +119,48 @@ def create_app(
     for dialect in dialects:
         app.routes.extend([*dialect.router.routes, *dialect.sockets])
     add_pages(app)
+    # Behind these: sockets, documents, and what is not there.
+    app.add_middleware(Handlers, app.routes)
+    app.add_middleware(Middleware)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
 
 class _Application(FastAPI):
-    """Without the layers around the routes that the framework has: ours answers all errors, bodies are bounded where
-    they are read, and traces are those of `palaver.telemetry.traces`."""
+    """Without the spans that the framework has of each request where OpenTelemetry is installed: traces are those of
+    `palaver.telemetry.traces`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette.__call__(self, scope, receive, send)
 
-    def build_middleware_stack(self) -> ASGIApp:
-        # What has no handler of a dialect: sockets, documents, and what is not there.
-        others = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers)
-        return Middleware(Handlers(self.routes, others))
+
+@contextmanager
+def closing_on_signals(closing: asyncio.Event) -> Iterator[None]:
+    """Set ``closing`` on SIGTERM and SIGINT, then do what was done before.
+
+    uvicorn tells an application only after all connections have ended, and a stream ends when its run does.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def tell(number: int, where: FrameType | None) -> None:
+        loop.call_soon_threadsafe(closing.set)
+        if callable(before[number]):
+            before[number](number, where)
+
+    for number, handler in before.items():
+        # Only where a server listens already: elsewhere, in a test or a REPL, Ctrl-C is not ours.
+        if callable(handler) and handler is not signal.default_int_handler:
+            signal.signal(number, tell)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is tell:
+                signal.signal(number, handler)
 
 
 def require_redis(settings: Settings) -> None:
@@ -151,24 +176,7 @@ async def _require_durability(settings: Settings) -> None:
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 405:
-        # The framework names the methods of the first route of that path only.
-        first = (error.headers or {}).get("Allow", "").split(", ")
-        error.headers = {"Allow": ", ".join(sorted(_methods(request).union(filter(None, first))))}
     return respond(error, request)
-
-
-def _methods(request: Request) -> set[str]:
-    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    # Of paths that the request fits, the one that has the fewest parts filled in: it is meant.
-    fewest = min((len(route.param_convertors) for route in matching if isinstance(route, Route)), default=0)
-    return {
-        method
-        for route in matching
-        if isinstance(route, Route) and len(route.param_convertors) == fewest
-        for method in route.methods or ()
-    }
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from fastapi import APIRouter
+from pydantic_settings import BaseSettings
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
@@ -27,6 +30,19 @@ KeyOf = Callable[[Scope, Mapping[bytes, bytes]], bytes | None]
 """The API key that a request brings."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClosedTable:
+    """A table of a dialect that has a row for each member of one of our lists, and no other."""
+
+    members: Collection[str]
+    rows: Mapping[Any, object]
+
+    @property
+    def amiss(self) -> set[str]:
+        """Members without a row, and rows without a member."""
+        return {str(each) for each in {*self.members} ^ {*self.rows}}
+
+
 class Dialect:
     """The routes of a dialect, and how its problems look: its own, and those of any request for a path below it."""
 
@@ -40,6 +56,8 @@ class Dialect:
         query: type[Query] = Query,
         unfit: Unfit | None = None,
         about: str = "",
+        tables: Mapping[str, ClosedTable] = MappingProxyType({}),
+        settings: type[BaseSettings] | None = None,
     ) -> None:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
@@ -54,6 +72,10 @@ class Dialect:
         """Looks, where a query or a body does not fit, whether something else is said first."""
         self.about: Final = about
         """A sentence of the document about the operations that have its name as their tag."""
+        self.tables: Final = tables
+        """How it calls what is closed here, such as error classes and statuses; a test asks whether they are whole."""
+        self.settings: Final = settings
+        """What its operator can set, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()

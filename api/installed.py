@@ -11,13 +11,13 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
+from palaver.config.variables import DIALECTS
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.names import did_you_mean
 
 from .dialects import Dialect
 from .native import NATIVE
 
-GROUP: Final = "palaver.dialects"
 _ALWAYS: Final = "native"
 _OURS: Final = "palaver.api"
 """This package in an installed wheel; in a checkout it is ``api``."""
@@ -32,7 +32,7 @@ def dialects_of(chosen: Sequence[str]) -> tuple[Dialect, ...]:
     names = [name for name in chosen if name != _ALWAYS]
     if not names:
         return (NATIVE,)
-    known = {each.name: each for each in entry_points(group=GROUP)}
+    known = {each.name: each for each in entry_points(group=DIALECTS)}
     wanted = known if "*" in names else dict.fromkeys(names)
     return (NATIVE, *(_load(name, known) for name in wanted))
 

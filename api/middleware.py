@@ -29,7 +29,7 @@ from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller, watching_for
 from .problems import Problem
-from .roots import enter_root
+from .requests import enter_root
 
 _MAX_URL: Final = most("url")
 _MAX_HEADERS: Final = most("headers")

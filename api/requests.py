@@ -1,12 +1,18 @@
-"""What a request finds where it is served: the backend, and who sent it."""
+"""What a request finds where it is served: the backend, who sent it, and where its client sees this API."""
 
 from __future__ import annotations
 
-from typing import cast
+from contextvars import ContextVar
+from typing import Final, cast
+from urllib.parse import quote
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from .operations import Backend, Caller
+
+_ROOT: Final[ContextVar[str]] = ContextVar("palaver-root", default="")
+"""Below what a proxy takes off the path, or what an application around this one is at."""
 
 
 def backend_of(request: HTTPConnection) -> Backend:
@@ -17,3 +23,13 @@ def backend_of(request: HTTPConnection) -> Backend:
 def caller_of(request: HTTPConnection) -> Caller:
     """Who sent the request."""
     return cast(Caller, request.scope["state"]["caller"])
+
+
+def enter_root(scope: Scope) -> None:
+    """From here on links are for the client of this request."""
+    _ROOT.set(quote(str(scope.get("root_path") or "").rstrip("/")))
+
+
+def below_root(path: str) -> str:
+    """``path`` of a route, as the client of this request has to ask for it."""
+    return _ROOT.get() + path

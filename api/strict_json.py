@@ -8,6 +8,7 @@ import re
 from typing import Any, Final, NoReturn
 
 from palaver.errors import Fault, Refused
+from palaver.schemas.json_pointers import Path, pointer
 from palaver.vocabulary.limits import beyond, most
 
 _MAX_DEPTH: Final = most("body_depth")
@@ -16,13 +17,6 @@ _MAX_NAME: Final = most("key_text")
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|,', re.DOTALL)
 """A text, of which nothing is looked at, or a comma."""
 _MAX_DIGITS: Final = 19
-
-Path = tuple[str | int, ...]
-
-
-def pointer(path: Path) -> str:
-    """A JSON pointer, cut where a hostile key would make it long."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')[:_MAX_NAME]}" for part in path)[:300]
 
 
 def parse(raw: bytes) -> Any:

@@ -14,10 +14,9 @@ from palaver.config.providers import Provider, example_model
 from palaver.errors import Fault, Refused
 from palaver.schemas.actions import ToolPattern
 from palaver.schemas.fields import ModelName, Tag, ToolName
+from palaver.schemas.json_pointers import Path, pointer
 from palaver.vocabulary.limits import beyond, most
 from palaver.vocabulary.names import did_you_mean
-
-from .strict_json import Path, pointer
 
 M = TypeVar("M", bound=BaseModel)
 

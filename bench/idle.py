@@ -25,7 +25,7 @@ _ROLES: Final = {
     "worker": " -Q model",
     "tools": " -Q tools",
     "flower": " flower ",
-    "model server": ".model_server",
+    "model server": ".fake_provider",
 }
 """What the command of each has in it, and no other's before it."""
 _FOUR: Final = ("redis", "api", "worker", "tools")

@@ -21,10 +21,10 @@ from bench.report import Table
 from bench.server_work import ServerWork
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, Finish, ToolOutcome
 from palaver.store import Store
-from palaver.testing.redis_server import RedisServer
 from palaver.vocabulary.lifecycle import StopReason
 
 _AGENT: Final = AgentSpec(model="fake/tool-20", tools=(TOOL,))
@@ -51,7 +51,7 @@ async def _go_on(store: Store, held: Lease, pause: float) -> Lease:
     result = ToolOutcome(Message(role="tool", call_id=call.id, name=call.name, content="42"))
     (due,) = (await store.steps.settle(held, Continue(asks, outcomes=(result,), usage=USED))).deliveries
     await asyncio.sleep(pause)
-    return await lease(store, due, held.position, held.position_at)
+    return await lease(store, due, held.log.position, held.log.position_at)
 
 
 async def _end(store: Store, held: Lease) -> None:

@@ -15,7 +15,7 @@ from bench.rig import Rig
 from bench.usage import Usage
 from palaver.processes.process_tree import below
 from palaver.stack.child import Child
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 
 _STREAM: Final = "tokens-600+rate-15"
 """Forty seconds: long enough to submit a thousand, to watch them and to look."""

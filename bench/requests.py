@@ -21,10 +21,10 @@ from bench.rig import Rig
 from bench.usage import Usage
 from palaver.schemas.models import AgentSpec, Submission
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis.keys import run as key_of_run
-from palaver.testing.ports import HOST, free_port
 
 _CONNECTIONS: Final = (1, 32)
 _SECONDS: Final = 1.0

@@ -19,10 +19,10 @@ from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts, answers_ok
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing.ports import HOST, free_port
-from palaver.testing.redis_server import RedisServer
 
 
 class Spoken(NamedTuple):
@@ -56,7 +56,7 @@ class Rig:
         *,
         lease_seconds: float = 15.0,
         providers: Sequence[str] = ("fake",),
-        model_server: str = "palaver.testing.model_server",
+        model_server: str = "tests.model_server",
     ) -> None:
         self._broker_url = os.environ.get("PALAVER_BROKER_URL")
         self._lease_seconds = lease_seconds
@@ -87,9 +87,8 @@ class Rig:
         port = free_port()
         self.model_url = base_url = f"http://{HOST}:{port}/v1"
         providers, ledger = self._folder / "providers.toml", self._folder / "ledger.jsonl"
-        tables = ((name, PROTOCOLS.get(name, PROTOCOLS["fake"]).table) for name in self._providers)
-        entries = (f'[providers.{name}]\nbase_url = "{base_url}"\n{table}' for name, table in tables)
-        providers.write_text("".join(entries))
+        for name in self._providers:
+            self.add_provider(name, base_url, PROTOCOLS.get(name, PROTOCOLS["fake"]).table)
         self._environment = {
             **os.environ,
             "PALAVER_REDIS_URL": self.redis.url,
@@ -107,6 +106,11 @@ class Rig:
         self.store = await self._open.enter_async_context(Store.connect(settings))
         self._publisher = Publisher(settings.deliveries_url)
         self._open.callback(self._publisher.close)
+
+    def add_provider(self, name: str, base_url: str, table: str = "") -> None:
+        """One more, with more lines of its table, for processes that start from now on."""
+        with (self._folder / "providers.toml").open("a") as providers:
+            providers.write(f'[providers.{name}]\nbase_url = "{base_url}"\n{table}')
 
     @property
     def floor_broker_url(self) -> str:

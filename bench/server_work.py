@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from bench.asked import BenchError
 from palaver.processes.tasks import end
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 
 _LONGEST_LINE: Final = 1 << 28
 _CALLS: Final = (b"EVALSHA", b"EVAL")

@@ -18,11 +18,11 @@ from bench.leasing import USED, lease
 from bench.report import Table
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission, ToolCall
+from palaver.stack.ports import HOST
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Continue, Finish, OpenCall, ToolOutcome
 from palaver.store import Store
-from palaver.testing.ports import HOST
-from palaver.testing.redis_server import RedisServer
 from palaver.vocabulary.lifecycle import StopReason
 
 T = TypeVar("T")

@@ -18,10 +18,10 @@ from bench.conversation import INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table
 from bench.rig import Rig
 from bench.steps import Sample, Side, sample
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
 from palaver.telemetry.traces import Tracing
-from palaver.testing import aeventually
-from palaver.testing.ports import HOST, free_port
+from tests.waiting import aeventually
 
 _SIDES: Final = ("neither", "traces and histograms")
 _AT_ONCE: Final = 50

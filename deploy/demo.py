@@ -28,8 +28,8 @@ from palaver.events import (
 )
 from palaver.schemas.models import Run
 from palaver.stack import Stack, StackError
-from palaver.testing import eventually
-from palaver.testing.model_server import LedgerEntry, read_ledger
+from tests.model_server import LedgerEntry, read_ledger
+from tests.waiting import eventually
 
 _LEASE = "3"
 """Seconds; the default is 15. A demo should not make anybody wait for a lease."""
@@ -38,8 +38,10 @@ _LEASE = "3"
 class Demo:
     """The chapters, on one stack."""
 
-    def __init__(self, stack: Stack, client: Palaver) -> None:
+    def __init__(self, stack: Stack, client: Palaver, ledger: Path) -> None:
         self.stack = stack
+        self.ledger = ledger
+        """What the model server, which refuses what real providers refuse, was asked."""
         self.client = client
 
     def conversation(self) -> None:
@@ -133,7 +135,7 @@ class Demo:
         return end
 
     def _ledger(self) -> list[LedgerEntry]:
-        return read_ledger(self.stack.ledger_path)
+        return read_ledger(self.ledger)
 
 
 def _told(event: Event, streamed: bool) -> Iterator[str]:
@@ -181,18 +183,20 @@ def main() -> int:
     begun = time.monotonic()
     forget_settings(os.environ)
     with tempfile.TemporaryDirectory(prefix="palaver-demo-") as folder:
+        ledger = Path(folder) / "model-ledger.jsonl"
         try:
             with (
                 Stack(
                     Path(folder),
                     processes={"worker": 2},
                     environment={"PALAVER_LEASE_SECONDS": _LEASE},
+                    fake_provider=(sys.executable, "-m", "tests.model_server", "--ledger", str(ledger)),
                     report=lambda line: say(f"  {line}"),
                 ) as stack,
                 Palaver(stack.url) as client,
             ):
                 say(f"  API {stack.url}   Flower {stack.flower_url}")
-                demo = Demo(stack, client)
+                demo = Demo(stack, client, ledger)
                 for number, chapter in enumerate((demo.conversation, demo.rate_limit, demo.kill, demo.cancel), 1):
                     say(f"\n  {number}. {chapter.__doc__}")
                     chapter()

@@ -34,7 +34,7 @@ _GENERATED: Final = re.compile(r"(args|keys|reply|redis)_")
 """Locals of the generated head begin so. A part alone does not have them; `_undeclared` looks at their names."""
 _COMMENTS: Final = re.compile(r"--[^\n]*|('(?:\\.|[^'\\\n])*')")
 _POSITIONS: Final = re.compile(r"\b(?:ARGV|KEYS)\b")
-_REPLY: Final = re.compile(r"\breply\.(\w+) ?([{(])")
+_REPLY: Final = re.compile(r"\breply_(\w+) ?([{(])")
 _FUNCTION: Final = re.compile(r"^local function (\w+)", re.MULTILINE)
 _GETGLOBAL, _SETGLOBAL = 5, 7
 MOST_LOCALS: Final = 190
@@ -143,7 +143,7 @@ def faults(scripts: Sequence[type[Script[Any]]], names: Names, files: Files) -> 
         yield from _compiled(assembler.alone(file))
     for script in scripts:
         yield from _compiled(assembler.script(script))
-        yield from _undeclared(script, "".join(code[part] for part in assembler.parts(script.name)))
+        yield from _undeclared(script, assembler.alone(script.name).text)
 
 
 def _compiled(source: Source) -> Iterator[str]:
@@ -165,18 +165,18 @@ def _compiled(source: Source) -> Iterator[str]:
 
 
 def _undeclared(script: type[Script[Any]], code: str) -> Iterator[str]:
-    """Where a script, all its parts included, and its declaration differ."""
+    """Where a script, with what it uses of its parts, and its declaration differ."""
     shape = script.shape
     declared = {each.name for each in (*shape.args, *shape.lists)}
-    used = set(re.findall(r"\bargs\.(\w+)", code))
+    used = set(re.findall(r"\bargs_(\w+)", code))
     for name in used - declared:
         yield f"{script.name}.lua: args.{name} is not declared"
     for name in declared - used:
         yield f"{script.name}.lua: args.{name} is declared, and not used"
-    for name in set(re.findall(r"\bkeys\.(\w+)", code)) - {key.name for key in shape.keys}:
+    for name in set(re.findall(r"\bkeys_(\w+)", code)) - {key.name for key in shape.keys}:
         yield f"{script.name}.lua: keys.{name} is not declared"
     for each in shape.lists:
-        loop = re.search(rf"\bfor (\w+(?:, \w+)*) in args\.{each.name}\b", code)
+        loop = re.search(rf"\bfor (\w+(?:, \w+)*) in args_{each.name}\b", code)
         wanted = [field.name for field in each.fields]
         if each.batch and (loop is None or loop[1].split(", ")[1:] != wanted):
             yield f"{script.name}.lua: it is for i, {', '.join(wanted)} in args.{each.name}"
@@ -191,7 +191,7 @@ def _undeclared(script: type[Script[Any]], code: str) -> Iterator[str]:
             yield f"{script.name}.lua: reply.{tag} has no {name}"
         for name in (name for name, wire in fields.items() if name not in given and " or " not in wire.from_lua):
             yield f"{script.name}.lua: reply.{tag} needs {name}"
-    for tag in replies.keys() - set(re.findall(r"\breply\.(\w+)", code)):
+    for tag in replies.keys() - set(re.findall(r"\breply_(\w+)", code)):
         yield f"{script.name}.lua: reply.{tag} is declared, and not given"
 
 

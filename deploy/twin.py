@@ -28,7 +28,10 @@ _DOCS: Final = (
         "",
     ),
     ('"""The asyncio client."""', '"""The blocking client."""'),
-    ('"""The asyncio client, written by hand: `palaver.client.sync` is made from it."""', '"""The blocking client."""'),
+    (
+        '"""The asyncio client, written by hand: `palaver.client.sync` is made from it."""',
+        '"""The blocking client, generated: `make twin` makes it from `palaver.client.aio`."""',
+    ),
 )
 """What is said otherwise of a blocking client."""
 _TEXT: Final = (
@@ -51,7 +54,7 @@ def twin(source: Path) -> str:
     for pattern, instead in _TEXT:
         text = re.sub(pattern, instead, text)
     whence = source.relative_to(SOURCE.parents[2])
-    return _formatted(f"# Made from {whence} by `make twin`: change that file, not this one.\n{text}")
+    return _formatted(f"# Generated from {whence} by `make twin`: change that file, not this one.\n{text}")
 
 
 def twins() -> Iterator[tuple[Path, str]]:

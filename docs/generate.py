@@ -1,4 +1,4 @@
-"""The tables of pages that follow from code: ``python -m docs.generate events`` (or limits, metrics, presets).
+"""What follows from code in pages: ``python -m docs.generate events`` (or limits, metrics, presets, one-step).
 
 Tests compare each with its page.
 """
@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import Final, get_args
 
+from docs import one_step
 from docs.wrap import wrapped
+from palaver.config.presets import PRESETS
 from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, Kept
 from palaver.telemetry.metrics import METRICS, Metric
 from palaver.vocabulary.limits import LIMITS, Limit
-from palaver.vocabulary.presets import PRESETS
 
 _EVENTS: Final[Mapping[Kept, str]] = {
     Kept.LOG: "In the conversation's log and in the run's feed",
@@ -104,6 +105,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "limits": limits,
     "metrics": metrics,
     "presets": presets,
+    "one-step": one_step.page,
 }
 """Each by the name that the command takes."""
 

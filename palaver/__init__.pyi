@@ -27,7 +27,7 @@ from palaver.schemas.content import FilePart as FilePart
 from palaver.schemas.content import ImagePart as ImagePart
 from palaver.schemas.content import TextPart as TextPart
 from palaver.schemas.conversation import Conversation as Conversation
-from palaver.schemas.conversation_message import ConversationMessage as ConversationMessage
+from palaver.schemas.conversation import ConversationMessage as ConversationMessage
 from palaver.schemas.listed_model import ListedModel as ListedModel
 from palaver.schemas.models import AgentSpec as AgentSpec
 from palaver.schemas.models import Budget as Budget

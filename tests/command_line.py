@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
+from typer import testing
 from typer.testing import CliRunner
 
 from palaver.cli.app import app
 from tests.scripted_api import CONVERSATION_ID, RUN_ID, ScriptedAPI, error_object, frame, newer_frame
+
+# The tree of commands is that of the program, which makes it once. CliRunner would make it for each command line.
+testing._get_command = cache(testing._get_command)
 
 RUNS = "/v1/runs"
 RUN = f"/v1/runs/{RUN_ID}"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from palaver.testing import ports
-from palaver.testing.ports import free_port
-from tests import fake_scripts
+from palaver.stack import ports
+from palaver.stack.ports import free_port
+from tests import certificates, fake_scripts
 from tests.chaos.zygote import Zygote
 from tests.process import warm
 from tests.process.checks import check
@@ -26,11 +26,16 @@ _STORY = 6000
 _LONGEST = 300
 """Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
 
+_YOUNG = 10_000
+"""Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
+
 # The same examples each time: a change is judged by what it changed. `make chaos` looks for new ones. No
 # deadlines: how long an example takes says how busy the machine is.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=20)
 settings.load_profile("repeatable")
 fake_scripts.teach()
+certificates.read_once()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -128,10 +133,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays until the end: to go through it again and again would take a sixth of the CPU time."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: to go through it again and again would take a sixth of the CPU time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_YOUNG)
+        gc.enable()
 
 
 def _starts_processes(item: pytest.Item) -> bool:

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 from celery.app.utils import find_app
@@ -35,33 +35,23 @@ class _Programs(click.Group):
             return None
         if cmd_name == "flower" and "--help" not in sys.argv:
             _look_at_redis()
-            _list_every_queue()
+            from .broker.flower_pages import prepare
+
+            prepare()
         command: click.Command = getattr(import_module(_HOMES[cmd_name]), cmd_name)
         return command
 
 
 def _look_at_redis() -> None:
     """Workers do so themselves, once they know what they are."""
+    from palaver.config.exits import refusing
     from palaver.config.settings import settings
-    from palaver.config.starting import refusing
     from palaver.store.server.preflight import Preflight
 
     with refusing():
         preflight = Preflight(settings(), "flower")
         preflight.require()
     preflight.start()
-
-
-def _list_every_queue() -> None:
-    """On Flower's page of the broker, from the start: it asks workers what they read, and some answer minutes late."""
-    from flower.views import BaseHandler
-
-    told = BaseHandler.get_active_queue_names
-
-    def names(handler: Any) -> list[str]:
-        return sorted({*told(handler), *(queue.name for queue in handler.capp.conf.task_queues or ())})
-
-    BaseHandler.get_active_queue_names = names
 
 
 @click.group(cls=_Programs)

@@ -28,9 +28,9 @@ from celery.signals import (
     worker_shutting_down,
 )
 
+from palaver.config.exits import refusing
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, settings
-from palaver.config.starting import refusing
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
 from palaver.processes.failpoints import failpoint
@@ -53,8 +53,7 @@ from .children.output import Output
 from .children.printed import Printed
 from .children.request import ChildRequest, StepRequest
 from .children.vacancies import Vacancies
-from .loops.keeper import running
-from .loops.loop_watch import watched
+from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .sources import SOURCES, Toolbox, open_toolbox
@@ -64,7 +63,7 @@ from .steps.histograms import Histograms
 from .steps.outages import NotSettled
 from .steps.registry import handler_of
 from .steps.runtime import Runtime, worker_id
-from .steps.step import StepFailed, attempt
+from .steps.step import StepFailed, make_attempt
 from .tracing import require_extra
 
 if TYPE_CHECKING:
@@ -269,7 +268,7 @@ def _add_task(kind: StepKind) -> None:
 
     async def on_the_loop(run_id: str, conversation_id: str, step: str, number: int) -> str:
         assert _runtime is not None  # the pool enters the lifespan before the first task
-        return await attempt(handler, _runtime, run_id, conversation_id, step)
+        return await make_attempt(handler, _runtime, run_id, conversation_id, step)
 
     def in_a_child(run_id: str, conversation_id: str, step: str, number: int) -> str:
         return child.current().run(handler, run_id, conversation_id, step)

@@ -1,17 +1,19 @@
-"""Runs as answers."""
+"""Runs and pages as answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
+import orjson
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from palaver.schemas.models import Run
 
 from ..answers import answer_json
-from ..operations import Taken
-from .links import run_json, run_path
+from ..operations import EventSlice, PlacedSlice, Taken
+from .links import page_path, run_json, run_path
 
 _POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
 """Seconds after which looking again may show something new."""
@@ -37,3 +39,22 @@ def headers_of(taken: Taken) -> dict[str, str]:
     if taken.steered:
         headers["Palaver-Steered"] = "true"
     return headers
+
+
+def answer_list(
+    of: Literal["runs", "conversations"], query: BaseModel, listed: Iterable[bytes], next_cursor: str | None
+) -> Response:
+    """A page of what is ``listed``, as JSON; `Link` has the next one of what ``query`` asks for."""
+    headers = {"Link": f'<{page_path(of, query, next_cursor)}>; rel="next"'} if next_cursor is not None else None
+    rest = {"next_cursor": next_cursor, "has_more": next_cursor is not None}
+    return answer_json(_page(listed, rest), headers=headers)
+
+
+def answer_events(page: EventSlice | PlacedSlice) -> Response:
+    """A page of events, which are passed on as they are stored."""
+    rest = {"next_after": page.reached, "has_more": page.more}
+    return answer_json(_page((event.to_json() for event in page.events), rest))
+
+
+def _page(listed: Iterable[bytes], rest: Mapping[str, object]) -> bytes:
+    return b'{"data":[%b],%b' % (b",".join(listed), orjson.dumps(rest)[1:])

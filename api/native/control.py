@@ -14,7 +14,7 @@ from .. import operations
 from ..audit import detail
 from ..headers import IdempotencyKey
 from ..operations import Backend, Caller
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from .answers import REPLAYED, answer_asked, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .links import Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-import orjson
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,12 +13,12 @@ from palaver.events import EventKind, KnownEvent
 from palaver.vocabulary.limits import most
 
 from .. import operations
-from ..answers import answer_json
 from ..headers import EVENT_STREAM, JSON, Header, Offers
 from ..operations import Backend, Place
 from ..problems import Problem
 from ..queries import Number
 from ..streams import EventStream
+from .answers import answer_events
 from .dialect import NATIVE, ConversationId
 from .events import WatchQuery
 from .filters import names_of
@@ -120,5 +119,4 @@ async def conversation_events(
         types=query.types,
         newest_first=query.order == "-position",
     )
-    rest = orjson.dumps({"next_after": page.reached, "has_more": page.more})
-    return answer_json(b'{"data":[%b],%b' % (b",".join(event.to_json() for event in page.events), rest[1:]))
+    return answer_events(page)

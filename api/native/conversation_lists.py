@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Self, cast
+from typing import Annotated, Final, Self, cast
 
-import orjson
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 from starlette.responses import Response
 
@@ -13,12 +12,12 @@ from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import most
 
 from .. import operations
-from ..answers import answer, answer_json
+from ..answers import answer
 from ..operations import Backend
 from ..queries import Number, Query
+from .answers import answer_list
 from .dialect import NATIVE
 from .filters import PAIRS, Entries, Moment, Name, names_of
-from .links import page_path
 
 _STATUSES: Final = ("idle", *map(str, RunStatus))
 
@@ -95,12 +94,8 @@ async def list_conversations(backend: Backend, query: ConversationsQuery) -> Res
     page = await operations.list_conversations(
         backend, query.as_filter(), limit=query.limit, cursor=query.cursor, order=query.order
     )
-    headers: dict[str, str] = {}
-    if page.next_cursor is not None:
-        headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
-    data = b",".join(each.model_dump_json().encode() for each in page.conversations)
-    rest = orjson.dumps({"next_cursor": page.next_cursor, "has_more": page.next_cursor is not None})
-    return answer_json(b'{"data":[%b],%b' % (data, rest[1:]), headers=headers)
+    listed = (each.model_dump_json().encode() for each in page.conversations)
+    return answer_list("conversations", query, listed, page.next_cursor)
 
 
 @NATIVE.route(
@@ -113,12 +108,3 @@ async def list_conversations(backend: Backend, query: ConversationsQuery) -> Res
 async def count_conversations(backend: Backend, query: ConversationFilters) -> Response:
     """Those that all filters admit, of the newest 100,000."""
     return answer(await operations.count_conversations(backend, query.as_filter()))
-
-
-def _next_page(query: ConversationsQuery, cursor: str) -> str:
-    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
-    if query.status:
-        given["status"] = ",".join(query.status)
-    if query.metadata:
-        given["metadata"] = orjson.dumps(query.metadata).decode()
-    return page_path("conversations", given | {"cursor": cursor})

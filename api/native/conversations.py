@@ -13,7 +13,7 @@ from .. import operations
 from ..answers import answer
 from ..audit import detail
 from ..operations import Backend, IncludedInMessages, MessagePage
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
 from .links import conversation_path

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from palaver.events import KnownEvent
 
 from .. import operations
-from ..answers import answer_json
 from ..headers import EVENT_STREAM, JSON, LastEventId, Offers
-from ..operations import Backend, EventSlice, Included
+from ..operations import Backend, Included
 from ..queries import FARTHEST, Number, Query
 from ..streams import EventStream
+from .answers import answer_events
 from .dialect import NATIVE, RunId
 from .frames import STREAMS, frames
 
@@ -69,10 +68,4 @@ async def events(
     if kind == EVENT_STREAM:
         batches = await operations.watch(backend, run_id, after, query.include)
         return Response(status_code=204) if batches is None else EventStream(frames(batches), backend.closing)
-    return answer_json(_page(await operations.read_events(backend, run_id, after, query.limit, query.include)))
-
-
-def _page(page: EventSlice) -> bytes:
-    """An `EventPage`. The events are passed on as they are stored."""
-    rest = orjson.dumps({"next_after": page.reached, "has_more": page.more})
-    return b'{"data":[%b],%b' % (b",".join(event.to_json() for event in page.events), rest[1:])
+    return answer_events(await operations.read_events(backend, run_id, after, query.limit, query.include))

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.schemas.conversation import Conversation, Fork
-from palaver.schemas.conversation_message import AppendedMessages, Asked
+from palaver.schemas.conversation import AppendedMessages, Asked, Conversation, Fork
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Message
 
@@ -16,7 +15,7 @@ from .. import operations
 from ..answers import answer
 from ..headers import MAX_WAIT, IdempotencyKey
 from ..operations import Backend, Caller
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST
 from .answers import REPLAYED, answer_run, headers_of
 from .dialect import NATIVE, ConversationId

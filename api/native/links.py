@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import orjson
@@ -11,7 +10,7 @@ from pydantic import BaseModel
 
 from palaver.schemas import models
 
-from ..roots import below_root
+from ..requests import below_root
 
 
 class Links(BaseModel):
@@ -46,9 +45,21 @@ def conversation_path(conversation_id: str) -> str:
     return below_root(f"/v1/conversations/{conversation_id}")
 
 
-def page_path(of: Literal["runs", "conversations"], query: Mapping[str, object]) -> str:
-    """Where a page of these is."""
-    return below_root(f"/v1/{of}?{urlencode(query)}")
+def page_path(of: Literal["runs", "conversations"], query: BaseModel, cursor: str) -> str:
+    """Where the page of these is that ``cursor`` begins, of what ``query`` asks for."""
+    asked = query.model_dump(mode="json", exclude_defaults=True) | {"cursor": cursor}
+    return below_root(f"/v1/{of}?{urlencode({name: _in_url(value) for name, value in asked.items()})}")
+
+
+def _in_url(value: Any) -> object:
+    match value:
+        case bool():
+            return str(value).lower()
+        case list():
+            return ",".join(value)
+        case dict():
+            return orjson.dumps(value).decode()
+    return value
 
 
 def run_json(run: models.Run) -> bytes:
@@ -56,9 +67,3 @@ def run_json(run: models.Run) -> bytes:
     path = run_path(run.id)
     links = {"self": path, "events": f"{path}/events", "conversation": conversation_path(run.conversation_id)}
     return b'%b,"links":%b}' % (run.model_dump_json().encode()[:-1], orjson.dumps(links))
-
-
-def run_list_json(runs: Iterable[models.Run], next_cursor: str | None) -> bytes:
-    """A ``RunList`` on the wire."""
-    rest = orjson.dumps({"next_cursor": next_cursor, "has_more": next_cursor is not None})
-    return b'{"data":[%b],%b' % (b",".join(map(run_json, runs)), rest[1:])

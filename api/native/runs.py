@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
 from palaver.schemas.models import Submission
 
 from .. import operations
-from ..answers import answer_json
 from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
 from ..operations import Backend, Caller, Until
-from ..operations.agents import AGENT_PROBLEMS
+from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..streams import EventStream
-from .answers import answer_run, headers_of
+from .answers import answer_list, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
 from .filters import PAIRS, Entries, Filters
 from .frames import STREAMS, frames
-from .links import Run, RunList, page_path, run_list_json
+from .links import Run, RunList, run_json
 
 
 class RunsQuery(Query, Filters):
@@ -127,21 +125,7 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
     """Runs that all filters admit. A page looks at 10,000 runs at most, so with filters other than those of status and
     time it may be short, even empty, although `has_more`."""
     page = await operations.list_runs(backend, query.as_filter(), limit=query.limit, cursor=query.cursor)
-    headers: dict[str, str] = {}
-    if page.next_cursor is not None:
-        headers["Link"] = f'<{_next_page(query, page.next_cursor)}>; rel="next"'
-    return answer_json(run_list_json(page.runs, page.next_cursor), headers=headers)
-
-
-def _next_page(query: RunsQuery, cursor: str) -> str:
-    given: dict[str, Any] = query.model_dump(mode="json", exclude_defaults=True)
-    if query.status:
-        given["status"] = ",".join(query.status)
-    if query.metadata:
-        given["metadata"] = orjson.dumps(query.metadata).decode()
-    if query.retried is not None:
-        given["retried"] = str(query.retried).lower()
-    return page_path("runs", given | {"cursor": cursor})
+    return answer_list("runs", query, map(run_json, page.runs), page.next_cursor)
 
 
 @NATIVE.route(

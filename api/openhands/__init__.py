@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from . import lists  # isort: skip: its paths go before those of one conversation
-from . import about, asking, branching, conversations, history, secrets, sockets, steering
+from . import conversations, creating, history, sockets, verbs
 from .dialect import OPENHANDS
 
-__all__ = [
-    "OPENHANDS",
-    "about",
-    "asking",
-    "branching",
-    "conversations",
-    "history",
-    "lists",
-    "secrets",
-    "sockets",
-    "steering",
-]
+__all__ = ["OPENHANDS", "conversations", "creating", "history", "sockets", "verbs"]

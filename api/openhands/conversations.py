@@ -1,31 +1,106 @@
-"""Conversations: begin, look at, change, delete."""
+"""Conversations: list, look at, change, delete."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from palaver.errors import NoRoom, NotDurable, StateConflict, UnknownConversation
-from palaver.schemas.conversation import ConversationPatch
+from palaver.errors import NoRoom, NotDurable, Refused, StateConflict, UnknownConversation
+from palaver.schemas.conversation import ConversationFilter, ConversationOrder, ConversationPatch
 from palaver.vocabulary.ids import uuid_of
 
 from .. import operations
 from ..operations import Backend, Caller
-from ..operations.agents import AGENT_PROBLEMS
-from ..queries import AnyQuery
-from .answers import ConversationInfo, ConversationList, FinalResponse, OpenHandsSuccess, done, plain
-from .beginning import StartConversation
-from .content import user_message
+from ..queries import AnyQuery, Number
 from .dialect import OPENHANDS, ConversationUuid, number_of
-from .fields import Known, refusing
-from .generations import Generation
-from .keeping import keep, with_its_agent
-from .looking import NAME, look
-from .running import begin_unless_running
+from .followers import caught_up
+from .snapshot import load_snapshot, save_state, with_its_agent
+from .state import Generation
+from .tables import FOUND_BY, ExecutionStatus
+from .wire import (
+    ConversationInfo,
+    ConversationList,
+    ConversationsFound,
+    Count,
+    FinalResponse,
+    Known,
+    OpenHandsSuccess,
+    done,
+    plain,
+    refusing,
+)
+
+_ORDERS: Final[Mapping[str, ConversationOrder]] = MappingProxyType(
+    {"CREATED_AT": "created", "CREATED_AT_DESC": "-created", "UPDATED_AT": "updated", "UPDATED_AT_DESC": "-updated"}
+)
+_KnownStatus = Literal["idle", "running", "paused", "waiting_for_confirmation", "finished", "error", "stuck"]
+
+
+class ConversationCounting(AnyQuery):
+    """Which conversations."""
+
+    status: _KnownStatus | None = Field(
+        default=None,
+        description="`stuck` and `error` find both where a run has failed, `idle` also what was paused while idle.",
+    )
+
+    def admitted(self) -> ConversationFilter:
+        """The same here."""
+        return {} if self.status is None else {"status": FOUND_BY[ExecutionStatus(self.status)]}
+
+
+class ConversationSearch(ConversationCounting):
+    """Which conversations, and how many."""
+
+    page_id: str | None = Field(default=None, description="`next_page_id` of the page before.")
+    limit: Number = Field(default=100, ge=1, le=100, description="Conversations on a page.")
+    sort_order: Literal["CREATED_AT", "CREATED_AT_DESC", "UPDATED_AT", "UPDATED_AT_DESC"] = "CREATED_AT_DESC"
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/api/conversations/search",
+    tag="openhands",
+    summary="Search conversations",
+    answers={200: ("A page.", ConversationsFound)},
+)
+async def search_conversations(backend: Backend, query: ConversationSearch) -> Response:
+    """All conversations, whichever dialect they were begun through. A page that no list has named is the first one."""
+    try:
+        found = await _listed(backend, query, query.page_id)
+    except Refused as refused:
+        if refused.code != "invalid_cursor":
+            raise
+        found = await _listed(backend, query, None)
+    items: list[dict[str, Any]] = []
+    for each in found.conversations:
+        with suppress(UnknownConversation):
+            items.append((await load_snapshot(backend, uuid_of(each.id))).info())
+    return plain({"items": items, "next_page_id": found.next_cursor})
+
+
+async def _listed(backend: Backend, query: ConversationSearch, cursor: str | None) -> operations.ConversationList:
+    order = _ORDERS[query.sort_order]
+    return await operations.list_conversations(backend, query.admitted(), limit=query.limit, cursor=cursor, order=order)
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/api/conversations/count",
+    tag="openhands",
+    summary="Count conversations",
+    answers={200: ("How many there are.", Count)},
+)
+async def count_conversations(backend: Backend, query: ConversationCounting) -> Response:
+    """A number, of those that may be looked at in one request."""
+    return plain((await operations.count_conversations(backend, query.admitted())).count)
+
 
 _MOST: Final = 99
 """Conversations that one request may name."""
@@ -51,32 +126,6 @@ class ManyQuery(AnyQuery):
 
 
 @OPENHANDS.route(
-    "POST",
-    "/openhands/api/conversations",
-    tag="openhands",
-    summary="Begin a conversation",
-    answers={201: ("Begun.", ConversationInfo), 200: ("It was there, and is as it was.", ConversationInfo)},
-    problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
-)
-async def start_conversation(backend: Backend, caller: Caller, wanted: StartConversation) -> Response:
-    """Begin a conversation with an agent, under the id that the client has chosen or one of ours."""
-    first = wanted.initial_message
-    said = None if first is None else user_message(first.content)
-    begun, there = await operations.create_conversation(
-        backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
-    )
-    number = uuid_of(begun.id)
-    if first is not None and said is not None:
-        # A request that is made again finishes what the one before has left undone.
-        if not begun.entries:
-            await operations.append(backend, begun.id, [said], caller, key=f"first message of {number}")
-        seen = await look(backend, number)
-        if first.run and seen.untouched:
-            await begin_unless_running(backend, caller, seen)
-    return plain((await look(backend, number)).info(), 200 if there else 201)
-
-
-@OPENHANDS.route(
     "GET",
     "/openhands/api/conversations",
     tag="openhands",
@@ -89,7 +138,7 @@ async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
     for each in query.ids:
         info = None
         with suppress(UnknownConversation):
-            info = (await look(backend, number_of(each))).info()
+            info = (await load_snapshot(backend, number_of(each))).info()
         found.append(info)
     return plain(found)
 
@@ -104,11 +153,11 @@ async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
 )
 async def conversation_info(backend: Backend, conversation: ConversationUuid) -> Response:
     """Its state, its agent without keys, and what was used."""
-    seen = await look(backend, conversation)
-    if seen.kept.generation is Generation.OLDER:
+    snapshot = await load_snapshot(backend, conversation)
+    if snapshot.kept.generation is Generation.OLDER:
         # Its clients take the end of a run from here, and then look at what their sockets have brought.
-        await operations.once_told(backend, seen.id, seen.conversation)
-    return plain(seen.info())
+        await caught_up(backend, snapshot.id, snapshot.conversation)
+    return plain(snapshot.info())
 
 
 @OPENHANDS.route(
@@ -153,9 +202,9 @@ async def _say_that_it_goes(backend: Backend, conversation: UUID) -> None:
     """Before what goes on in it is cancelled: who waits for that is to hear that the conversation is gone, and not that
     it has stopped. Only a word to them: nothing that hinders it keeps a conversation from being deleted."""
     with suppress(UnknownConversation, StateConflict, NoRoom, NotDurable):
-        seen = await look(backend, conversation)
-        if seen.conversation.active_run or seen.conversation.queued_runs:
-            await keep(backend, conversation, with_its_agent, deleted_with=seen.newest_run)
+        snapshot = await load_snapshot(backend, conversation)
+        if snapshot.conversation.active_run or snapshot.conversation.queued_runs:
+            await save_state(backend, conversation, with_its_agent, deleted_with=snapshot.newest_run)
 
 
 @OPENHANDS.route(
@@ -168,4 +217,4 @@ async def _say_that_it_goes(backend: Backend, conversation: UUID) -> None:
 )
 async def agent_final_response(backend: Backend, conversation: ConversationUuid) -> Response:
     """The text with which it answered last."""
-    return plain({"response": (await look(backend, conversation)).answer})
+    return plain({"response": (await load_snapshot(backend, conversation)).answer})

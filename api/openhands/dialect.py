@@ -1,4 +1,4 @@
-"""The dialect that the routes here are added to."""
+"""The dialect that the routes here are added to: its key, its problems, its probes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,74 @@ from typing import Annotated, Any, Final
 from urllib.parse import parse_qs
 from uuid import UUID
 
+import orjson
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Scope
 
 from palaver.errors import Fault, Refused
 
 from .. import operations
+from ..answers import answer
 from ..auth import bearer
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
+from ..operations import Backend
+from ..problems import Problem
 from ..queries import AnyQuery
 from ..requests import backend_of
 from ..signatures import InPath
-from .problems import SCHEMA, respond
+from .agents import there
+from .tables import HTTP_STATUS, TABLES
+from .wire import OpenHandsHealth, OpenHandsServerInfo
+
+SCHEMA: Final[dict[str, Any]] = {
+    "title": "OpenHandsError",
+    "type": "object",
+    "required": ["detail"],
+    "properties": {
+        "detail": {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["loc", "msg", "type"],
+                        "properties": {
+                            "loc": {"type": "array", "items": {"type": "string"}},
+                            "msg": {"type": "string"},
+                            "type": {"type": "string"},
+                        },
+                    },
+                },
+            ]
+        }
+    },
+}
+
+
+def respond(problem: Problem, path: str, request_id: str) -> Response:
+    """The answer to a request for ``path``."""
+    status = HTTP_STATUS.get(problem.code, problem.status)
+    body: dict[str, Any] = {"detail": [_fault(fault) for fault in problem.faults] or _sentence(problem)}
+    if status == 500:
+        body = {"detail": "Internal Server Error", "exception": problem.title, "error_id": request_id}
+    return Response(orjson.dumps(body), status, problem.headers, media_type=JSON)
+
+
+def _sentence(problem: Problem) -> str:
+    return ": ".join(filter(None, (problem.title, problem.detail)))
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    place = there(fault.pointer)
+    where = ["query", place[1:]] if place.startswith("?") else ["body", *filter(None, place.split("/"))]
+    return {"loc": where, "msg": fault.message, "type": fault.code}
+
 
 PREFIX: Final = "/openhands"
 _MOST_FIELDS: Final = 16
@@ -54,6 +108,15 @@ async def _conversation_first(request: Request, given: Mapping[str, Any]) -> Non
         await operations.read_conversation(backend, operations.conversation_of(backend, given["conversation"]))
 
 
+class OpenHandsSettings(BaseSettings):
+    """What operators can set."""
+
+    model_config = SettingsConfigDict(env_prefix="PALAVER_OPENHANDS_", frozen=True, env_ignore_empty=True)
+
+    patience: float = Field(default=50.0, gt=0, le=3600)
+    """Seconds that a model may take for a question, a title or a summary; older clients wait for a minute at most."""
+
+
 OPENHANDS: Final = Dialect(
     "openhands",
     PREFIX,
@@ -63,6 +126,8 @@ OPENHANDS: Final = Dialect(
     query=AnyQuery,
     unfit=_conversation_first,
     about="The same conversations for OpenHands' clients.",
+    tables=TABLES,
+    settings=OpenHandsSettings,
 )
 
 
@@ -82,3 +147,57 @@ def number_of(text: str) -> UUID:
 
 ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid")]
 EventUuid = Annotated[str, InPath("The event's id.")]
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/server_info",
+    tag="openhands",
+    summary="Ask what the server is",
+    answers={200: ("Its name and version.", OpenHandsServerInfo)},
+    probe=True,
+)
+async def server_info() -> Response:
+    """Wants no key. The version is Palaver's."""
+    return answer(OpenHandsServerInfo())
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/health",
+    tag="openhands",
+    summary="Is it there?",
+    answers={200: ("It is.", OpenHandsHealth)},
+    probe=True,
+)
+async def health() -> Response:
+    """Wants no key, as clients send none here."""
+    return answer(OpenHandsHealth())
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/alive",
+    tag="openhands",
+    summary="Does it live?",
+    answers={200: ("Yes.", OpenHandsHealth)},
+    probe=True,
+)
+async def alive() -> Response:
+    """Wants no key."""
+    return answer(OpenHandsHealth())
+
+
+@OPENHANDS.route(
+    "GET",
+    "/openhands/ready",
+    tag="openhands",
+    summary="Can it serve?",
+    answers={200: ("It can: Redis answers.", OpenHandsHealth)},
+    problems=("unavailable",),
+    probe=True,
+)
+async def ready(backend: Backend) -> Response:
+    """Wants no key."""
+    await operations.check_store(backend)
+    return answer(OpenHandsHealth())

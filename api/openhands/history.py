@@ -1,27 +1,125 @@
-"""What was said and done in a conversation: search, count, look at one event."""
+"""What was said and done in a conversation: its events in order, search, count, look at one."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
+from uuid import UUID
 
 import orjson
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
-from palaver.errors import Refused
+from palaver.errors import Fault, Refused
+from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import most
 
+from .. import operations
 from ..answers import answer_json
 from ..operations import Backend
 from ..queries import AnyQuery, Number, moment
-from .answers import Count, EventsFound, OpenHandsEvent, plain
 from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp
-from .ids import place_of
-from .looking import look
-from .placed import find_event, placed_events
+from .ids import FIRST, event_id, place_of
+from .snapshot import Snapshot, load_snapshot
+from .wire import Count, EventsFound, OpenHandsEvent, plain
+
+_BY_INDEX: Final = 2048
+"""Added to the number of an event in its entry, in the name of its place."""
+
+
+class Placed(NamedTuple):
+    """An event, and where it stands."""
+
+    position: int
+    """In the log, of the entry that it is of."""
+    name: str
+    """Of its place: events of calls are named otherwise, but a page may begin at each."""
+    event: Event
+
+
+async def placed_events(
+    backend: Backend, snapshot: Snapshot, first: str | None = None, *, newest_first: bool = False
+) -> AsyncGenerator[Placed, None]:
+    """The events from the one of a name, or at the place of that name, to the end; with ``newest_first`` back to the
+    beginning. A name that the conversation does not have means all of them."""
+    named = place_of(snapshot.number, first) if first is not None else None
+    if first is not None and named is None and (action := await find_event(backend, snapshot, first)) is not None:
+        first = action.name
+        named = place_of(snapshot.number, first)
+    position, begun = named[0] if named and named[0] <= snapshot.conversation.entries else None, False
+    if not newest_first and position in (None, FIRST):
+        for prompt in await _system_prompt(backend, snapshot):
+            yield prompt
+    after = 0 if position is None else position + 1 if newest_first else max(position - 1, 0)
+    async with aclosing(operations.read_log(backend, snapshot.id, after=after, newest_first=newest_first)) as pages:
+        async for page in pages:
+            for entry in page:
+                events = list(enumerate(snapshot.writer.of(entry)))
+                for index, event in reversed(events) if newest_first else events:
+                    name = event_id(snapshot.number, entry.position, _BY_INDEX + index)
+                    if not begun and entry.position == position and first not in (name, event["id"]):
+                        continue
+                    begun = True
+                    yield Placed(entry.position, name, event)
+    if newest_first:
+        for prompt in await _system_prompt(backend, snapshot):
+            yield prompt
+
+
+async def find_event(backend: Backend, snapshot: Snapshot, id: str) -> Placed | None:
+    """The event of an id; None if there is none. That of a call does not tell its place: it is looked for from the
+    newest back."""
+    told = place_of(snapshot.number, id) is not None
+    if not told and not _may_be_an_event(id):
+        return None
+    async with aclosing(placed_events(backend, snapshot, id if told else None, newest_first=True)) as events:
+        async for each in events:
+            if each.event["id"] == id:
+                return each
+            if told:
+                break
+    return None
+
+
+async def find_position(backend: Backend, snapshot: Snapshot, name: str | None, pointer: str) -> int | None:
+    """The position of the entry that an event is of; None without a name.
+
+    Raises:
+        Refused: the conversation has no such event. ``pointer`` is where that was said.
+    """
+    if name is None:
+        return None
+    found = await find_event(backend, snapshot, name)
+    if found is None:
+        raise Refused.of_faults([Fault(pointer, "unknown_position", "is no event of this conversation")])
+    return found.position
+
+
+def _may_be_an_event(id: str) -> bool:
+    """Whether it can be the name of an action, which has to be looked for."""
+    try:
+        return UUID(id).version == 5
+    except ValueError:
+        return False
+
+
+async def _system_prompt(backend: Backend, snapshot: Snapshot) -> list[Placed]:
+    """What stands before the log, if there is an agent. Clients sort by time, and a fork is younger than the log with
+    which it begins."""
+    agent: AgentSpec | None = snapshot.conversation.agent
+    if agent is None:
+        return []
+    at = snapshot.conversation.created_at
+    async with aclosing(operations.read_log(backend, snapshot.id)) as pages:
+        async for page in pages:
+            at = min(at, page[0].at)
+            break
+    prompt = snapshot.writer.system_prompt(at, agent.instructions)
+    return [Placed(FIRST, prompt["id"], prompt)]
+
 
 _PLACE: Final = "/openhands/api/conversations/{conversation}/events"
 
@@ -78,10 +176,10 @@ class EventSearch(EventFilter):
 )
 async def search_events(backend: Backend, conversation: ConversationUuid, query: EventSearch) -> Response:
     """Events in the order in which they happened, or the other way round. A page begins with the one that it names."""
-    seen = await look(backend, conversation)
+    snapshot = await load_snapshot(backend, conversation)
     found, size, next_page = list[bytes](), 0, None
     newest_first = query.sort_order == "TIMESTAMP_DESC"
-    async with aclosing(placed_events(backend, seen, query.page_id, newest_first=newest_first)) as events:
+    async with aclosing(placed_events(backend, snapshot, query.page_id, newest_first=newest_first)) as events:
         async for _, place, event in events:
             if not query.admits(event):
                 continue
@@ -89,7 +187,7 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
             size += len(shown)
             if len(found) == query.limit or (found and size > most("answer_bytes")):
                 # An action's name does not tell its place, and would have to be looked for.
-                next_page = event["id"] if place_of(seen.number, event["id"]) else place
+                next_page = event["id"] if place_of(snapshot.number, event["id"]) else place
                 break
             found.append(shown)
     return answer_json(b'{"items":[%b],"next_page_id":%b}' % (b",".join(found), orjson.dumps(next_page)))
@@ -105,8 +203,8 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
 )
 async def count_events(backend: Backend, conversation: ConversationUuid, query: EventFilter) -> Response:
     """A number."""
-    seen = await look(backend, conversation)
-    async with aclosing(placed_events(backend, seen)) as events:
+    snapshot = await load_snapshot(backend, conversation)
+    async with aclosing(placed_events(backend, snapshot)) as events:
         return plain(sum([query.admits(each.event) async for each in events]))
 
 
@@ -120,8 +218,8 @@ async def count_events(backend: Backend, conversation: ConversationUuid, query: 
 )
 async def one_event(backend: Backend, conversation: ConversationUuid, event: EventUuid) -> Response:
     """An event by its id."""
-    seen = await look(backend, conversation)
-    found = await find_event(backend, seen, event)
+    snapshot = await load_snapshot(backend, conversation)
+    found = await find_event(backend, snapshot, event)
     if found is None:
         raise Refused("not_found", "There is no such event in the conversation.")
     return plain(found.event)

@@ -2,13 +2,14 @@
 
 A client takes the end of a run from a ``full_state`` whose status is not running: it comes behind the run's events, and
 a little later again, unless it runs again by then. Clients listen for it only once their request to run is answered.
+What a model is saying just now comes between the events of the log, for clients that ask for it, and is never kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 from uuid import UUID, uuid4
@@ -16,20 +17,90 @@ from uuid import UUID, uuid4
 import orjson
 from starlette.websockets import WebSocket
 
-from palaver.errors import Refused, UnknownConversation
+from palaver.errors import Refused, UnknownConversation, UnknownRun
 from palaver.events import EventKind
 from palaver.processes.tasks import end
 
 from .. import operations
-from ..operations import Backend, LogEntry
+from ..operations import Backend, EventSlice, LogEntry, StoredEvent
 from ..sockets import CloseCodes
-from .deltas import Deltas
 from .dialect import OPENHANDS, number_of
-from .events import FULL_STATE, STATUS, Event
-from .generations import Generation
+from .events import FULL_STATE, STATUS, Event, Writer
+from .followers import Followers
 from .ids import FIRST
-from .looking import Seen, look
-from .statuses import ExecutionStatus
+from .snapshot import NAME, Snapshot, load_snapshot
+from .state import Generation
+from .tables import ExecutionStatus
+
+_DELTAS: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA})
+Tell = Callable[[Event], Awaitable[None]]
+
+
+class Deltas:
+    """Those of one run after the other, for one socket: each before the entry of the log that it comes before."""
+
+    def __init__(self, backend: Backend, writer: Writer, tell: Tell) -> None:
+        self._backend, self._writer, self._tell = backend, writer, tell
+        self._telling = asyncio.Lock()
+        self._run = ""
+        self._told = 0
+        """The number in the run up to which everything was told."""
+        self._hearing: asyncio.Task[None] | None = None
+
+    async def hear(self, run_id: str, after: int) -> None:
+        """Tell those of this run, behind an event of it."""
+        await self.hear_no_more()
+        self._run, self._told = run_id, after
+        self._hearing = asyncio.create_task(self._hear())
+
+    async def hear_no_more(self) -> None:
+        """Tell none."""
+        if self._hearing is not None:
+            await end(self._hearing)
+        self._run, self._hearing = "", None
+
+    @asynccontextmanager
+    async def before(self, entry: LogEntry) -> AsyncIterator[None]:
+        """While an entry is told: the deltas before it were, and none behind it is."""
+        async with self._telling:
+            if entry.run_id == self._run:
+                await self._catch_up(entry.seq)
+            yield
+        if entry.type == EventKind.RUN_STARTED:
+            await self.hear(entry.run_id, entry.seq)
+        elif entry.type == EventKind.RUN_FINISHED and entry.run_id == self._run:
+            await self.hear_no_more()
+
+    async def _hear(self) -> None:
+        with suppress(UnknownRun):
+            batches = operations.follow(self._backend, self._run, self._told, "reasoning", counted=False)
+            async with aclosing(batches):
+                async for events in batches:
+                    async with self._telling:
+                        await self._tell_of(events)
+
+    async def _catch_up(self, seq: int) -> None:
+        """Tell what the feed has before an event that is in the log already."""
+
+        async def read() -> EventSlice:
+            return await operations.read_events(self._backend, self._run, self._told, seq - 1 - self._told, "reasoning")
+
+        with suppress(UnknownRun, Refused):
+            while self._told < seq - 1:
+                before = self._told
+                events = (await operations.once_there(read)).events
+                await self._tell_of([event for event in events if event.seq < seq])
+                if self._told == before:
+                    break
+        self._told = max(self._told, seq)
+
+    async def _tell_of(self, events: Sequence[StoredEvent]) -> None:
+        for event in events:
+            if event.seq > self._told:
+                self._told = event.seq
+                if event.type in _DELTAS:
+                    await self._tell(self._writer.delta(event))
+
 
 _CONNECTING: Final = timedelta(seconds=10)
 _LATELY: Final = 200
@@ -70,30 +141,32 @@ def key_in(frame: str) -> bytes | None:
 async def events_socket(backend: Backend, socket: WebSocket) -> None:
     """Tell a client of a conversation from now on. What was before, it reads by HTTP."""
     with operations.place_of_watcher(backend):
-        seen = await look(backend, _number(socket))
-        await _send(socket, _full_state(seen))
-        told, revision = await _begin(backend, seen), seen.conversation.revision
-        over, new = seen.status.over, seen.conversation.entries
+        snapshot = await load_snapshot(backend, _number(socket))
+        await _send(socket, _full_state(snapshot))
+        told, revision = await _begin(backend, snapshot), snapshot.conversation.revision
+        over, new = snapshot.status.over, snapshot.conversation.entries
     try:
         async with (
-            _reminding(backend, socket, seen) as (remind, forget),
-            _telling_deltas(backend, socket, seen) as deltas,
-            aclosing(operations.follow_log(backend, seen.id, after=told, revision=revision)) as pages,
+            AsyncExitStack() as here,
+            _reminding(backend, socket, snapshot) as (remind, forget),
+            _telling_deltas(backend, socket, snapshot) as deltas,
+            aclosing(operations.follow_log(backend, snapshot.id, after=told, revision=revision)) as pages,
         ):
-            async for page in pages:
+            follower = here.enter_context(backend.guest(Followers).joined(snapshot.id, told, revision))
+            async for page, revision in pages:
                 for entry in page:
-                    if entry.position == FIRST + 1 and (agent := seen.conversation.agent) is not None:
+                    if entry.position == FIRST + 1 and (agent := snapshot.conversation.agent) is not None:
                         # With the first words, as it stands before them in the list.
-                        at = min(seen.conversation.created_at, entry.at)
-                        await _send(socket, seen.writer.system_prompt(at, agent.instructions))
+                        at = min(snapshot.conversation.created_at, entry.at)
+                        await _send(socket, snapshot.writer.system_prompt(at, agent.instructions))
                     if over and entry.position > new and entry.type == EventKind.MESSAGE_CREATED and not entry.run_id:
                         # Programs ask the client for the status before they run it, and what it does with the words
                         # takes a while. It is no full_state: that would end the wait for the run which may have begun.
                         over = False
-                        await _send(socket, _idle(seen, entry))
+                        await _send(socket, _idle(snapshot, entry))
                     async with deltas.before(entry) if deltas else nullcontext():
-                        for event in seen.writer.of(entry):
-                            await _send(socket, await _as_it_is(backend, seen, entry, event))
+                        for event in snapshot.writer.of(entry):
+                            await _send(socket, await _as_it_is(backend, snapshot, entry, event))
                             over = _is_over(event, over)
                     told = entry.position
                     if entry.type in _STOPS:
@@ -102,12 +175,13 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                         await forget()
                 if not page:
                     await remind(running=True)
+                follower.reach(told, revision)
     finally:
-        if backend.closing.is_set() and seen.kept.generation is Generation.OLDER:
-            await operations.leave_position(backend, seen.id, told, lasts=_BACK)
+        if backend.closing.is_set() and snapshot.kept.generation is Generation.OLDER:
+            await operations.leave_position(backend, snapshot.id, NAME, told, lasts=_BACK)
 
 
-async def _as_it_is(backend: Backend, seen: Seen, entry: LogEntry, event: Event) -> Event:
+async def _as_it_is(backend: Backend, snapshot: Snapshot, entry: LogEntry, event: Event) -> Event:
     """An event that a client may be told by now.
 
     A status of error or stuck ends the wait of a client at once, whatever run it is for: to one that is behind, and has
@@ -115,13 +189,14 @@ async def _as_it_is(backend: Backend, seen: Seen, entry: LogEntry, event: Event)
     """
     if event.get("key") != STATUS or event["value"] not in _FAILURES:
         return event
-    newest = (await _now(backend, seen.number)).newest_run
+    newest = (await _now(backend, snapshot.number)).newest_run
     return event if newest == entry.run_id else {**event, "value": ExecutionStatus.RUNNING.value}
 
 
-async def _now(backend: Backend, number: UUID) -> Seen:
+async def _now(backend: Backend, number: UUID) -> Snapshot:
     """The conversation, looked at once for all sockets that want it now."""
-    return await operations.once_there(lambda: backend.looks.read(number, lambda: look(backend, number)))
+    shared = backend.guest(Followers).snapshots
+    return await operations.once_there(lambda: shared.read(number, lambda: load_snapshot(backend, number)))
 
 
 def _number(socket: WebSocket) -> UUID:
@@ -133,14 +208,14 @@ def _number(socket: WebSocket) -> UUID:
 
 @asynccontextmanager
 async def _reminding(
-    backend: Backend, socket: WebSocket, seen: Seen
+    backend: Backend, socket: WebSocket, snapshot: Snapshot
 ) -> AsyncIterator[tuple[_Remind, Callable[[], Awaitable[None]]]]:
     """What tells the state as it is, and again later; and what leaves that out, as the conversation goes on: a state
     that was read before a run began, and comes once its client waits for it, would end the wait."""
     again: list[asyncio.Task[None]] = []
 
     async def tell(*, running: bool) -> None:
-        now = await _now(backend, seen.number)
+        now = await _now(backend, snapshot.number)
         if now.status is ExecutionStatus.DELETING:
             # No stop of it ends a wait: whoever waits hears that it is gone.
             return
@@ -167,33 +242,33 @@ async def _reminding(
 
 
 @asynccontextmanager
-async def _telling_deltas(backend: Backend, socket: WebSocket, seen: Seen) -> AsyncIterator[Deltas | None]:
-    if not seen.kept.streams:
+async def _telling_deltas(backend: Backend, socket: WebSocket, snapshot: Snapshot) -> AsyncIterator[Deltas | None]:
+    if not snapshot.kept.streams:
         yield None
         return
-    deltas = Deltas(backend, seen.writer, lambda event: _send(socket, event))
+    deltas = Deltas(backend, snapshot.writer, lambda event: _send(socket, event))
     try:
-        if seen.active is not None:
-            await deltas.hear(seen.active.id, seen.active.last_event_id)
+        if snapshot.active is not None:
+            await deltas.hear(snapshot.active.id, snapshot.active.last_event_id)
         yield deltas
     finally:
         await deltas.hear_no_more()
 
 
-async def _begin(backend: Backend, seen: Seen) -> int:
+async def _begin(backend: Backend, snapshot: Snapshot) -> int:
     """The position behind which a client is told everything.
 
     The newer client waits for its socket before it goes on, and reads again what it has missed. The older one does
     neither: what happened while its socket was made, it would never hear, nor what did while there was none, as the
     process had ended. It does not say who it is: so all start where the one was that was told least.
     """
-    position = seen.conversation.entries
-    if seen.kept.generation is Generation.OLDER:
-        left = await operations.position_left(backend, seen.id)
+    position = snapshot.conversation.entries
+    if snapshot.kept.generation is Generation.OLDER:
+        left = await operations.position_left(backend, snapshot.id, NAME)
         if left is not None:
             return min(position, left)
         since = datetime.now(UTC) - _CONNECTING
-        async with aclosing(operations.read_log(backend, seen.id, after=max(position - _LATELY, 0))) as pages:
+        async with aclosing(operations.read_log(backend, snapshot.id, after=max(position - _LATELY, 0))) as pages:
             async for page in pages:
                 for entry in page:
                     if entry.at >= since:
@@ -206,14 +281,14 @@ def _is_over(event: Event, before: bool) -> bool:
     return ExecutionStatus(event["value"]).over if event.get("key") == STATUS else before
 
 
-def _idle(seen: Seen, entry: LogEntry) -> Event:
+def _idle(snapshot: Snapshot, entry: LogEntry) -> Event:
     # Clients put what they hear in order by its time.
-    return seen.writer.state(str(uuid4()), entry.at - _BEFORE, STATUS, ExecutionStatus.IDLE.value)
+    return snapshot.writer.state(str(uuid4()), entry.at - _BEFORE, STATUS, ExecutionStatus.IDLE.value)
 
 
-def _full_state(seen: Seen) -> Event:
+def _full_state(snapshot: Snapshot) -> Event:
     # It is not kept, so it needs no name that is found again.
-    return seen.writer.state(str(uuid4()), datetime.now(UTC), FULL_STATE, seen.info())
+    return snapshot.writer.state(str(uuid4()), datetime.now(UTC), FULL_STATE, snapshot.info())
 
 
 async def _send(socket: WebSocket, event: dict[str, Any]) -> None:

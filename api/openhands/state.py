@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -12,10 +13,24 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.models import AgentSpec, Usage
 
-from .client_tools import described
-from .confirmation import Policy
-from .generations import Generation
-from .statuses import ExecutionStatus
+from .agents import Policy
+from .content import described
+from .tables import ExecutionStatus
+
+
+class Generation(StrEnum):
+    """Which fields and kinds of events a client takes."""
+
+    OLDER = "1.7"
+    """SDK 1.7.3 and those near it."""
+    NEWER = "1.58"
+    """SDK 1.58.2 and those near it."""
+
+    @classmethod
+    def of_fields(cls, names: Collection[str]) -> Self:
+        """That of the client which sends these to begin a conversation: newer ones always send two of them."""
+        return cls.NEWER if "client_tools" in names or "tags" in names else cls.OLDER
+
 
 _SECRET: Final = frozenset(
     {"aws_access_key_id", "env", "extra_headers", "headers", "litellm_extra_body", "mcp_tools", "secrets"}
@@ -25,7 +40,7 @@ _SECRET_ENDINGS: Final = ("key", "token", "secret", "password")
 """And those whose names end so."""
 
 
-class Kept(BaseModel):
+class ClientState(BaseModel):
     """What the dialect keeps with a conversation: what clients want back and Palaver has no field for.
 
     Whoever makes one: it has no keys, neither where it is kept nor where it is shown.
@@ -104,7 +119,7 @@ def _words(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 def full_state(
     conversation: UUID,
-    kept: Kept,
+    kept: ClientState,
     status: ExecutionStatus,
     *,
     title: str | None,
@@ -144,7 +159,7 @@ def full_state(
     }
 
 
-def _metrics(kept: Kept, usage: Usage) -> dict[str, Any]:
+def _metrics(kept: ClientState, usage: Usage) -> dict[str, Any]:
     llm = kept.agent.get("llm", {})
     model = str(llm.get("model", ""))
     tokens = {

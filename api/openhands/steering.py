@@ -1,34 +1,36 @@
-"""What is done to a conversation: say something, run, pause, confirm."""
+"""Use cases of the verbs: say something, run, pause, confirm.
+
+OpenHands has no word for runs: a conversation runs, waits, is paused, and here that is its newest run.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from contextlib import suppress
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
-from starlette.responses import Response
+from pydantic import Field
 
-from palaver.errors import Fault, Refused
+from palaver.errors import Fault, Refused, StateConflict, UnknownRun
+from palaver.schemas.actions import ApprovalDecision, Item, Pause, Resume, Stop
 from palaver.schemas.conversation import ConversationPatch
+from palaver.schemas.fields import AtMost, SecretName
+from palaver.schemas.models import Retry, Submission
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..headers import IdempotencyKey
-from ..operations import Backend, Caller
-from .answers import OpenHandsSuccess, done
-from .confirmation import Policy, approvals
-from .content import GivenContent, user_message
-from .dialect import OPENHANDS, ConversationUuid
-from .fields import Known
-from .keeping import keep, with_its_agent
-from .looking import Seen, look
-from .running import begin_run, begin_unless_running, pause, reject
-from .state import Kept
-from .statuses import ExecutionStatus
+from ..operations import Backend, Caller, Until
+from .agents import Policy, approvals
+from .content import GivenContent, GivenSecret, user_message
+from .dialect import ConversationUuid, OpenHandsSettings
+from .history import find_position
+from .snapshot import Snapshot, load_snapshot, save_state, with_its_agent
+from .state import ClientState
+from .tables import ExecutionStatus
+from .wire import Known
 
-_PLACE: Final = "/openhands/api/conversations/{conversation}"
-_RUN_PROBLEMS: Final = (
-    "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs", "queue_full",
-    "conversation_full", "store_nearly_full", "not_durable", "conversation_moved_on", "conversation_changed",
-)  # fmt: skip
+_APPROVED: Final = ApprovalDecision(type="approval", action_id="all", decision="approve")
 
 
 class SendMessage(Known):
@@ -58,17 +60,21 @@ class NewAnalyzer(Known):
     security_analyzer: dict[str, Any] | None = None
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/events",
-    tag="openhands",
-    summary="Send a message",
-    answers={200: ("Taken.", OpenHandsSuccess)},
-    problems=(*_RUN_PROBLEMS, "steering_full", "idempotency_key_reused"),
-)
+class NewSecrets(Known):
+    """Secrets by name."""
+
+    secrets: Annotated[dict[SecretName, GivenSecret], AtMost("secrets")]
+
+
+class Navigation(Known):
+    """Where to go back to."""
+
+    event_id: str | None = Field(default=None, max_length=100)
+
+
 async def send_message(
     backend: Backend, caller: Caller, conversation: ConversationUuid, key: IdempotencyKey, wanted: SendMessage
-) -> Response:
+) -> None:
     """The user's words. A run that is going on is told them by its next model call. With `run` they are said also where
     nothing can be run now: then ask to run, or send them again with the same `Idempotency-Key`. Without one they are
     said anew, as nothing tells words that are sent again from those that are said twice."""
@@ -78,119 +84,134 @@ async def send_message(
         raise Refused.of_faults([Fault("/run", "no_agent", "the conversation has no agent that could run")])
     appended = await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
     if wanted.run:
-        seen = await look(backend, conversation)
+        snapshot = await load_snapshot(backend, conversation)
         # Sent again, they do not approve or resume what has come of them meanwhile.
-        if not appended.replayed or (seen.active is None and seen.unanswered):
-            await begin_unless_running(backend, caller, seen)
-    return await _once_told(backend, conversation)
+        if not appended.replayed or (snapshot.active is None and snapshot.unanswered):
+            await begin_unless_running(backend, caller, snapshot)
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/run",
-    tag="openhands",
-    summary="Run",
-    answers={200: ("It runs, or waits for its turn: `execution_status` is running either way.", OpenHandsSuccess)},
-    problems=_RUN_PROBLEMS,
-)
-async def run_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+async def run_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
     """Answer what was said, do what waits for approval, or go on. 409: it is running already."""
-    await begin_run(backend, caller, await look(backend, conversation))
-    return done()
+    await begin_run(backend, caller, await load_snapshot(backend, conversation))
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/pause",
-    tag="openhands",
-    summary="Pause",
-    answers={200: ("Paused, or over, or waiting for somebody already.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
-)
-async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
     """Stop until it is run again. A call of the model is closed at once; what a tool does is finished."""
     await _pause(backend, caller, conversation)
-    return await _once_told(backend, conversation)
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/interrupt",
-    tag="openhands",
-    summary="Interrupt",
-    answers={200: ("Paused, or over, or waiting for somebody already.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
-)
-async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
+async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
     """The same as a pause: that closes a call of the model at once, too."""
     await _pause(backend, caller, conversation)
-    return await _once_told(backend, conversation)
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/events/respond_to_confirmation",
-    tag="openhands",
-    summary="Decide on what waits for confirmation",
-    answers={200: ("Decided, or nothing waited.", OpenHandsSuccess)},
-    problems=_RUN_PROBLEMS,
-)
 async def respond_to_confirmation(
     backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Confirmation
-) -> Response:
+) -> None:
     """Accepting lets it run. After a rejection nothing is begun until it is run."""
-    seen = await look(backend, conversation)
-    if seen.status is ExecutionStatus.WAITING:
-        await (begin_run(backend, caller, seen) if wanted.accept else reject(backend, caller, seen, wanted.reason))
-    return await _once_told(backend, conversation)
+    snapshot = await load_snapshot(backend, conversation)
+    if snapshot.status is ExecutionStatus.WAITING:
+        if wanted.accept:
+            await begin_run(backend, caller, snapshot)
+        else:
+            await _reject(backend, caller, snapshot, wanted.reason)
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/confirmation_policy",
-    tag="openhands",
-    summary="Say which calls wait for confirmation",
-    answers={200: ("It holds from the next run on.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
-)
-async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> Response:
+async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> None:
     """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
-    await keep(backend, conversation, _with_approvals, policy=wanted.policy)
-    return await _once_told(backend, conversation)
+    await save_state(backend, conversation, _with_approvals, policy=wanted.policy)
 
 
-@OPENHANDS.route(
-    "POST",
-    f"{_PLACE}/security_analyzer",
-    tag="openhands",
-    summary="Say what judges how risky a call is",
-    answers={200: ("It holds from the next run on.", OpenHandsSuccess)},
-    problems=("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
-)
-async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> Response:
+async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> None:
     """Whichever it is: here tools say themselves whether they are risky. Without one it is not known."""
-    await keep(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
-    return await _once_told(backend, conversation)
+    await save_state(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
 
 
-async def _once_told(backend: Backend, conversation: UUID) -> Response:
-    """The answer to what changes the state: programs look at it next, and have it from their sockets. Not to run: what
-    a client is told before the answer to that, it does not take for the end of the run."""
-    await operations.once_told(backend, operations.conversation_of(backend, conversation))
-    return done()
+async def set_secrets(backend: Backend, conversation: ConversationUuid, wanted: NewSecrets) -> None:
+    """Encrypted as they are kept, and masked in what tools return. Nobody is told what they are."""
+    id = operations.conversation_of(backend, conversation)
+    await operations.set_secrets(backend, id, wanted.secrets, pointer="/secrets")
+
+
+async def navigate(backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Navigation) -> None:
+    """Events stay, and what is said next goes on from there. Without an event: from the beginning."""
+    snapshot = await load_snapshot(backend, conversation)
+    position = await find_position(backend, snapshot, wanted.event_id, "/event_id")
+    await operations.withdraw(backend, snapshot.id, position or 0, caller)
+
+
+async def condense(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
+    """409: the agent has no condenser, too little was said, or the conversation is running. Events stay."""
+    snapshot = await load_snapshot(backend, conversation)
+    if snapshot.conversation.agent is not None and not snapshot.conversation.agent.condense:
+        raise StateConflict("nothing_to_condense", None, "the agent has no condenser")
+    operations.admit_watcher(backend)
+    taken = await operations.condense(backend, snapshot.id, caller)
+    run = await operations.await_run(backend, taken.run, Until.TERMINAL, backend.setting(OpenHandsSettings).patience)
+    if run.status.terminal and run.status is not RunStatus.COMPLETED:
+        raise StateConflict("no_answer", run.id, run.error["message"] if run.error else "the run was stopped")
+
+
+async def begin_run(backend: Backend, caller: Caller, snapshot: Snapshot) -> None:
+    """Let a conversation go on: to answer what was said, to do what waits for approval, or from where it was stopped.
+    One that has finished stays so if nothing was said since.
+
+    Raises:
+        StateConflict: ``conversation_busy``, it is running; or there is nothing to answer.
+    """
+    run = snapshot.active
+    if run is not None and run.status is RunStatus.REQUIRES_ACTION and not run.pausing:
+        await operations.act(backend, run.id, [_APPROVED], caller)
+    elif run is not None and (run.pausing or run.status is RunStatus.PAUSED):
+        await operations.act(backend, run.id, [Resume(type="resume")], caller)
+    elif snapshot.status is ExecutionStatus.RUNNING:
+        raise StateConflict("conversation_busy", run.id if run else None, "the conversation is running")
+    elif snapshot.status is ExecutionStatus.FINISHED:
+        # Nothing changes by that but the revision: sockets tell the state anew, which ends the wait of the client.
+        await operations.change_conversation(backend, snapshot.id, ConversationPatch())
+    elif snapshot.run is not None and snapshot.run.status.allows("retry") and not snapshot.unanswered:
+        await operations.retry(backend, snapshot.run.id, Retry(), caller)
+    else:
+        submission = Submission(conversation_id=snapshot.id, input=(), on_conflict="reject")
+        await operations.begin(backend, submission, caller)
+
+
+async def begin_unless_running(backend: Backend, caller: Caller, snapshot: Snapshot) -> None:
+    """The same, for who does not mind that it goes on already."""
+    try:
+        await begin_run(backend, caller, snapshot)
+    except StateConflict as conflict:
+        if conflict.code != "conversation_busy":
+            raise
 
 
 async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
-    """Pause what runs; where nothing does, programs that wait for the status `paused` are told it all the same."""
-    seen = await look(backend, conversation)
-    if seen.status is ExecutionStatus.IDLE:
-        await keep(backend, conversation, with_its_agent, paused_after=seen.newest_run or "")
-    else:
-        await pause(backend, caller, seen)
+    """Pause a run at once: what a tool does is finished, a call of the model is closed, and made again. What waits for
+    approval has stopped. Where nothing runs, programs that wait for the status `paused` hear of it all the same."""
+    snapshot = await load_snapshot(backend, conversation)
+    if snapshot.status is ExecutionStatus.IDLE:
+        await save_state(backend, conversation, with_its_agent, paused_after=snapshot.newest_run or "")
+    elif snapshot.status is not ExecutionStatus.WAITING:
+        await _act(backend, caller, snapshot, [Pause(type="pause", now=True)])
 
 
-def _with_approvals(seen: Seen, kept: Kept) -> ConversationPatch:
-    agent, revision = seen.conversation.agent, seen.conversation.revision
+async def _reject(backend: Backend, caller: Caller, snapshot: Snapshot, reason: str) -> None:
+    """Reject what waits for approval. The model hears of it when the conversation is run."""
+    denied = ApprovalDecision(type="approval", action_id="all", decision="deny", reason=reason or None)
+    await _act(backend, caller, snapshot, [denied, Stop(type="stop")])
+
+
+async def _act(backend: Backend, caller: Caller, snapshot: Snapshot, items: list[Item]) -> None:
+    run = snapshot.active
+    if run is None or run.status is RunStatus.PAUSED or run.pausing:
+        return
+    # It may have ended meanwhile: then it has stopped, too.
+    with suppress(UnknownRun, StateConflict):
+        await operations.act(backend, run.id, items, caller)
+
+
+def _with_approvals(snapshot: Snapshot, kept: ClientState) -> ConversationPatch:
+    agent, revision = snapshot.conversation.agent, snapshot.conversation.revision
     if agent is None:
         return ConversationPatch(revision=revision)
     asked = approvals(kept.policy, agent.tools, analyzed=kept.analyzer is not None)

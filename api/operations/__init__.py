@@ -12,6 +12,7 @@ from palaver.store.conversations.conversations import ConversationList, Kept, Ke
 from palaver.store.reading.conversation_feeds import Place, PlacedBatches
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
+from palaver.store.redis.sharing import Sharing
 
 from .asking import ask
 from .backend import Backend, Caller, Publishing
@@ -33,7 +34,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .listing import list_runs
-from .log import follow_log, last_message, leave_position, once_there, once_told, position_left, read_log
+from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .queues import (
@@ -88,6 +89,7 @@ __all__ = [
     "RoomState",
     "RunFilter",
     "RunPage",
+    "Sharing",
     "StoredEvent",
     "Taken",
     "ToolState",
@@ -117,9 +119,9 @@ __all__ = [
     "list_conversations",
     "list_models",
     "list_runs",
+    "log_end",
     "may_watch",
     "once_there",
-    "once_told",
     "place_of_watcher",
     "position_left",
     "read_conversation",

@@ -6,8 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from palaver.errors import PalaverError, StateConflict
-from palaver.schemas.conversation import Fork
-from palaver.schemas.conversation_message import Asked
+from palaver.schemas.conversation import Asked, Fork
 from palaver.schemas.models import AgentSpec, Budget, Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 

@@ -6,20 +6,21 @@ import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
+
+from pydantic_settings import BaseSettings
 
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
-from palaver.delivery.follow_up import follow_up
-from palaver.errors import NoRoom, NotDurable, StoreUnavailable
-from palaver.schemas.models import AgentSpec, Run
+from palaver.delivery.publishing import follow_up
+from palaver.errors import NotDurable, StoreUnavailable
+from palaver.schemas.models import Run
 from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.redis.sharing import Sharing
 
-from .catalog import Catalog, Known
-from .followers import Followers
+from .catalog import Catalog
 from .measured import Measured
 
 T = TypeVar("T")
@@ -58,6 +59,19 @@ class Publishing(Protocol):
     async def close(self) -> None: ...
 
 
+class Guest(Protocol):
+    """What a dialect keeps in a process, beside the backend."""
+
+    def __init__(self) -> None: ...
+
+    async def close(self) -> None:
+        """Called when the process ends."""
+
+
+G = TypeVar("G", bound=Guest)
+S = TypeVar("S", bound=BaseSettings)
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     """The ports of the API."""
@@ -71,12 +85,33 @@ class Backend:
     measured: Measured
     reads: Sharing = field(default_factory=lambda: Sharing(_READS))
     """Reads of runs that many may want at the same moment."""
-    looks: Sharing = field(default_factory=lambda: Sharing(_READS))
-    """What a dialect makes of several reads, for all who want the same; apart from ``reads``, which it waits for."""
-    followers: Followers = field(default_factory=Followers)
-    """Who follows the log of a conversation here."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""
+    dialect_settings: Sequence[BaseSettings] = ()
+    """Those of the dialects that are spoken."""
+    _guests: dict[type[Guest], Guest] = field(default_factory=dict)
+
+    def setting(self, kind: type[S]) -> S:
+        """The settings of a dialect, which it declares. Raises LookupError if it does not."""
+        for each in self.dialect_settings:
+            if isinstance(each, kind):
+                return each
+        raise LookupError(kind.__name__)
+
+    def guest(self, kind: type[G]) -> G:
+        """What a dialect keeps in this process: made when it is first asked for."""
+        kept = self._guests.get(kind)
+        if kept is None:
+            kept = self._guests[kind] = kind()
+        return cast(G, kept)
+
+    async def close(self) -> None:
+        """Read no more, and let dialects end what they keep."""
+        for guest in self._guests.values():
+            await guest.close()
+        await self.reads.close()
+        await self.catalog.close()
+        await self.measured.close()
 
     async def run(self, run_id: str) -> Run:
         """The run as it is now.
@@ -90,20 +125,6 @@ class Backend:
                 return await self.reads.read_now(run_id, lambda: within_deadline(self.store.runs.get(run_id)))
         except TimeoutError:
             raise StoreUnavailable from None
-
-    async def known(self, agent: AgentSpec | None) -> Known:
-        """The tools and the providers that ``agent`` may name; no tools are read for one that wants none.
-
-        Raises:
-            NoRoom: ``no_workers``: none has told of its tools yet.
-            StoreUnavailable: the store took too long.
-        """
-        if agent is None:
-            return Known({}, frozenset())
-        tools = await within_deadline(self.catalog.tools()) if agent.tools else {}
-        if agent.tools and not tools:
-            raise NoRoom("no_workers", "no worker has told which tools it has: start one, and send this again")
-        return Known(tools, await within_deadline(self.catalog.providers()))
 
     async def follow_up(self, settled: Settled) -> None:
         """Send what a change of a run made due, and start the run of its conversation whose turn has come."""

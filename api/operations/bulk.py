@@ -13,7 +13,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from palaver.delivery.follow_up import follow_up
+from palaver.delivery.publishing import follow_up
 from palaver.errors import (
     ErrorClass,
     NewerVersion,

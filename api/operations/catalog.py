@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from palaver.errors import Fault
+from palaver.schemas.json_pointers import pointer
 from palaver.store import Store
 from palaver.store.redis.sharing import Fresh, Sharing
 from palaver.tools import ToolDeclaration
@@ -15,21 +15,10 @@ from palaver.tools.schemas import misfits
 from palaver.vocabulary.limits import most
 from palaver.vocabulary.names import did_you_mean
 
-from ..strict_json import pointer
-
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """By name; while a deployment rolls a tool may have several declarations, those seen last first."""
 _LASTS: Final = 2.0
 """Seconds for which what was read is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What an agent may name, as far as it was asked for."""
-
-    tools: KnownTools
-    providers: frozenset[str] | None
-    """Those that a worker can call; none if none has told yet, None if some do not tell."""
 
 
 class Catalog:

@@ -10,8 +10,8 @@ from palaver.processes.failpoints import failpoint
 from palaver.schemas.actions import Item, Steering
 from palaver.schemas.models import CancelMode, Run
 
+from .admission import admit_items
 from .backend import Backend, Caller, promised, within_deadline
-from .input_rules import admit_items
 from .submitting import explained
 
 

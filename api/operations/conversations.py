@@ -11,17 +11,15 @@ from pydantic import BaseModel
 
 from palaver.errors import Fault, Refused
 from palaver.events import MESSAGES, EventKind
-from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
-from palaver.schemas.conversation_message import ConversationMessage
+from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import Kept, KeptText
 from palaver.store.reading.events import LogEntry
 from palaver.vocabulary.ids import is_id, uuid_of
 from palaver.vocabulary.limits import beyond, most
 
-from .admission import admit_agent, refuse
+from .admission import admit_conversation
 from .backend import Backend, within_deadline
-from .secrets import secret_faults
 
 LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
@@ -55,10 +53,9 @@ async def create_conversation(
         NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
     """
     chosen = None if wanted.id is None else chosen_id(backend, wanted.id)
-    refuse(secret_faults(wanted.secrets, backend, "/secrets"))
     check_kept(kept)
-    admitted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
-    return await within_deadline(backend.store.conversations.begin(admitted, chosen, kept=kept))
+    wanted = await admit_conversation(wanted, backend)
+    return await within_deadline(backend.store.conversations.begin(wanted, chosen, kept=kept))
 
 
 async def change_conversation(
@@ -74,8 +71,7 @@ async def change_conversation(
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """
     check_kept(kept)
-    if wanted.agent is not None:
-        wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
+    wanted = await admit_conversation(wanted, backend)
     return await within_deadline(backend.store.conversations.change(conversation_id, wanted, kept=kept))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
 from palaver.errors import Fault, Refused, StateConflict
 from palaver.schemas.conversation import Conversation, Fork
@@ -12,11 +11,10 @@ from palaver.store.conversations.conversations import Kept
 from palaver.store.scripting.contracts.logs import Appended
 from palaver.vocabulary.ids import is_id, shard_of
 
-from .admission import admit_agent, admit_messages, refuse
+from .admission import admit_conversation, admit_messages
 from .backend import Backend, Caller, promised, within_deadline
 from .conversations import check_kept, chosen_id
-from .history_rules import input_faults
-from .secrets import carrying_secrets, secret_faults
+from .secrets import carrying_secrets
 
 
 async def append(
@@ -30,11 +28,8 @@ async def append(
         UnknownConversation, StateConflict: there is no such conversation, or no room in it.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
-    refuse(chain(input_faults(given), _role_faults(given)))
+    await admit_messages(conversation_id, given, backend)
     await within_deadline(backend.store.capacity.admit())
-    if not isinstance(given, str) and any(not isinstance(message.content, str) for message in given):
-        agent = (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
-        admit_messages(given, agent, backend)
     messages = (Message(role="user", content=given),) if isinstance(given, str) else given
     append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)
     appended, unsafe = await promised(append)
@@ -85,10 +80,8 @@ async def fork(
     if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
         why = "falls on another shard than the conversation that is forked: leave it out"
         raise Refused.of_faults([Fault("/id", "validation_error", why)])
-    refuse(secret_faults(wanted.secrets, backend, "/secrets"))
     check_kept(kept)
-    if wanted.agent is not None:
-        wanted = wanted.model_copy(update={"agent": await admit_agent(wanted.agent, backend)})
+    wanted = await admit_conversation(wanted, backend)
     forking = backend.store.history.fork(
         conversation_id, wanted, target, kept=kept, idempotency_key=key, by=caller.name
     )
@@ -103,9 +96,3 @@ def _misplaced(conflict: StateConflict, pointer: str) -> StateConflict | Refused
     if conflict.code != "unknown_position":
         return conflict
     return Refused.of_faults([Fault(pointer, "unknown_position", str(conflict))])
-
-
-def _role_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
-    for index, message in enumerate(given if not isinstance(given, str) else ()):
-        if message.role != "user":
-            yield Fault(f"/input/{index}/role", "invalid_history", "must be user: these are words of the user's")

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from palaver.errors import ErrorClass, StoreUnavailable, UnknownConversation, classify
+from palaver.errors import ErrorClass, StoreUnavailable, classify
 from palaver.events import MESSAGES
-from palaver.schemas.conversation import Conversation
 from palaver.store.reading.events import LogEntry
 from palaver.store.reading.feeds import AWAY, IDLE
+from palaver.store.reading.reading import Glance
 
 from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages
 
 T = TypeVar("T")
-_TELLING: Final = 0.25
-"""Seconds that an answer waits for those who are told more slowly."""
+FollowedPages = AsyncGenerator[tuple[Sequence[LogEntry], int], None]
 
 
 async def read_log(backend: Backend, conversation_id: str, *, after: int = 0, newest_first: bool = False) -> LogPages:
@@ -58,10 +57,10 @@ async def last_message(backend: Backend, conversation_id: str) -> LogEntry | Non
     return None
 
 
-async def follow_log(backend: Backend, conversation_id: str, *, after: int, revision: int) -> LogPages:
-    """What the log has behind a position, and what comes, as it comes, over all runs; an empty page says that the
-    conversation was changed beside it since ``revision``. Ends with the conversation only. All who follow the same one
-    share what is read.
+async def follow_log(backend: Backend, conversation_id: str, *, after: int, revision: int) -> FollowedPages:
+    """What the log has behind a position, and what comes, as it comes, over all runs; each page with the conversation's
+    revision. An empty page says that the conversation was changed beside the log. Ends with the conversation only. All
+    who follow the same one share what is read.
 
     While the store is away there is silence; then it goes on where it was.
 
@@ -69,8 +68,7 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
         UnknownConversation: there is no such conversation (any more).
     """
     feeds, position = backend.store.conversation_feeds, after
-    joined = backend.followers.joined(conversation_id, position, revision)
-    with feeds.listening(conversation_id) as news, joined as follower:
+    with feeds.listening(conversation_id) as news:
         while True:
             news.stale = False
             try:
@@ -80,12 +78,10 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                     if not page:
                         break
                     position = page[-1].position
-                    yield page
-                    follower.was_told(position, revision)
+                    yield page, revision
                 if glance.revision != revision:
                     revision = glance.revision
-                    yield ()
-                    follower.was_told(position, revision)
+                    yield (), revision
             except Exception as error:
                 if not _away(error):
                     raise
@@ -95,39 +91,39 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                 await news.silent(IDLE)
 
 
-async def once_told(backend: Backend, conversation_id: str, known: Conversation | None = None) -> None:
-    """Wait until those who follow the log in this process were told what has happened up to now, or what is ``known``;
-    a quarter of a second at most, whatever keeps them. Nobody waits for those of other processes."""
-    if conversation_id not in backend.followers:
-        return
+async def log_end(backend: Backend, conversation_id: str) -> Glance:
+    """How far the log is, and the conversation's revision.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+        StoreUnavailable: the store took too long, or is away.
+    """
     try:
-        async with asyncio.timeout(_TELLING):
-            there = known or await backend.store.conversation_feeds.glance(conversation_id)
-            await backend.followers.reach(conversation_id, there.entries, there.revision)
+        return await within_deadline(backend.store.conversation_feeds.glance(conversation_id))
     except Exception as error:
-        # What was asked for is done: this changes nothing of the answer to it.
-        if not (isinstance(error, (TimeoutError, UnknownConversation)) or _away(error)):
+        if not _away(error):
             raise
+        raise StoreUnavailable from error
 
 
-async def leave_position(backend: Backend, conversation_id: str, position: int, lasts: timedelta) -> None:
-    """Say up to which position a watcher was told everything, to whoever tells it the rest. Of several the smallest
-    stays, as long as the last one.
+async def leave_position(backend: Backend, conversation_id: str, dialect: str, position: int, lasts: timedelta) -> None:
+    """Say up to which position a watcher of a dialect was told everything, to whoever tells it the rest. Of several the
+    smallest stays, as long as the last one.
 
     Raises:
         StoreUnavailable: it took too long.
     """
     seconds = round(lasts.total_seconds())
-    await within_deadline(backend.store.conversations.leave_position(conversation_id, position, seconds))
+    await within_deadline(backend.store.conversations.leave_position(conversation_id, dialect, position, seconds))
 
 
-async def position_left(backend: Backend, conversation_id: str) -> int | None:
+async def position_left(backend: Backend, conversation_id: str, dialect: str) -> int | None:
     """That position, while it lasts.
 
     Raises:
         StoreUnavailable: it took too long.
     """
-    return await within_deadline(backend.store.conversations.position_left(conversation_id))
+    return await within_deadline(backend.store.conversations.position_left(conversation_id, dialect))
 
 
 async def once_there(read: Callable[[], Awaitable[T]]) -> T:

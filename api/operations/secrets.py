@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
 
 from pydantic import SecretStr
 
-from palaver.errors import Fault, Refused, StateConflict
+from palaver.errors import Refused, StateConflict
 from palaver.schemas.fields import revealed
 from palaver.secrets.sealing import KeyMissing, SealBroken
 
+from .admission import admit_secrets
 from .backend import Backend, within_deadline
-
-NO_KEY: Final = "cannot be kept: PALAVER_SECRET_KEY is not set for the API"
-
-
-def secret_faults(secrets: Mapping[str, SecretStr | None], backend: Backend, pointer: str) -> Iterator[Fault]:
-    """What is wrong with secrets that stand at ``pointer`` in a body."""
-    if secrets and not backend.store.vault.usable:
-        yield Fault(pointer, "no_secret_key", NO_KEY)
 
 
 async def set_secrets(
@@ -36,8 +28,7 @@ async def set_secrets(
         UnknownConversation, StateConflict: there is no such conversation, or not so much room in it.
         StoreUnavailable: they may be set.
     """
-    if faults := list(secret_faults(secrets, backend, pointer)):
-        raise Refused.of_faults(faults)
+    admit_secrets(secrets, pointer, backend)
     if secrets:
         await within_deadline(backend.store.vault.keep(conversation_id, revealed(secrets)))
     return await secret_names(backend, conversation_id)

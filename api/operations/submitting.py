@@ -12,7 +12,7 @@ from palaver.schemas.models import Retry, Run, Submission
 from palaver.store.runs.runs import Submitted
 from palaver.telemetry.logs import mention
 
-from .admission import admit_content, admit_cost, admit_retry, admit_submission, has_parts, limits_cost
+from .admission import admit_retry, admit_submission
 from .backend import Backend, Caller, promised, within_deadline
 from .conversations import has_said
 from .secrets import carrying_secrets
@@ -53,12 +53,10 @@ async def begin(
         StateConflict: what the conversation does does not allow it.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
-    submission = await admit_submission(submission, backend)
-    if submission.on_conflict == "steer":
-        await within_deadline(backend.store.capacity.admit())
     try:
-        if submission.agent is None and submission.conversation_id is not None:
-            await _admit_to(submission.conversation_id, submission, backend)
+        submission = await admit_submission(submission, backend)
+        if submission.on_conflict == "steer":
+            await within_deadline(backend.store.capacity.admit())
         submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, show=show)
         submitted, unsafe = await promised(submitting)
     except UnknownConversation:
@@ -105,10 +103,7 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
         UnknownRun, StateConflict: there is no such run, or it left nothing to go on with.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
-    wanted = await admit_retry(wanted, backend)
-    runs = backend.store.runs
-    if limits_cost(wanted.budget) and wanted.agent is None:
-        admit_cost((await within_deadline(runs.get(run_id))).agent, backend, whose="run")
+    wanted = await admit_retry(run_id, wanted, backend)
     try:
         with carrying_secrets():
             retrying = backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name)
@@ -116,30 +111,13 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
     except StateConflict as conflict:
         if conflict.code != "unknown_step":
             raise
-        step = (await within_deadline(runs.get(run_id))).step
+        step = (await within_deadline(backend.store.runs.get(run_id))).step
         why = f"is not a step that a model answered in; the run came to step {step}"
         raise Refused.of_faults([Fault("/from_step", "unknown_step", why)]) from None
     backend.publisher.publish_soon(made.deliveries)
     if unsafe:
         raise unsafe
     return Taken(await _run_of(made, backend), made.replayed)
-
-
-async def _admit_to(conversation_id: str, submission: Submission, backend: Backend) -> None:
-    """Let a submission in to the agent that its conversation has. Most need no look at that.
-
-    Raises:
-        Refused: a model of the agent has no price, or cannot be sent what comes in.
-        UnknownConversation, StoreUnavailable: it cannot be looked at.
-    """
-    costs, parts = limits_cost(submission.budget), has_parts(submission)
-    if not (costs or parts):
-        return
-    agent = (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
-    if agent is not None and costs:
-        admit_cost(agent, backend, whose="conversation")
-    if agent is not None and parts:
-        admit_content(submission, agent, backend)
 
 
 async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:

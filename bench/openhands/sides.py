@@ -19,8 +19,8 @@ from bench.asked import BenchError
 from bench.openhands.install import ENVIRONMENT, VERSION
 from bench.rig import Rig
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
-from palaver.testing.ports import HOST, free_port
 
 WORKERS: Final = 2
 """Model workers of Palaver: one for each CPU of the machine that this was measured on."""

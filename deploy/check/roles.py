@@ -26,11 +26,11 @@ from palaver import Palaver, Run
 from palaver.config.roles import ROLES
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
+from palaver.stack.redis_server import RedisServer
 from palaver.store.redis import keys
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
-from palaver.testing.redis_server import RedisServer
+from tests.waiting import eventually
 
 from . import logins
 from .confinement import Confinement
@@ -214,7 +214,7 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
     ledger.chmod(0o666)
     port = free_port()
     key, scaler = secrets.token_hex(16), secrets.token_hex(16)
-    command = [sys.executable, "-m", "palaver.testing.model_server", "--host", HOST, "--port", str(port)]
+    command = [sys.executable, "-m", "palaver.fake_provider", "--host", HOST, "--port", str(port)]
     model = Child("model", [*command, "--api-key", key], environment=os.environ, log_path=folder / "model.log",
                   ready=lambda _: accepts(port))  # fmt: skip
     with ExitStack() as stack:

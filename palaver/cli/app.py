@@ -2,16 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
-from palaver.cli import conversations, deciding, exporting, looking, running, steering, stopping
-from palaver.cli.groups import ungrouped
-from palaver.cli.help_text import WholeHelp
+from palaver.cli import acting, conversations, deciding, exporting, looking, running
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.version import __version__
+
+_LONGEST: Final = 1_000
+"""Characters of the sentence about a command."""
+_LEADS: Final = {"runs": "list", "ls": "list"}
+"""What people type first, and what they mean."""
+
+
+class WholeHelp(TyperGroup):
+    """Commands whose sentences are broken into lines, and not cut, where the terminal is narrow."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """As its base, or what the name leads to."""
+        found = super().get_command(ctx, cmd_name)
+        return found if found or ctx.parent else super().get_command(ctx, _LEADS.get(cmd_name, cmd_name))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """As its base, in more lines."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(_LONGEST)) for name, command in commands])
+
+
+def ungrouped(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as Typer takes it: in the place of each argument that is a group, the options of the group."""
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    kinds = get_type_hints(command, include_extras=True)
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind = kinds[name]
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            groups[name] = kind
+            options = get_type_hints(kind, include_extras=True)
+            fields = dataclasses.fields(kind)
+            parameters += [_option(each.name, options[each.name], each.default) for each in fields]
+        else:
+            parameters.append(_option(name, kind, parameter.default))
+
+    @functools.wraps(command)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in dataclasses.fields(group)})
+        command(**given)
+
+    del call.__dict__["__wrapped__"]
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
 
 _ROLES: Final = "\n".join(f"  {role:<10} {sentence}" for role, sentence in {**ROLES, **PROGRAMS}.items())
 app: Final = typer.Typer(
@@ -31,15 +86,15 @@ for _command in (
     deciding.approve,
     deciding.deny,
     deciding.answer,
-    steering.steer,
-    steering.say,
-    steering.withdraw,
-    steering.fork,
-    steering.pause,
-    steering.resume,
-    stopping.cancel,
-    stopping.retry,
-    stopping.delete,
+    acting.steer,
+    acting.say,
+    acting.withdraw,
+    acting.fork,
+    acting.pause,
+    acting.resume,
+    acting.cancel,
+    acting.retry,
+    acting.delete,
     exporting.export,
     looking.models,
     looking.queues,

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from palaver.cli.connection import Api, say
+from palaver.cli.connection import Api, Progress, say
 from palaver.cli.options import duration, entry, one_of, since
-from palaver.cli.progress import Progress
 from palaver.cli.text import one_line
 from palaver.client import BulkResult, Palaver
 from palaver.client.requests import given

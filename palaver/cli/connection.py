@@ -1,16 +1,19 @@
-"""A client for one command, and what its errors mean in a shell: one sentence, one exit code."""
+"""A client for one command, what its errors mean in a shell (one sentence, one exit code), and signs of life."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Final
+from types import TracebackType
+from typing import Annotated, Final, Self
 
 import typer
 from pydantic_core import to_jsonable_python
 
-from palaver.cli.pending import action_lines
+from palaver.cli.doing import action_lines
 from palaver.cli.text import document, one_line, plain
 from palaver.client import (
     APIError,
@@ -32,6 +35,10 @@ UNREACHABLE: Final = 3
 """There is no API there, or it cannot answer now."""
 INTERRUPTED: Final = 130
 """Ctrl-C: 128 + SIGINT, as shells have it."""
+FIRST: Final = 5.0
+"""Seconds of quiet before the first word, which comes at most as long again later: within ten, doubt begins."""
+LONGEST: Final = 60.0
+"""Seconds between two words, about, at most; the pauses double until then."""
 _LONGEST: Final = 1000
 
 
@@ -140,3 +147,39 @@ def _kind(error: APIError) -> str:
 
 def _number(error: APIError) -> str:
     return f", request {one_line(error.request_id)}" if error.request_id else ""
+
+
+class Progress:
+    """Calls ``say``, from a thread, with the seconds of quiet whenever `heard` was not called for a while."""
+
+    def __init__(self, say: Callable[[float], None], *, first: float = FIRST) -> None:
+        self._say = say
+        self._first = first
+        self._since = time.monotonic()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+
+    def heard(self) -> None:
+        """Something happened."""
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.heard()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        since, threshold = self._since, self._first
+        while not self._done.wait(self._first):
+            if self._since != since:
+                since, threshold = self._since, self._first
+            quiet = time.monotonic() - since
+            if quiet >= threshold:
+                self._say(quiet)
+                threshold = quiet + min(quiet, LONGEST)

@@ -1,18 +1,42 @@
-"""What a run is doing now, in words."""
+"""What a run is doing now, in words: its steps, what it waits for and how to answer, workers that cannot take it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from palaver.cli.text import clock, one_line, seconds
+from palaver.cli.text import clock, moment, one_line, seconds, visible
+from palaver.client.errors import ClientError
+from palaver.schemas.actions import ActionType, PendingAction
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
-from palaver.vocabulary.lifecycle import StepState
+from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.lifecycle import StepState, WaitReason
+from palaver.vocabulary.step_kinds import KINDS
 
 _SILENT: Final = 10.0
 """Seconds without more of an answer after which that is said; leases are renewed, and this is told, every 5."""
+_LONG: Final = 2.0
+"""Seconds that a step may wait for a worker before anybody looks why."""
+WAITS: Final[Mapping[WaitReason, str]] = {
+    WaitReason.BACKOFF: "backoff",
+    WaitReason.PROVIDER_COOLDOWN: "provider cooldown",
+    WaitReason.NO_WORKER: "no worker",
+    WaitReason.CONVERSATION_BUSY: "conversation busy",
+    WaitReason.SCHEDULED: "scheduled",
+    WaitReason.APPROVAL: "approval",
+    WaitReason.CLIENT_TOOL: "client tool",
+}
+"""Words for each reason for which nobody works on a run."""
+_NO_ROOM: Final[Mapping[str, str]] = {
+    "cooldown": "the provider asked for fewer requests and is left alone",
+    "max_in_flight": "as many calls as the provider may have are under way",
+    "requests_per_minute": "the provider's requests of this minute are used up",
+    "tokens_per_minute": "the provider's tokens of this minute are used up",
+    "outage": "calls fail one after the other, and one at a time tries again",
+}
+"""Why a provider has no room for a call, by the code of ``run.waiting``."""
 
 
 def doing(run: Run) -> str:
@@ -83,3 +107,128 @@ def _ends(step: CurrentStep, now: datetime) -> str:
 
 def _after(begin: datetime, end: datetime) -> str:
     return seconds(round(max(0.0, (end - begin).total_seconds())))
+
+
+def call_text(action: PendingAction) -> str:
+    """The call, ``send {"to": "bob"}``: all of it, because somebody is to decide on it."""
+    return visible(f"{action.tool} {action.arguments}")
+
+
+def awaited(kind: object) -> str:
+    """What an action of this type waits for."""
+    return "an approval" if kind == "approval" else "an output of the client"
+
+
+def answer_commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
+    """What to type."""
+    about = f"{one_line(run_id)} {one_line(action.id)}"
+    if action.type == "approval":
+        return f"palaver approve {about}", f"palaver deny {about} --reason TEXT"
+    return (f"palaver answer {about} OUTPUT",)
+
+
+def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]:
+    """Each action with its commands, one to a line."""
+    for action in actions:
+        yield f"{call_text(action)} waits for {awaited(action.type)} until {moment(action.expires_at)}"
+        for command in answer_commands(run_id, action):
+            yield f"  {command}"
+
+
+def status_line(run: Run) -> str:
+    """Where a run is after something was done to it."""
+    where = f"{run.id} is {run.status}"
+    if run.pausing:
+        return f"{where} and pauses once nothing is under way any more"
+    if run.pending_actions:
+        count = len(run.pending_actions)
+        return f"{where}; {count} call{'' if count == 1 else 's'} still wait{'s' if count == 1 else ''}"
+    return where
+
+
+def matching_actions(run: Run, action_id: str | None, kind: ActionType) -> tuple[PendingAction, ...]:
+    """The pending actions of this type that are meant: all of them, or the one of this id (or of this call's)."""
+    return tuple(
+        action
+        for action in run.pending_actions
+        if action.type == kind and action_id in (None, action.id, action.call_id)
+    )
+
+
+def refused_of(queue: str, worker: Mapping[str, Any]) -> str:
+    """Why one of them does nothing, from an entry of ``refused`` of a queue."""
+    names = [one_line(name) for name in worker.get("refused") or ()]
+    if names == ["login"]:
+        what = "its login at Redis is refused: correct the password in its address, or the server's users.acl"
+    else:
+        what = f"its Redis refuses it {', '.join(names)}: load the users.acl of its version (docs/how-to/upgrade.md)"
+    return f"{one_line(queue)}: the worker {one_line(worker.get('id'))} does nothing: {what}"
+
+
+def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each of those that the run's steps might wait for; ``queues`` is asked if a step waits for long."""
+    now = datetime.now(UTC)
+    kinds = {
+        step.kind
+        for step in run.current_steps
+        if step.state is StepState.READY and step.since and (now - step.since).total_seconds() > _LONG
+    }
+    if kinds:
+        names = {kind.queue for kind in KINDS if kind.name in kinds}
+        try:
+            found = queues().get("data") or ()
+        except ClientError:
+            # The run is what was asked for.
+            return
+        for queue in found:
+            for worker in queue.get("refused") or () if queue.get("name") in names else ():
+                yield refused_of(str(queue.get("name")), worker)
+
+
+def lacked(code: str, step: str = "") -> str:
+    """``no worker has tool look_up``, from the code of such a wait; of a ``step`` that calls a model, what its worker
+    lacks: a tools worker may have it."""
+    kind, _, name = one_line(code).partition(":")
+    if kind == "refused_key":
+        return f"the provider {name} refuses the key of the worker that took it"
+    if kind == "tool" and step and not call_of(step):
+        return f"no model worker has tool {name}: its PALAVER_TOOLS needs the module, too"
+    return f"no worker has {kind} {name}"
+
+
+def lacks(code: str) -> str:
+    """``lacks key OPENAI_API_KEY``, from what a worker reports of itself."""
+    kind, _, name = one_line(code).partition(":")
+    if kind == "refused_key":
+        return f"leaves the provider {name} to others: its key is refused"
+    return f"lacks {kind} {name}"
+
+
+def wait_cause(reason: str, code: str, step: str) -> str:
+    """Why a step waits, with what ``code`` says of it."""
+    if reason == WaitReason.NO_WORKER:
+        return lacked(code, step)
+    return _NO_ROOM.get(code) or f"{reason} {code}".rstrip()
+
+
+def _waiting_step(run: Run) -> str:
+    """The step that waits, if it is the only one."""
+    return run.current_steps[0].step if run.current_step_count == 1 and run.current_steps else ""
+
+
+def waiting(run: Run) -> str:
+    """Why nobody works on the run right now; empty when it is not waiting."""
+    if run.waiting is None:
+        return ""
+    parts = [WAITS[run.waiting.reason]]
+    if run.waiting.reason is WaitReason.NO_WORKER:
+        parts = [lacked(run.waiting.code or "", _waiting_step(run))]
+    if run.waiting.code == "outage":
+        parts = ["outage of the provider"]
+    if run.waiting.run_id:
+        parts.append(f"behind {run.waiting.run_id}")
+    if run.waiting.until:
+        parts.append(f"until {moment(run.waiting.until)}")
+    if run.waiting.error_class:
+        parts.append(f"after {run.waiting.error_class}")
+    return ", ".join(parts)

@@ -15,9 +15,8 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 
 from palaver.cli.bulk import FilterOptions
-from palaver.cli.connection import ApiAddress, say
+from palaver.cli.connection import ApiAddress, Progress, say
 from palaver.cli.options import duration
-from palaver.cli.progress import Progress
 from palaver.cli.text import document
 from palaver.client import ClientError, Exported, Palaver
 from palaver.client.backoff import passing

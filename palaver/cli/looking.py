@@ -9,8 +9,8 @@ import typer
 from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
 from palaver.cli.conversations import show_conversation
+from palaver.cli.doing import refused_lines
 from palaver.cli.options import RunId
-from palaver.cli.refused import refused_lines
 from palaver.cli.tables import console, show_models, show_queues, show_run, show_runs
 
 

@@ -11,24 +11,27 @@ from rich.console import Console
 from rich.text import Text
 
 from palaver.cli.advice import advise
-from palaver.cli.doing import doing, doing_lines
+from palaver.cli.doing import (
+    action_lines,
+    doing,
+    doing_lines,
+    lacked,
+    lacks,
+    refused_of,
+    waiting,
+)
 from palaver.cli.layout import print_list
-from palaver.cli.pending import action_lines
-from palaver.cli.refused import refused_of
 from palaver.cli.text import (
     age,
     amount,
     clock,
     cool_down_of,
-    lacked,
-    lacks,
     moment,
     one_line,
     outage_of,
     plain,
     seconds,
     usage,
-    waiting,
 )
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Cancel, Run

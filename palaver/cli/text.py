@@ -10,9 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from palaver.schemas.models import Run, Usage
-from palaver.vocabulary.ids import call_of
-from palaver.vocabulary.lifecycle import WaitReason
+from palaver.schemas.models import Usage
 
 SNIPPET: Final = 200
 """Characters of a tool's arguments or result that a line shows."""
@@ -141,45 +139,3 @@ def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
     since, probe = (moment(datetime.fromisoformat(outage[name])) for name in ("since", "next_probe"))
     why = f"{one_line(outage.get('error_class'))}: {one_line(outage.get('message'), 600)}"
     return f"{one_line(what)} is out since {since} (next try {probe}, {outage.get('waiting')} steps wait): {why}"
-
-
-def lacked(code: str, step: str = "") -> str:
-    """``no worker has tool look_up``, from the code of such a wait; of a ``step`` that calls a model, what its worker
-    lacks: a tools worker may have it."""
-    kind, _, name = one_line(code).partition(":")
-    if kind == "refused_key":
-        return f"the provider {name} refuses the key of the worker that took it"
-    if kind == "tool" and step and not call_of(step):
-        return f"no model worker has tool {name}: its PALAVER_TOOLS needs the module, too"
-    return f"no worker has {kind} {name}"
-
-
-def lacks(code: str) -> str:
-    """``lacks key OPENAI_API_KEY``, from what a worker reports of itself."""
-    kind, _, name = one_line(code).partition(":")
-    if kind == "refused_key":
-        return f"leaves the provider {name} to others: its key is refused"
-    return f"lacks {kind} {name}"
-
-
-def _waiting_step(run: Run) -> str:
-    """The step that waits, if it is the only one."""
-    return run.current_steps[0].step if run.current_step_count == 1 and run.current_steps else ""
-
-
-def waiting(run: Run) -> str:
-    """Why nobody works on the run right now; empty when it is not waiting."""
-    if run.waiting is None:
-        return ""
-    parts = [run.waiting.reason.value.replace("_", " ")]
-    if run.waiting.reason is WaitReason.NO_WORKER:
-        parts = [lacked(run.waiting.code or "", _waiting_step(run))]
-    if run.waiting.code == "outage":
-        parts = ["outage of the provider"]
-    if run.waiting.run_id:
-        parts.append(f"behind {run.waiting.run_id}")
-    if run.waiting.until:
-        parts.append(f"until {moment(run.waiting.until)}")
-    if run.waiting.error_class:
-        parts.append(f"after {run.waiting.error_class}")
-    return ", ".join(parts)

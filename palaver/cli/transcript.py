@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from palaver.cli.advice import advise
-from palaver.cli.pending import awaited
-from palaver.cli.text import amount, clock, lacked, one_line, plain, said, seconds, usage, why
+from palaver.cli.doing import awaited, wait_cause
+from palaver.cli.text import amount, clock, one_line, plain, said, seconds, usage, why
 from palaver.events import (
     ActionRequired,
     ActionResolved,
@@ -45,14 +45,6 @@ from palaver.events import (
 from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import WaitReason
 
-_NO_ROOM: Final[Mapping[str, str]] = {
-    "cooldown": "the provider asked for fewer requests and is left alone",
-    "max_in_flight": "as many calls as the provider may have are under way",
-    "requests_per_minute": "the provider's requests of this minute are used up",
-    "tokens_per_minute": "the provider's tokens of this minute are used up",
-    "outage": "calls fail one after the other, and one at a time tries again",
-}
-"""Why there is no room for a call, by the code of ``run.waiting``."""
 _CANCELLING: Final[Mapping[str, str]] = {
     "graceful": "cancelling once nothing is under way any more",
     "rollback": "cancelling and withdrawing what was said",
@@ -137,7 +129,7 @@ class Transcript:
     def _waiting(self, event: RunWaiting) -> None:
         step, code = one_line(event.step), one_line(event.code)
         lacks = event.reason is WaitReason.NO_WORKER
-        reason = lacked(code, step) if lacks else _NO_ROOM.get(code) or f"{event.reason} {code}".rstrip()
+        reason = wait_cause(event.reason, code, step)
         if event.error is not None:
             reason += f": {why(event.error)}"
         self.doing = f"waiting: {reason}"

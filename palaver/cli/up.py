@@ -39,8 +39,8 @@ def up() -> None:
     """
     require_server("palaver up")
     # Not at the top: what is on a server only, and on no Windows.
+    from palaver.config.exits import refusing
     from palaver.config.secret_files import secret_of
-    from palaver.config.starting import refusing
     from palaver.stack import Stack, StackError
     from palaver.stack.supervision import Supervisor
 

@@ -15,8 +15,7 @@ from palaver.client.sse import Frame
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.schemas.actions import PendingAction
-from palaver.schemas.conversation import Conversation, ConversationCount
-from palaver.schemas.conversation_message import AppendedMessages, Asked, ConversationMessage
+from palaver.schemas.conversation import AppendedMessages, Asked, Conversation, ConversationCount, ConversationMessage
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run
 from palaver.vocabulary.limits import MIB

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from palaver.secrets.redaction import hide, know, password_of
@@ -23,6 +25,18 @@ def refuse(sentence: str, status: int) -> NoReturn:
     # Celery has its log in the place of sys.stderr.
     print(logs.sentence(presentable(sentence), logging.CRITICAL), file=sys.__stderr__, flush=True)
     raise SystemExit(status)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Ends the process with one sentence on standard error, and exit code 78, where the configuration is wrong."""
+    # Not above: with it comes pydantic, which takes a tenth of a second, and `palaver --help` does without.
+    from palaver.errors import ConfigurationError
+
+    try:
+        yield
+    except ConfigurationError as error:
+        refuse(str(error), EX_CONFIG)
 
 
 def presentable(text: str) -> str:

@@ -1,6 +1,6 @@
 """Model providers: who can be asked, where, with which key. Read from the TOML file ``PALAVER_PROVIDERS``.
 
-    [providers.openai]                  # known by name (``palaver.vocabulary.presets``): nothing else is needed
+    [providers.openai]                  # known by name (``palaver.config.presets``): nothing else is needed
 
     [providers.fake]
     base_url = "http://127.0.0.1:9101/v1"
@@ -27,28 +27,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from palaver.config.presets import PRESETS, RateLimitScope
 from palaver.config.secret_files import secret_of
 from palaver.config.toml_file import read_model, read_toml
 from palaver.errors import ConfigurationError
 from palaver.schemas.endpoints import INLINE, Endpoint
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.schemas.models import Usage
+from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions
 from palaver.secrets.redaction import know, password_of
 from palaver.vocabulary.addresses import leads_within
 from palaver.vocabulary.limits import most
 from palaver.vocabulary.names import did_you_mean
-from palaver.vocabulary.presets import PRESETS, ProtocolName, RateLimitScope
 
-Thinking = Literal["adaptive", "summarized", "off"]
-"""Whether a model thinks before it answers: as much as it finds right, the same and says so in words, or not."""
-LEAST_OF_RESPONSES: Final = 16
-"""Tokens that an answer in Responses may be limited to at least; fewer are refused ("integer below minimum value")."""
 _DEAREST: Final = 1_000_000
 """US dollars per million tokens: beyond it somebody has mistaken the unit."""
 
@@ -100,14 +97,12 @@ class Price(BaseModel):
         return (asked + usage.output_tokens * self.output) / 1_000_000
 
 
-class Provider(BaseModel):
+class Provider(ProviderOptions):
     """An endpoint that models are asked at. Its key is read when it is made.
 
     Raises:
         ConfigurationError: the key stands in a file that cannot be read.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     preset: str | None = None
     """The name of a provider that this one is like; left out: its own name, unless it says where it is."""
@@ -115,16 +110,6 @@ class Provider(BaseModel):
     protocol: ProtocolName = "chat_completions"
     api_key_env: Annotated[str, StringConstraints(pattern=r"^[^\s=\x00-\x1f]{1,128}$")] | None = None
     timeouts: Timeouts = Timeouts()
-    cache: Literal["auto", "off"] | None = None
-    """Whether prompts get cache breakpoints: ``cache_control`` on blocks of content. None: if the protocol has them."""
-    thinking: Thinking | None = None
-    """With ``protocol = "anthropic"``, and ``summarized`` with ``"responses"``; None leaves it to the model."""
-    max_output_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
-    """Of an answer to an agent that does not say it itself."""
-    max_completion_tokens: bool = False
-    """Whether a request calls that so, as OpenAI's models that think want it; most others know ``max_tokens``."""
-    short_call_ids: bool = False
-    """Whether ids of calls are made to have nine letters and digits, as Mistral wants them."""
     image_addresses: bool | None = None
     """Whether it is sent addresses of images and files, which it fetches. None: if it is at an https:// address that
     does not lead into a network of one's own, where it would fetch what only those within may see."""
@@ -145,7 +130,7 @@ class Provider(BaseModel):
         default=(), max_length=most("provider_models")
     )
     """The provider's own names of models that people are shown; runs may name others as well."""
-    prices: dict[str, Price] = {}
+    prices: dict[str, Price] = Field(default={})
     """By the provider's own name of the model; ``*`` stands for all others."""
     _api_key: str | None = PrivateAttr(default=None)
 
@@ -161,42 +146,29 @@ class Provider(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_protocol(self) -> Self:
-        if self.protocol == "anthropic" and self.max_output_tokens is None:
-            raise ValueError('max_output_tokens is needed with protocol = "anthropic": how long an answer may be')
-        if self.protocol == "responses" and (self.max_output_tokens or LEAST_OF_RESPONSES) < LEAST_OF_RESPONSES:
-            raise ValueError(f'max_output_tokens is at least {LEAST_OF_RESPONSES} with protocol = "responses"')
-        if self.protocol != "anthropic" and self.api_key_env and "@" in urlsplit(self.base_url).netloc:
+        if self.api_key_env and "@" in urlsplit(self.base_url).netloc and not self.rules.key_beside_login:
             raise ValueError("base_url has a login and api_key_env a key: a request has room for one of them")
-        if self.protocol == "responses" and self.thinking not in (None, "summarized"):
-            raise ValueError(
-                'thinking is "summarized" or nothing with protocol = "responses"; use reasoning_effort of an agent'
-            )
-        if self.protocol == "responses" and self.cache == "auto":
-            raise ValueError('cache = "auto" does not go with protocol = "responses": the provider caches by itself')
-        if self.protocol == "chat_completions" and self.thinking is not None:
-            raise ValueError(
-                'thinking goes with protocol = "anthropic" or "responses"; here, use reasoning_effort of an agent'
-            )
-        if self.protocol != "chat_completions" and (self.max_completion_tokens or self.short_call_ids):
-            raise ValueError('max_completion_tokens and short_call_ids go with protocol = "chat_completions"')
+        for fault in self.rules.provider_faults(self):
+            raise ValueError(fault)
         return self
 
     @classmethod
     def inline(cls, endpoint: Endpoint) -> Provider:
         """The provider that came with an agent, with the limits that one has by default."""
-        preset = PRESETS["anthropic"] if endpoint.protocol == "anthropic" else None
-        made = cls(
-            base_url=endpoint.base_url,
-            protocol=endpoint.protocol,
-            max_output_tokens=preset.max_output_tokens if preset else None,
-        )
+        limit = PROTOCOL_RULES[endpoint.protocol].output_limit
+        made = cls(base_url=endpoint.base_url, protocol=endpoint.protocol, max_output_tokens=limit)
         made._api_key = endpoint.api_key.get_secret_value() if endpoint.api_key else None
         return made
 
     @property
+    def rules(self) -> ProtocolRules:
+        """The rules of its protocol."""
+        return PROTOCOL_RULES[self.protocol]
+
+    @property
     def thinks(self) -> bool:
         """Whether its models are told to think, not only to say what they think."""
-        return self.protocol == "anthropic" and self.thinking not in (None, "off")
+        return self.thinking in self.rules.thinking_on
 
     @cached_property
     def fetches(self) -> bool:
@@ -208,7 +180,7 @@ class Provider(BaseModel):
     @property
     def caches(self) -> bool:
         """Whether prompts get cache breakpoints."""
-        return self.protocol == "anthropic" if self.cache is None else self.cache == "auto"
+        return self.rules.caches if self.cache is None else self.cache == "auto"
 
     def price(self, model_name: str) -> Price | None:
         """What the model costs; None if nobody said."""

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
-from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse
+from palaver.config.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, refuse, refusing
 from palaver.telemetry import logs
 
 ROLES: Final[Mapping[str, str]] = {
@@ -34,8 +34,9 @@ PROGRAMS: Final[Mapping[str, str]] = {
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
-_COLUMNS: Final = "uuid,args,state,received,runtime,worker,result,exception"
-"""Of Flower's page of tasks: what each is, and what became of it. What is long comes last: it leaves the screen."""
+_COLUMNS: Final = "name,args,state,result,uuid,received,runtime,worker"
+"""Of Flower's page of tasks: the kind of step, the model or tool, how it ended, and the run that its id begins with.
+What tells least comes last: it leaves the screen."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _LOOK: Final = 0.2
@@ -174,7 +175,6 @@ def _check_flower(arguments: Sequence[str]) -> None:
 
 def _require_open_flower() -> None:
     from palaver.config.settings import settings
-    from palaver.config.starting import refusing
 
     with refusing():
         if not settings().flower_open:
@@ -196,7 +196,6 @@ def wait_for_redis(url: str) -> None:
 def _redis() -> str:
     """The address of the store. Raises SystemExit, with a sentence, if it is not set, or none."""
     from palaver.config.settings import settings
-    from palaver.config.starting import refusing
 
     with refusing():
         url = os.environ.get("PALAVER_REDIS_URL") or settings().store_url

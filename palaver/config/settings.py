@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -22,6 +22,7 @@ from palaver.telemetry.logs import LogFormat
 from palaver.vocabulary.ids import MAX_SHARDS
 from palaver.vocabulary.limits import most
 
+S = TypeVar("S", bound=BaseSettings)
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
@@ -294,6 +295,21 @@ def _hosts(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def read(kind: type[S]) -> S:
+    """Settings of a kind, from the environment.
+
+    Raises:
+        ConfigurationError: naming each variable that does not fit.
+    """
+    try:
+        return kind()
+    except ValidationError as error:
+        prefix = kind.model_config.get("env_prefix", "")
+        raise ConfigurationError(
+            "; ".join(f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
+        ) from None
+
+
 @cache
 def settings() -> Settings:
     """This process's settings; what they keep secret is compared with what others say from here on.
@@ -301,11 +317,6 @@ def settings() -> Settings:
     Raises:
         ConfigurationError: naming each variable that does not fit.
     """
-    try:
-        found = Settings()
-    except ValidationError as error:
-        raise ConfigurationError(
-            "; ".join(f"PALAVER_{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
-        ) from None
+    found = read(Settings)
     know(found.secrets)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from typing import Final
 
 from palaver.config.secret_files import SUFFIX
@@ -11,6 +12,8 @@ from palaver.config.settings import SECRET, Settings
 from palaver.vocabulary.names import did_you_mean
 
 PREFIX: Final = "PALAVER_"
+DIALECTS: Final = "palaver.dialects"
+"""The group of entry points by which dialects of the API are found; each has variables of its own, PALAVER_<NAME>_…"""
 OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_URL": "the SDK and the command line",
     "PALAVER_API_KEY": "the SDK and the command line",
@@ -47,9 +50,12 @@ def variables() -> frozenset[str]:
 
 def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:
     """A sentence for each variable that is named like ours and that nobody reads. ``own`` are the users' own: those
-    that hold keys of providers, and those that tools may see."""
+    that hold keys of providers, and those that tools may see. Dialects of the API read theirs themselves."""
     known = variables()
     found = sorted(name for name in environment if name.startswith(PREFIX) and name not in known | own)
+    if found:
+        theirs = tuple(f"{PREFIX}{each.name.upper()}_" for each in entry_points(group=DIALECTS))
+        found = [name for name in found if not name.startswith(theirs)]
     return [
         f"{name} is no variable that Palaver reads{did_you_mean(name, known)}"
         for name in found

@@ -1,20 +1,28 @@
-"""The publisher of an event loop: takes deliveries without waiting, and sends together what comes together."""
+"""The publisher of an event loop: takes deliveries without waiting, and sends together what comes together.
+
+What follows once a script has changed a run is here, too. The API and the workers share this code.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from palaver.config.brokers import is_redis
 from palaver.delivery.wire import in_redis
 from palaver.processes.failpoints import failpoint
-from palaver.steps.leases import Delivery
+from palaver.steps.leases import Delivery, Settled
+from palaver.store import Store
 from palaver.store.fleet.queue_lists import QueueLists
+from palaver.store.steps.due import DueItem
 from palaver.vocabulary.step_kinds import RECOVERED
+
+Publish = Callable[[Sequence[Delivery]], object]
+"""Sends deliveries to the workers. The sweeper sends lost ones again."""
 
 log = logging.getLogger("palaver.delivery.publishing")
 
@@ -24,6 +32,18 @@ _TOGETHER: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _CLOSING: Final = 5.0
 """Seconds to send the last ones in."""
+
+
+async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) -> None:
+    """Publish what is due now, and start the runs whose turn in their conversations has come.
+
+    Such a run may end as it starts, and then the next one has the turn, so this loops until no run is left. If the
+    process dies meanwhile, or Redis is away, the sweeper does the rest.
+    """
+    while moved:
+        publish([delivery for each in moved for delivery in each.deliveries])
+        starts = [DueItem(each.next_run, "start") for each in moved if each.next_run]
+        moved = await store.due.sweep(starts) if starts else ()
 
 
 class LoopPublisher:

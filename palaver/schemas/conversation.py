@@ -1,15 +1,15 @@
-"""Conversations as they are on the wire: what one is, how it is begun, and what of it can be changed."""
+"""Conversations as they are on the wire: what one is, its messages, how it is begun, and what of it can be changed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, Field
 
 from palaver.schemas.fields import AtMost, Metadata, Strict, Tags
-from palaver.schemas.models import AgentSpec, NewSecrets, Usage
+from palaver.schemas.models import AgentSpec, Message, NewSecrets, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 ConversationStatus = RunStatus | Literal["idle"]
@@ -51,6 +51,41 @@ class Conversation(BaseModel):
     """The conversation whose log it began with."""
     forked_through: int | None = None
     """The position up to which."""
+
+
+class ConversationMessage(Message):
+    """A message, and where it stands in the conversation's log."""
+
+    position: int
+    run_id: str | None
+    """None: the user's words, that came without a run."""
+    at: datetime
+    nudge: bool = False
+    """A user message of Palaver's own: the model was told that it repeats itself."""
+    steer: bool = False
+    """A user message that came into a run that was going on."""
+    withdrawn: bool = False
+    """Rolled back with its run, or behind the place that somebody went back to: models are not told of it any more."""
+    opaque: dict[str, Any] | None = None
+    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
+    `include=opaque`."""
+
+
+class AppendedMessages(BaseModel):
+    """The user's words that a conversation took without a run of their own."""
+
+    position: int | None
+    """Of the last one in the log; None if they went into a run."""
+    run_id: str | None
+    """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
+
+
+class Asked(BaseModel):
+    """What a model answered to a question beside a conversation."""
+
+    answer: str
+    usage: Usage
+    """Of the answer: no run of the conversation counts it."""
 
 
 class ConversationCount(BaseModel):

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import AfterValidator
 
 from palaver.schemas.fields import AtMost, HeaderSecret, Strict
+from palaver.schemas.protocols import ProtocolName
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
-from palaver.vocabulary.presets import ProtocolName
 
 INLINE: Final = "inline"
 """The provider's part of a model that is asked at an agent's ``endpoint``."""

@@ -6,16 +6,26 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Final, Protocol
 
 from palaver.processes.process_tree import below, stopped
 from palaver.stack.errors import StackError
-from palaver.testing.children import dying_with_parent
 
 # Sent to one process these would leave its own children working, or orphaned until they notice.
+_EXEC_DYING_WITH_PARENT: Final = """\
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the parent is gone")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
 _GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
 _STOPS_WITHIN = 5.0
 """Seconds. The main thread stops the others, once it gets to run: on a busy machine they work on for a while."""
@@ -171,3 +181,15 @@ class Child:
     def _log_tail(self) -> str:
         lines = self.output.splitlines()[-25:]
         return "; the end of its log, " + str(self.log_path) + ":\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def dying_with_parent(command: Sequence[str]) -> list[str]:
+    """`command`, wrapped so that the kernel kills it when the calling thread's process goes away.
+
+    The wrapper becomes the command (same process id). Linux ties this to the *thread* that starts the
+    process: start from the main thread or from one that lives as long. Elsewhere the command comes back
+    unchanged.
+    """
+    if sys.platform != "linux":
+        return [*command]
+    return [sys.executable, "-I", "-S", "-c", _EXEC_DYING_WITH_PARENT, str(os.getpid()), *command]

@@ -13,34 +13,30 @@ from typing import Final
 from palaver.config.roles import ROLES
 from palaver.config.secret_files import SUFFIX
 from palaver.stack.child import Child
-from palaver.stack.ports import Ports
+from palaver.stack.ports import HOST, Ports
 from palaver.stack.readiness import accepts, answers_ok
-from palaver.testing.ports import HOST
 
 COMMANDS: Final[Mapping[str, Sequence[str]]] = {role: (sys.executable, "-m", "palaver.cli", role) for role in ROLES}
 """`palaver api`, `palaver worker`, …: what runs here is what runs on a server."""
+FAKE_PROVIDER: Final = (sys.executable, "-m", "palaver.fake_provider")
 _PROVIDERS: Final = '[providers.fake]\nbase_url = "http://{host}:{port}/v1"\n'
-"""The scriptable model server, which needs no key."""
+"""The fake provider, which needs no key."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """`commands` has one for each kind of process; `environment` wins over what the plan sets itself, and what
-    `environments` has for a kind over both."""
+    `environments` has for a kind over both. `fake_provider` is the command of that, which takes a host and a port."""
 
     data_dir: Path
     ports: Ports
     commands: Mapping[str, Sequence[str]]
     environment: Mapping[str, str]
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def ledger_path(self) -> Path:
-        """The file in which the model server counts its requests."""
-        return self.data_dir / "model-ledger.jsonl"
+    fake_provider: Sequence[str] = FAKE_PROVIDER
 
     def child(self, name: str, number: int, redis_url: str) -> Child:
-        """The `number`th process of `name`, a kind or `model_server`; not started yet."""
+        """The `number`th process of `name`, a kind or `fake_provider`; not started yet."""
         return Child(
             f"{name}-{number}",
             self._command(name),
@@ -54,18 +50,17 @@ class Plan:
         )
 
     def _command(self, name: str) -> Sequence[str]:
-        if name != "model_server":
+        if name != "fake_provider":
             return self.commands[name]
-        where = ["--host", HOST, "--port", str(self.ports.model_server), "--ledger", str(self.ledger_path)]
-        return [sys.executable, "-m", "palaver.testing.model_server", *where]
+        return [*self.fake_provider, "--host", HOST, "--port", str(self.ports.fake_provider)]
 
     def _readiness(self, name: str) -> Callable[[Child], bool]:
         if name == "api":
             return lambda child: answers_ok(f"http://{HOST}:{self.ports.api}/readyz")
         if name == "flower":
             return lambda child: answers_ok(f"http://{HOST}:{self.ports.flower}/healthcheck")
-        if name == "model_server":
-            return lambda child: accepts(self.ports.model_server)
+        if name == "fake_provider":
+            return lambda child: accepts(self.ports.fake_provider)
         return lambda child: " ready." in child.output
 
     def _metrics_port(self, name: str, number: int) -> dict[str, str]:
@@ -99,5 +94,5 @@ class Plan:
     @cached_property
     def _providers(self) -> Path:
         path = self.data_dir / "providers.toml"
-        path.write_text(_PROVIDERS.format(host=HOST, port=self.ports.model_server))
+        path.write_text(_PROVIDERS.format(host=HOST, port=self.ports.fake_provider))
         return path

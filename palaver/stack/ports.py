@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from palaver.config.roles import port_number
 from palaver.stack.errors import StackError
-from palaver.testing.ports import free_port, port_is_free
 
+HOST = "127.0.0.1"
+
+# Below every system's range for outgoing connections (Linux starts at 32768, macOS at 49152): a client that
+# retries a port of that range while its server is down can be given the very port and connect to itself.
+FREE_PORTS = range(20_000, 32_000)
 VARIABLES = {
     "api": "PALAVER_API_PORT",
     "flower": "PALAVER_FLOWER_PORT",
     "redis": "PALAVER_REDIS_PORT",
-    "model_server": "PALAVER_MODEL_PORT",
+    "fake_provider": "PALAVER_MODEL_PORT",
 }
 
 
@@ -24,7 +30,7 @@ class Ports:
     api: int = 8080
     flower: int = 5555
     redis: int = 6390
-    model_server: int = 9101
+    fake_provider: int = 9101
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ports:
@@ -47,3 +53,25 @@ class Ports:
             raise StackError(
                 f"port {port} for {name} is in use: stop what listens there, or set {VARIABLES[name]} to another port"
             )
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen on `port` of the loopback address now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on, outside the range that outgoing connections are given.
+
+    Raises OSError when a hundred tries find none.
+    """
+    for port in random.sample(FREE_PORTS, 100):
+        if port_is_free(port):
+            return port
+    raise OSError(f"no free port found between {FREE_PORTS.start} and {FREE_PORTS.stop}")

@@ -1,4 +1,4 @@
-"""Everything Palaver needs on one machine: a Redis, the model server and a process of each role, as child processes."""
+"""Everything Palaver needs on one machine: a Redis, the fake provider, a process of each role; as child processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from typing import IO, Self
 from palaver.config.secret_files import secret_of
 from palaver.stack.child import Child
 from palaver.stack.errors import StackError
-from palaver.stack.plan import COMMANDS, Plan
-from palaver.stack.ports import Ports
+from palaver.stack.plan import COMMANDS, FAKE_PROVIDER, Plan
+from palaver.stack.ports import HOST, Ports
+from palaver.stack.redis_server import RedisServer, RedisServerError
 from palaver.stack.supervision import Process
-from palaver.testing.ports import HOST
-from palaver.testing.redis_server import RedisServer, RedisServerError
 
 
 class Stack:
@@ -29,7 +28,8 @@ class Stack:
             stack.start("worker")
 
     `ports`: free ones unless given. `processes`: how many of a kind to run; 1 unless given, 0 leaves it out.
-    `commands`: by kind, in place of those of the roles. `redis_url`: a server to use instead of the embedded one.
+    `commands`: by kind, in place of those of the roles; `fake_provider`: that of `fake`, which takes a host and a
+    port. `redis_url`: a server to use instead of the embedded one.
     `environment`: added to this process's own; a PALAVER_PROVIDERS in it replaces the provider `fake`.
     `environments`: more, for single kinds. `redis_options`: of the embedded server's configuration; `redis_login`: the
     user and the password of this stack itself, where the server wants a login. `deadline`, `grace`: seconds until
@@ -51,13 +51,16 @@ class Stack:
         redis_options: Mapping[str, str] | None = None,
         redis_login: tuple[str, str] | None = None,
         redis_url: str | None = None,
+        fake_provider: Sequence[str] = FAKE_PROVIDER,
         deadline: float = 60.0,
         grace: float = 20.0,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.data_dir = data_dir.resolve()
         self.ports = ports or Ports.free()
-        self._plan = Plan(self.data_dir, self.ports, commands, dict(environment or {}), environments or {})
+        self._plan = Plan(
+            self.data_dir, self.ports, commands, dict(environment or {}), environments or {}, fake_provider
+        )
         self._counts = dict.fromkeys(commands, 1) | dict(processes or {})
         if unknown := self._counts.keys() - commands.keys():
             raise StackError(f"there is no command for {', '.join(sorted(unknown))}")
@@ -112,13 +115,8 @@ class Stack:
 
     @property
     def model_url(self) -> str:
-        """The model server, without the /v1 of its OpenAI-compatible routes."""
-        return f"http://{HOST}:{self.ports.model_server}"
-
-    @property
-    def ledger_path(self) -> Path:
-        """The file in which the model server counts its requests."""
-        return self._plan.ledger_path
+        """The fake provider, without the /v1 of its OpenAI-compatible routes."""
+        return f"http://{HOST}:{self.ports.fake_provider}"
 
     @property
     def redis_url(self) -> str:
@@ -141,7 +139,7 @@ class Stack:
             self._take_data_dir()
             give_up_at = time.monotonic() + self._deadline
             names = [name for name in self._counts for _ in range(self._counts[name])]
-            first = ["model_server"] if self._given_redis_url else ["redis", "model_server"]
+            first = ["fake_provider"] if self._given_redis_url else ["redis", "fake_provider"]
             for name in first + names:
                 self.ports.require(name)
             for name in first:
@@ -155,7 +153,7 @@ class Stack:
     def start(self, name: str) -> int:
         """Start `name` again if one has ended, else one more; return its process id when it is ready.
 
-        `name`: a kind of process, `redis` or `model_server`. Raises StackError as `up` does.
+        `name`: a kind of process, `redis` or `fake_provider`. Raises StackError as `up` does.
         """
         if name != "redis":
             child = self._launch(name)
@@ -199,8 +197,8 @@ class Stack:
         """End everything, last started first: SIGTERM, then SIGKILL after the grace. Redis goes last."""
         give_up_at = time.monotonic() + self._grace
         started = [child for group in self._children.values() for child in group]
-        clients = [child for child in reversed(started) if child.name != "model_server-1"]
-        for group in (clients, self._children.get("model_server", [])):
+        clients = [child for child in reversed(started) if child.name != "fake_provider-1"]
+        for group in (clients, self._children.get("fake_provider", [])):
             for child in group:
                 child.terminate()
             for child in group:

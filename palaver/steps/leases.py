@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import Annotated
 
 import orjson
 
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
-from palaver.vocabulary.opaque import Opaque
+from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.step_kinds import KIND_OF, RECOVERED
 
 
@@ -41,9 +43,15 @@ class Delivery:
         return KIND_OF[self.queue.removesuffix(RECOVERED)].task
 
 
+AskingAgent = Annotated[AgentSpec, "its model is the one to call now"]
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on one step until a certain time. The store checks ``fence``."""
+    """The right to work on one step until a certain time. The store checks ``fence``.
+
+    It is the answer of ``claim.lua``: each field has its name there, and a time in ms.
+    """
 
     run_id: str
     conversation_id: str
@@ -53,44 +61,45 @@ class Lease:
     """The number of the attempt as a retry policy counts: failed attempts plus this one."""
     try_number: int
     """The number of the attempt as watchers see it: attempts of lost workers count too."""
-    elapsed: float
-    """Seconds since the step was first claimed."""
-    time_left: float
-    """Seconds until the run's time is up."""
-    agent: AgentSpec
+    elapsed: Seconds
+    """Since the step was first claimed."""
+    time_left: Seconds
+    """Until the run's time is up."""
+    agent: AskingAgent
     """Its ``model`` is the one to call now, which may be a fallback."""
-    fallback: str | None
-    """The model to go on with where a retry rule says so; None if the agent has no other."""
     call: ToolCall | None
-    """The call to answer; None for a model step."""
-    position: int
-    """The log position that ``entries`` reaches."""
-    entries: tuple[LogMessage, ...]
+    """The call to answer; None for a model step. From here on it may have taken effect: the lease is the record of
+    intent."""
+    log: LogTail
     """What the log has for the model beyond the position that the worker knew."""
-    position_at: int = 0
-    """When the entry at ``position`` was written: ms since the epoch, by Redis's clock."""
+    model: int = 0
+    """Which of the agent's models that is, from 0."""
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
-    rebuilt: bool = False
-    """``entries`` begin at the start of the log: the worker must discard what it had cached."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """The run's."""
     submitted_by: str | None = None
     """The name of the key that submitted the run."""
     edited: bool = False
     """Somebody changed the arguments of ``call``."""
-    out_for: float | None = None
-    """Seconds since the step met the outage of its provider; None if it is in none."""
-    lacking_for: float = 0.0
-    """Seconds since a worker first lacked what the step needs; 0 if none did."""
+    out_for: Seconds | None = None
+    """Since the step met the outage of its provider; None if it is in none."""
+    lacking_for: Seconds = 0.0
+    """Since a worker first lacked what the step needs; 0 if none did."""
     condenses: bool = False
     """The step condenses the conversation, and that is all that the run does."""
-    waited: float = 0.0
-    """Seconds from the delivery of the step to the claim."""
+    waited: Seconds = 0.0
+    """From the delivery of the step to the claim; 0 for a lease that is asked for again."""
     secrets_at: str = ""
     """Another value after each change of the conversation's secrets; empty if it has none."""
     trace: Trace | None = None
     """The trace of the run, if it has one."""
+
+    @property
+    def fallback(self) -> str | None:
+        """The model to go on with where a retry rule says so; None if the agent has no other."""
+        fallbacks = self.agent.fallbacks
+        return fallbacks[self.model] if self.model < len(fallbacks) else None
 
     def allows(self, calls: int) -> bool:
         """Whether the run's budget has room for an answer with so many tool calls. If not, the store begins none of
@@ -124,6 +133,23 @@ class LogMessage:
     """On an answer: what its provider wants back with it."""
     drops: str = ""
     """No message: from here on, what was made by this origin is not sent back to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """The end of a conversation's log, behind a position that is known."""
+
+    entries: tuple[LogMessage, ...] = ()
+    position: int = 0
+    """The log position that ``entries`` reach."""
+    position_at: int = 0
+    """When the entry there was written: ms since the epoch, by Redis's clock."""
+    rebuilt: bool = False
+    """``entries`` begin at the start of the log: the worker must discard what it had cached."""
+    ends: bool = True
+    """The log ends with them; else this is a page of the tail."""
+    withdrawals: bytes = b""
+    """Of a page: another value whenever something of the log is withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from palaver.errors.failure import Failure
 from palaver.schemas.actions import ActionType
 from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.schemas.opaque import Opaque
 from palaver.steps.stuck import Nudge
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
-from palaver.vocabulary.opaque import Opaque
 from palaver.vocabulary.step_kinds import TOOL, StepKind
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import redis
 
-from palaver.testing import eventually
-from palaver.testing.ports import HOST
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.ports import HOST
+from palaver.stack.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
+from tests.waiting import eventually
 
 OPTIONS = {"repl-diskless-sync-delay": "0"}
 

@@ -24,7 +24,7 @@ MUTANTS: Final = by_name(
         "a commit without its fence",
         "frozen",
         "newest_try_commits",
-        f"{_LUA}_settled.lua",
+        f"{_LUA}_verdict.lua",
         "leased_to(STEPS, args.step, args.fence)",
         "leased_to(STEPS, args.step, (step_of(args.step) or {}).fence)",
     ),
@@ -299,7 +299,7 @@ MUTANTS: Final = by_name(
         "a model that is asked twice for each answer",
         "ordinary_day",
         "calls_within_need calls_within_tries",
-        "workers/steps/work.py",
+        "workers/steps/model_calls.py",
         "            reply = await runtime.model.complete(\n",
         "            await runtime.model.complete(\n"
         "                agent,\n"
@@ -308,7 +308,7 @@ MUTANTS: Final = by_name(
         "                show=lambda text, thoughts: None,\n"
         "                time_left=lease.time_left,\n"
         "                request_id=request_id,\n"
-        "                reader=self.protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
+        "                reader=protocol.reader(max_calls=runtime.model.max_tool_calls(agent)),\n"
         "                progress=progress,\n"
         "            )\n"
         "            reply = await runtime.model.complete(\n",

@@ -38,8 +38,8 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "a call without an end that is made",
         "test_messages_answer.py",
-        f"{_PROTOCOLS}messages/answer.py",
-        "if not all(self._blocks.found[index].ended for index in calls):",
+        f"{_PROTOCOLS}event_stream.py",
+        "if not all(parts[index].ended for index in calls):",
         "if False:",
     ),
     _mutant(
@@ -60,8 +60,8 @@ PROTOCOL_MUTANTS: Final = by_name(
         "writes into the cache that are no input",
         "test_messages_answer.py",
         f"{_PROTOCOLS}messages/answer.py",
-        "input_tokens=fresh + cached + cache_write,",
-        "input_tokens=fresh + cached,",
+        "given=fresh + cached + cache_write,",
+        "given=fresh + cached,",
     ),
     _mutant(
         "results of parallel calls in messages of their own",
@@ -101,7 +101,7 @@ PROTOCOL_MUTANTS: Final = by_name(
     _mutant(
         "reasoning that is no longer taken and sent again",
         "test_reasoning.py",
-        "workers/steps/reasoning.py",
+        "workers/steps/asking.py",
         '("invalid_encrypted_content", "item_not_found")',
         '("item_not_found",)',
     ),
@@ -149,8 +149,8 @@ PROTOCOL_MUTANTS: Final = by_name(
     ),
     _mutant(
         "content that is dropped without a word",
-        "test_carried.py",
-        "palaver/config/carried.py",
+        "test_protocol_rules.py",
+        "palaver/schemas/protocols/rules.py",
         "if part.type not in self.parts[role]:",
         "if False:",
     ),

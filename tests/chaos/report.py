@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.wrap import wrapped
-from palaver.testing.redis_server import find_server
+from palaver.stack.redis_server import find_server
 from tests.pages import ROOT
 
 _INTRODUCTION = """# Chaos report
@@ -56,7 +56,7 @@ def record(
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.strip(),
         "python": platform.python_version(),
-        "server": _server(),
+        "server": server_name(find_server()),
         "cpus": os.cpu_count(),
         "seed": seed,
         "counts": {**counts, **{f"runs {status}": count for status, count in (ends or {}).items()}},
@@ -68,9 +68,9 @@ def record(
 
 
 @cache
-def _server() -> str:
-    """The server that the tests start, such as ``Valkey 9.1.0``."""
-    said = subprocess.run([find_server(), "--version"], capture_output=True, text=True, check=True).stdout.split()
+def server_name(program: Path) -> str:
+    """Its name and version, such as ``Valkey 9.1.0``."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()
     version = next((word.removeprefix("v=") for word in said if word.startswith("v=")), "")
     return f"{said[0]} {version}".strip()
 

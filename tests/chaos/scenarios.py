@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from palaver.testing import eventually
 from tests.chaos.watchers import Watchers
 from tests.checkers import Violation, violations
 from tests.checkers.evidence import Sent
 from tests.process.checks import collect
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 WITHIN = 8.0
 """Seconds that a run may take to end when its story is over."""

@@ -22,7 +22,7 @@ import httpx
 import pytest
 
 from palaver.processes.failpoints import POINTS
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic

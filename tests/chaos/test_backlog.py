@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from palaver.delivery.deliveries import QUEUE_NAMES
-from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import LEASE, Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

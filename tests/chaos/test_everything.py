@@ -22,13 +22,13 @@ import pytest
 
 from palaver.delivery.deliveries import QUEUE_NAMES
 from palaver.stack.child import Child
-from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.watchers import Watchers
 from tests.checkers import violations
 from tests.process.checks import collect
 from tests.process.cluster import LEASE, Cluster
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 

@@ -19,13 +19,13 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, UnknownRun, classify
 from palaver.schemas.models import AgentSpec, Run, Submission
 from palaver.store import Store
-from palaver.testing import eventually
 from tests.chaos.failover import Pair
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.checkers import violations
 from tests.process.checks import gather
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

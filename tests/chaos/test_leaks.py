@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.leaks import Crowd, brief, leave_nothing, resident
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 

@@ -20,12 +20,12 @@ import pytest
 
 from palaver.stack.child import Child
 from palaver.store.redis import keys
-from palaver.testing import eventually
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 

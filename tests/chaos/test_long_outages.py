@@ -18,13 +18,13 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.schemas.models import Run
+from palaver.stack.ports import free_port
 from palaver.store.redis import keys
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
 from tests.chaos.report import record
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.failing_provider import FailingProvider
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 

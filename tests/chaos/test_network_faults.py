@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.testing import eventually
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.report import record
@@ -21,6 +20,7 @@ from tests.chaos.seeds import scaled, seeded
 from tests.process.checks import check
 from tests.process.cluster import LEASE, Cluster
 from tests.process.faults.row import words
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -21,8 +21,7 @@ import pytest
 
 from palaver.client import NotFound, Palaver
 from palaver.events import Event, StreamRewound, read_event
-from palaver.testing import eventually
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.redis_server import RedisServer
 from tests.chaos.load import TOOLS, Load
 from tests.chaos.power import Power
 from tests.chaos.report import record
@@ -32,6 +31,7 @@ from tests.checkers.told import digests
 from tests.process import checks
 from tests.process.cluster import Cluster
 from tests.process.test_outages import refusal
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

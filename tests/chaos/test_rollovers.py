@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from palaver.stack.child import Child
-from palaver.testing.ports import free_port
+from palaver.stack.ports import free_port
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled
 from tests.process.cluster import Cluster, stream

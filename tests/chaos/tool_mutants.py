@@ -38,7 +38,7 @@ TOOL_MUTANTS: Final = by_name(
     TestedMutant(
         "a loop that is held up for ever",
         "tests/unit/test_loop_watch.py",
-        Change("workers/loops/loop_watch.py", "exit=True", "exit=False"),
+        Change("workers/loops/keeper.py", "exit=True", "exit=False"),
     ),
 )
 

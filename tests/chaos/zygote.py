@@ -28,9 +28,8 @@ from typing import IO, Any, Final, NoReturn, Self
 from palaver.config.roles import command
 from palaver.config.settings import settings
 from palaver.processes.failpoints import failpoint
-from palaver.stack.child import Child, Spawned
+from palaver.stack.child import Child, Spawned, dying_with_parent
 from palaver.stack.readiness import accepts
-from palaver.testing.children import dying_with_parent
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 

@@ -14,7 +14,7 @@ from palaver.schemas.models import Run
 from palaver.store import Store
 from palaver.store.reading.events import LogEntry, StoredEvent
 from palaver.store.redis import keys
-from palaver.testing.model_server import LedgerEntry
+from tests.model_server import LedgerEntry
 
 SLACK = 6.0
 """Seconds that a call may begin late: its worker was frozen, for twice a lease, or its request was under way."""

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from palaver.store.reading.events import StoredEvent
-from palaver.testing.model_server import LedgerEntry
 from tests.checkers.evidence import Evidence, message_of
 from tests.checkers.told import digests
+from tests.model_server import LedgerEntry
 
 CLOCK = 0.1
 """Seconds by which the clocks of a ledger and of the store may differ: the same clock, rounded, and read late."""

@@ -10,8 +10,8 @@ from fakeredis import FakeServer, _helpers
 from fakeredis.commands_mixins import server_mixin
 
 from palaver.config.settings import Settings
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing.redis_server import RedisServer
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
 from tests.contract.store_driver import StoreDriver

@@ -36,10 +36,10 @@ from palaver.store.runs.control import Acted
 from palaver.store.runs.runs import Submitted
 from palaver.store.steps.due import DueItem
 from palaver.telemetry.traces import Tracing
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.step_kinds import RECOVERED
+from tests.waiting import aeventually
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
 RATE_LIMITED = Failure.of(ErrorClass.RATE_LIMITED)
@@ -317,4 +317,4 @@ class StoreDriver:
 
     def said(self, lease: Lease) -> list[str]:
         """What of the conversation a worker is told with this lease."""
-        return [entry.message.text for entry in lease.entries]
+        return [entry.message.text for entry in lease.log.entries]

@@ -15,7 +15,6 @@ from palaver.schemas.models import AgentSpec, Budget
 from palaver.steps.leases import Stray
 from palaver.steps.verdicts import Finish
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import (
@@ -30,6 +29,7 @@ from tests.contract.store_driver import (
     output,
     say,
 )
+from tests.waiting import aeventually
 
 DENIED = "The user denied this tool call."
 CANCELLED = "The user cancelled the request, so the tool call was denied."
@@ -285,7 +285,7 @@ async def test_the_other_calls_of_the_turn_go_on_meanwhile(driver: StoreDriver) 
 
     assert await driver.results(run_id) == [("o1", "from the client"), ("c1", "42"), ("p1", "43")]
     assert (await driver.kinds(run_id)).count("run.requires_action") == 1
-    entries = (await driver.claim(delivery)).entries
+    entries = (await driver.claim(delivery)).log.entries
     assert [entry.message.call_id for entry in entries[2:]] == ["o1", "c1", "p1"]
 
 

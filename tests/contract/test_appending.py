@@ -176,7 +176,7 @@ async def test_an_answer_that_was_cut_off_goes_on(driver: StoreDriver) -> None:
     await driver.store.steps.settle(lease, Finish(cut, StopReason.CANCELLED))
     lease = await driver.claim((await answer_all(driver, lease.conversation_id)).deliveries[0])
     assert driver.said(lease) == ["hello", "Once upon", "[Automatic note] Your answer was stopped here. Go on."]
-    assert lease.entries[-1].nudge
+    assert lease.log.entries[-1].nudge
 
 
 async def test_results_of_tools_are_answered(driver: StoreDriver) -> None:

@@ -9,11 +9,11 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import Delta, Renewal, Stray
 from palaver.steps.verdicts import Continue, Finish, OpenCall
 from palaver.store.fleet.fleet import Interruption
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.invariants import check_whole
 from tests.contract.store_driver import INTERNAL, TOOL_ERROR, StoreDriver
+from tests.waiting import aeventually
 
 DENIED = "The user cancelled the request, so the tool call was denied."
 BEGUN = "Cancelled after it had begun. It may or may not have taken effect."
@@ -198,7 +198,7 @@ async def test_the_conversation_goes_on_after_a_cancel(driver: StoreDriver) -> N
     await driver.store.runs.cancel(run_id)
 
     second, lease = await driver.begin(input="again", conversation_id=delivery.conversation_id)
-    roles = [entry.message.role for entry in lease.entries]
+    roles = [entry.message.role for entry in lease.log.entries]
     assert roles == ["user", "assistant", "tool", "tool", "user"]
     await driver.finish(lease)
     assert (await driver.get(second)).status is RunStatus.COMPLETED

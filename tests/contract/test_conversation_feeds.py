@@ -22,11 +22,11 @@ from palaver.store.reading.events import LogEntry, PlacedEvent
 from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
 from palaver.store.scripting.scripts import Scripts
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_conversation_id
 from palaver.vocabulary.limits import most
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 
 DURABLE = {kind.value for kind in EventKind if kind.durable}
 WORDS = (Message(role="user", content="by the way"),)

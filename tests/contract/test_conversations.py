@@ -14,9 +14,9 @@ from palaver.schemas.models import AgentSpec
 from palaver.store import Store
 from palaver.store.conversations.conversations import KeptText
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_conversation_id
 from tests.contract.store_driver import AGENT, StoreDriver
+from tests.waiting import aeventually
 
 ABOUT: dict[str, Any] = {"title": "Ünited", "metadata": {"customer": "c-17"}, "tags": ("a", "b"), "agent": AGENT}
 
@@ -81,19 +81,21 @@ async def test_a_dialect_keeps_a_text_of_its_own(store: Store) -> None:
 async def test_of_positions_that_watchers_leave_the_smallest_stays_a_while(driver: StoreDriver, redis: Any) -> None:
     store, conversations = driver.store, driver.store.conversations
     made = await begin(store)
-    assert await conversations.position_left(made.id) is None
+    assert await conversations.position_left(made.id, "d") is None
     for position in (100, 140, 60, 101):
-        await conversations.leave_position(made.id, position, 20)
-    assert await conversations.position_left(made.id) == 60
+        await conversations.leave_position(made.id, "d", position, 20)
+    assert await conversations.position_left(made.id, "d") == 60
+    # Each dialect tells its own watchers.
+    assert await conversations.position_left(made.id, "e") is None
     assert await store.runs.conversation(made.id) == made
     # The one that comes last is there for its whole time.
     await redis.expire(keys.left(made.id), 1)
-    await conversations.leave_position(made.id, 140, 20)
+    await conversations.leave_position(made.id, "d", 140, 20)
     assert await redis.pttl(keys.left(made.id)) > 1000
     await redis.pexpire(keys.left(made.id), 1)
 
     async def gone() -> bool:
-        return await conversations.position_left(made.id) is None
+        return await conversations.position_left(made.id, "d") is None
 
     await aeventually(gone)
 
@@ -145,8 +147,8 @@ async def test_a_full_store_takes_neither(redis: Any, settings: Settings) -> Non
     with pytest.raises(NoRoom):
         await store.conversations.change(made.id, ConversationPatch(title="x"))
     # It is small, and goes soon.
-    await store.conversations.leave_position(made.id, 7, 20)
-    assert await store.conversations.position_left(made.id) == 7
+    await store.conversations.leave_position(made.id, "d", 7, 20)
+    assert await store.conversations.position_left(made.id, "d") == 7
 
 
 async def test_one_that_is_used_again_is_not_taken_out_of_the_lists(driver: StoreDriver, redis: Any) -> None:

@@ -13,16 +13,16 @@ from redis.asyncio import Redis
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.processes.tasks import end
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Lease, Renewal
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from palaver.store.redis.connection import now_ms
-from palaver.testing import aeventually
-from palaver.testing.redis_server import RedisServer
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.clock import Clock
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 from workers.loops.deaths import PATIENCE, DeathWatch
 from workers.loops.keeper import Keeper
 from workers.sources.toolbox import Toolbox

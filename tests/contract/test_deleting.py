@@ -55,32 +55,34 @@ async def test_no_model_is_told_of_it(driver: StoreDriver) -> None:
     (delivery,) = (await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
     await driver.store.control.delete_run(second)
 
-    last = await driver.claim(delivery, known=lease.position)
-    assert (last.rebuilt, driver.said(last)) == (True, ["three", "hm"])
+    last = await driver.claim(delivery, known=lease.log.position)
+    assert (last.log.rebuilt, driver.said(last)) == (True, ["three", "hm"])
     for word in ("hm again", "and again"):
         (delivery,) = (
             await driver.store.steps.settle(last, Continue(Message(role="assistant", content=word)))
         ).deliveries
-        known, last = last.position, await driver.claim(delivery, known=last.position)
-    assert (last.position > known, last.rebuilt, driver.said(last)) == (True, False, ["and again"])
+        known, last = last.log.position, await driver.claim(delivery, known=last.log.position)
+    assert (last.log.position > known, last.log.rebuilt, driver.said(last)) == (True, False, ["and again"])
     await driver.finish(last)
 
 
 async def test_a_worker_that_knew_it_to_the_last_entry_begins_anew(driver: StoreDriver) -> None:
     first, conversation = await _run(driver, "one")
     _, lease = await driver.begin(input="two", conversation_id=conversation)
-    assert lease.position == (await driver.store.runs.conversation(conversation)).entries
+    assert lease.log.position == (await driver.store.runs.conversation(conversation)).entries
     await driver.store.control.delete_run(first)
     (delivery,) = (await driver.hand_back(lease)).deliveries
-    again = await driver.claim(delivery, known=lease.position)
-    assert (again.rebuilt, driver.said(again)) == (True, ["two"])
+    again = await driver.claim(delivery, known=lease.log.position)
+    assert (again.log.rebuilt, driver.said(again)) == (True, ["two"])
     await driver.finish(again)
 
 
 async def test_a_summary_of_it_is_deleted_too(driver: StoreDriver) -> None:
     first, conversation = await _run(driver, "one")
     second, lease = await driver.begin(input="two", conversation_id=conversation)
-    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one said one", lease.position - 3),))
+    verdict = Continue(
+        Message(role="assistant", content="hm"), notes=(Condensed("one said one", lease.log.position - 3),)
+    )
     (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
     await driver.finish(await driver.claim(delivery), text="two!")
     await driver.store.control.delete_run(first)
@@ -94,7 +96,9 @@ async def test_a_summary_from_before_it_stays(driver: StoreDriver) -> None:
     _, conversation = await _run(driver, "one")
     second, lease = await driver.begin(input="two", conversation_id=conversation)
     third = await driver.submit("three", conversation_id=conversation)
-    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one said one", lease.position - 3),))
+    verdict = Continue(
+        Message(role="assistant", content="hm"), notes=(Condensed("one said one", lease.log.position - 3),)
+    )
     (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
     await driver.finish(await driver.claim(delivery))
     (entered,) = await driver.sweep(third.run_id, "start")
@@ -113,8 +117,8 @@ async def test_a_run_that_never_began_takes_nothing_with_it(driver: StoreDriver)
 
     assert await driver.log(run_id) == before
     (delivery,) = (await driver.answer(await driver.claim(delivery))).deliveries
-    again = await driver.claim(delivery, known=lease.position)
-    assert (again.rebuilt, driver.said(again)) == (False, ["let me see", "42"])
+    again = await driver.claim(delivery, known=lease.log.position)
+    assert (again.log.rebuilt, driver.said(again)) == (False, ["let me see", "42"])
     await driver.finish(again)
 
 

@@ -12,12 +12,12 @@ from redis.asyncio import Redis
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ErrorClass, NotDurable, StateConflict, classify
 from palaver.schemas.models import AgentSpec, Retry, Submission
+from palaver.stack.ports import free_port
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Lease
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.steps.due import DueItem
-from palaver.testing.ports import free_port
-from palaver.testing.redis_server import RedisServer
 from tests.contract.store_driver import StoreDriver
 
 pytestmark = pytest.mark.process

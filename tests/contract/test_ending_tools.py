@@ -30,7 +30,7 @@ async def test_the_run_ends_with_its_text(driver: StoreDriver) -> None:
     assert await driver.results(run_id) == [("f1", "done")]
 
     _, lease = await driver.begin(input="and now?", conversation_id=lease.conversation_id)
-    assert [entry.message.role for entry in lease.entries] == ["user", "assistant", "tool", "user"]
+    assert [entry.message.role for entry in lease.log.entries] == ["user", "assistant", "tool", "user"]
 
 
 async def test_one_that_says_nothing_leaves_no_output(driver: StoreDriver) -> None:

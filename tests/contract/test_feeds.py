@@ -18,10 +18,10 @@ from palaver.store.reading.events import StoredEvent
 from palaver.store.reading.feeds import Feeds
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_run_id
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 
 
 async def _say(driver: StoreDriver, lease: Lease, *texts: str) -> None:

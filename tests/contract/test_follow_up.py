@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from palaver.config.settings import Settings
-from palaver.delivery.follow_up import follow_up
+from palaver.delivery.publishing import follow_up
 from palaver.errors import CorruptRecord
 from palaver.schemas.models import Message
 from palaver.steps.leases import Delivery
@@ -86,6 +86,6 @@ def test_nobody_else_picks_an_answer_to_pieces() -> None:
     found = [*_reads("palaver"), *_reads("workers"), *_reads("api")]
     # What a submit answers has deliveries, and no run whose turn has come.
     assert {each for each in found if not (each.startswith("api/") and each.endswith(": deliveries"))} == {
-        "palaver/delivery/follow_up.py: deliveries",
-        "palaver/delivery/follow_up.py: next_run",
+        "palaver/delivery/publishing.py: deliveries",
+        "palaver/delivery/publishing.py: next_run",
     }

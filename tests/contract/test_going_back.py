@@ -37,7 +37,7 @@ async def told(driver: StoreDriver, conversation_id: str, text: str = "now") -> 
     said = driver.said(lease)
     again = await driver.anew(lease)
     assert driver.said(again) == said
-    assert known <= lease.position
+    assert known <= lease.log.position
     await driver.finish(lease)
     return said
 
@@ -67,7 +67,7 @@ async def test_a_worker_that_knows_it_all_is_told_anew(driver: StoreDriver) -> N
     await driver.store.history.withdraw(conversation, first)
     submitted = await driver.submit("now", conversation_id=conversation)
     lease = await driver.claim(submitted.deliveries[0], known=second)
-    assert lease.rebuilt
+    assert lease.log.rebuilt
     assert driver.said(lease) == ["first", "let me see", "42", "first done", "now"]
 
 

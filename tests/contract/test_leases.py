@@ -15,10 +15,10 @@ from palaver.store import Store
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
 from palaver.store.steps.due import DueItem
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import TOOL_ERROR, StoreDriver
+from tests.waiting import aeventually
 
 INTERRUPTED = "Interrupted: the worker that ran this call was lost. It may or may not have taken effect."
 

@@ -13,10 +13,10 @@ from palaver.steps.leases import Lease, Settled
 from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.ids import shard_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import RATE_LIMITED, StoreDriver
+from tests.waiting import aeventually
 
 TIMED_OUT = Failure.of(ErrorClass.TIMEOUT)
 

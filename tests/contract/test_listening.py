@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
 from palaver.delivery.deliveries import transport_options
+from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.connection import Listener
-from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 
 pytestmark = pytest.mark.process

@@ -45,7 +45,7 @@ async def test_they_are_in_the_log_before_the_outcome_whatever_it_is(driver: Sto
     await driver.store.steps.settle(lease, verdict)
 
     entries = await driver.store.runs.entries(lease.conversation_id, limit=100)
-    added = [entry for entry in entries if entry.position > lease.position][:2]
+    added = [entry for entry in entries if entry.position > lease.log.position][:2]
     assert [entry.type for entry in added] == ["conversation.condensed", "message.created"]
     assert added[0].data == {"step": "1", "summary": "so far", "through": 2}
     assert (added[1].data["message"]["role"], added[1].data["nudge"]) == ("user", True)
@@ -62,7 +62,7 @@ async def test_the_next_worker_is_told_what_they_are(driver: StoreDriver) -> Non
     )
     (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
 
-    entries = (await driver.claim(delivery, known=lease.position)).entries
+    entries = (await driver.claim(delivery, known=lease.log.position)).log.entries
     assert {entry.run_id for entry in entries} == {run_id}
     assert [(each.message.role, each.nudge, each.through, each.prompt_tokens) for each in entries] == [
         ("user", False, 2, 0), ("user", True, 0, 0), ("assistant", False, 0, 650), ("tool", False, 0, 0),
@@ -108,7 +108,7 @@ async def test_what_a_provider_no_longer_takes_back_is_told_to_the_next_worker(d
     verdict = Continue(answer, (ANSWERED,), notes=(ReasoningDropped("responses/fake/x"),))
     (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
 
-    entries = (await driver.claim(delivery, known=lease.position)).entries
+    entries = (await driver.claim(delivery, known=lease.log.position)).log.entries
     assert [(each.message.role, each.drops) for each in entries] == [
         ("user", "responses/fake/x"), ("assistant", ""), ("tool", ""),
     ]  # fmt: skip

@@ -40,8 +40,8 @@ async def test_a_worker_that_knows_nothing_is_told_all_page_by_page(driver: Stor
     messages = _many("word", 2 * PAGE + 7)
     _, lease = await driver.begin(input=messages)
     assert driver.said(lease) == _words(messages)
-    assert lease.position == (await driver.store.runs.conversation(lease.conversation_id)).entries
-    assert lease.rebuilt
+    assert lease.log.position == (await driver.store.runs.conversation(lease.conversation_id)).entries
+    assert lease.log.rebuilt
     again = await driver.anew(lease)
     assert (again.fence, driver.said(again)) == (lease.fence, driver.said(lease))
     await driver.finish(lease)
@@ -66,7 +66,7 @@ async def test_what_is_deleted_while_it_reads_on_is_not_told_in_part(
     driver.store.scripts.run = delete_then_read  # type: ignore[method-assign]
     lease = await driver.claim(delivery, known=known)
     assert driver.said(lease) == _words(messages)
-    assert lease.rebuilt
+    assert lease.log.rebuilt
     await driver.finish(lease)
 
 

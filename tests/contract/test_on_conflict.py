@@ -10,9 +10,9 @@ import pytest
 from palaver.errors import StateConflict
 from palaver.steps.leases import Stray
 from palaver.store.fleet.fleet import Interruption
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import PAUSE, StoreDriver, approve
+from tests.waiting import aeventually
 
 TAKES_OVER = ["interrupt", "rollback"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from palaver.schemas.models import Message, Retry, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.steps.verdicts import Continue, Finish, OpenCall
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.opaque import Opaque
 from tests.contract.store_driver import StoreDriver
 
 THOUGHT = Opaque("chat_completions/fake/x", '{"reasoning_content":"hidden thought \\u00fc","n":1.50}')
@@ -23,7 +23,7 @@ async def conversation(driver: StoreDriver) -> tuple[str, str]:
     (delivery,) = (await driver.store.steps.settle(lease, asks)).deliveries
     (delivery,) = (await driver.answer(await driver.claim(delivery))).deliveries
     lease = await driver.claim(delivery)
-    assert [entry.opaque for entry in lease.entries] == [None, THOUGHT, None]
+    assert [entry.opaque for entry in lease.log.entries] == [None, THOUGHT, None]
     answer = Finish(Message(role="assistant", content="done"), StopReason.END_TURN, opaque=LAST)
     await driver.store.steps.settle(lease, answer)
     return run_id, lease.conversation_id
@@ -56,7 +56,7 @@ async def test_a_fork_has_it(driver: StoreDriver) -> None:
     run_id, _ = await conversation(driver)
     fork = await driver.store.control.retry(run_id, Retry(from_step=2))
     lease = await driver.claim(fork.deliveries[0])
-    assert [entry.opaque for entry in lease.entries if entry.opaque] == [THOUGHT]
+    assert [entry.opaque for entry in lease.log.entries if entry.opaque] == [THOUGHT]
 
 
 async def test_a_repeated_claim_brings_the_log_from_its_beginning(driver: StoreDriver) -> None:
@@ -65,6 +65,6 @@ async def test_a_repeated_claim_brings_the_log_from_its_beginning(driver: StoreD
     fork = await driver.store.control.retry(run_id, Retry(from_step=2))
     first = await driver.claim(fork.deliveries[0], nonce="n", known=2)
     again = await driver.claim(fork.deliveries[0], nonce="n", known=0)
-    assert (again.fence, again.try_number, again.rebuilt) == (first.fence, first.try_number, True)
-    assert [entry.opaque for entry in again.entries if entry.opaque] == [THOUGHT]
+    assert (again.fence, again.try_number, again.log.rebuilt) == (first.fence, first.try_number, True)
+    assert [entry.opaque for entry in again.log.entries if entry.opaque] == [THOUGHT]
     assert (await driver.kinds(fork.run_id)).count("step.started") == 1

@@ -16,7 +16,7 @@ from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
-from palaver.store.fleet.providers import Admitted
+from palaver.store.scripting.contracts.providers import Admitted
 from tests.contract.clock import START, Clock
 
 INTERVAL = 5.0
@@ -232,6 +232,7 @@ async def _wait_out(clock: Clock, waiting: int, out_for: float, gone: int) -> No
     assert asked <= len(probes) + waiting * (out_for / 30 + 4)
 
 
+@pytest.mark.slow
 def test_a_worker_that_alone_reaches_nobody_slows_no_other(clock: Clock) -> None:
     asyncio.run(_fail_alone(clock))
 

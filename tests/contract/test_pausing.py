@@ -15,7 +15,6 @@ from palaver.steps.leases import Delivery, Lease, Renewal, Settled, Stray
 from palaver.steps.verdicts import RetryAfter
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.store_driver import (
     INTERNAL,
@@ -30,6 +29,7 @@ from tests.contract.store_driver import (
     output,
     say,
 )  # fmt: skip
+from tests.waiting import aeventually
 
 PAUSED = ["run.pausing", "run.paused"]
 
@@ -108,7 +108,7 @@ async def test_now_aborts_a_model_call_and_it_is_made_again(driver: StoreDriver)
 
     (delivery,) = await _resume(driver, run_id)
     again = await driver.claim(delivery)
-    assert (again.step, again.attempt, again.entries) == ("1", 1, lease.entries)
+    assert (again.step, again.attempt, again.log.entries) == ("1", 1, lease.log.entries)
     await driver.finish(again)
     assert (await driver.get(run_id)).usage.input_tokens == 7
 

@@ -12,10 +12,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError
 
+from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.pool import Pool
-from palaver.testing import aeventually
-from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
+from tests.waiting import aeventually
 
 pytestmark = pytest.mark.process
 

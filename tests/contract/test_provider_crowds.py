@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.store import Store
-from palaver.store.fleet.providers import Wait
 from palaver.store.redis import keys
+from palaver.store.scripting.contracts.providers import Wait
 from tests.contract.clock import START, Clock
 
 LEASE = 15.0

@@ -15,9 +15,10 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
 from palaver.store.fleet.provider_states import Outage
-from palaver.store.fleet.providers import Admitted, Cooling, Wait
+from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import keys
-from palaver.testing import aeventually
+from palaver.store.scripting.contracts.providers import Admitted, Wait
+from tests.waiting import aeventually
 
 NONE = Limits()
 REFUSED = Failure.of(ErrorClass.CONNECTION, code="connect_refused", provider=ProviderDetails("a", "echo"))

@@ -12,9 +12,10 @@ import pytest
 from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.store import Store
-from palaver.store.fleet.providers import Admitted, Cooling, Wait
+from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import keys
-from palaver.testing import aeventually
+from palaver.store.scripting.contracts.providers import Admitted, Wait
+from tests.waiting import aeventually
 
 NONE = Limits()
 

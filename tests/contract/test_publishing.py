@@ -15,12 +15,12 @@ from redis import Redis
 from palaver.delivery import publishing
 from palaver.delivery.deliveries import Publisher
 from palaver.delivery.publishing import LoopPublisher
+from palaver.stack.ports import free_port
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.store.fleet import queue_lists
-from palaver.testing import aeventually
-from palaver.testing.ports import free_port
-from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
+from tests.waiting import aeventually
 
 pytestmark = pytest.mark.process
 

@@ -31,8 +31,8 @@ async def test_runs_take_turns_in_the_order_they_came(driver: StoreDriver) -> No
         settled = await driver.finish(lease, text="ok")
         assert settled.next_run == other.run_id
         (started,) = await driver.sweep(other.run_id, "start")
-        lease = await driver.claim(started.deliveries[0], known=lease.position)
-        texts.append([entry.message.content for entry in lease.entries])
+        lease = await driver.claim(started.deliveries[0], known=lease.log.position)
+        texts.append([entry.message.content for entry in lease.log.entries])
     assert texts == [["ok", "2"], ["ok", "3"], ["ok", "4"]]
     assert (await driver.finish(lease)).next_run is None
 

@@ -15,11 +15,11 @@ from redis.exceptions import ResponseError
 from api.app import create_app
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, classify
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing import aeventually
-from palaver.testing.redis_server import RedisServer
 from palaver.tools import ToolSet, load_tools
 from tests.unit.api_world import BODY, PROVIDERS, RUN_ID, RecordingPublisher, assert_problem
+from tests.waiting import aeventually
 
 pytestmark = pytest.mark.process
 

@@ -51,8 +51,8 @@ async def test_a_failed_run_is_gone_on_with_where_it_stopped(driver: StoreDriver
     assert (new.retried_from, new.conversation_id, new.agent) == (old, before.conversation_id, AGENT)
     assert (new.budget, new.metadata, new.tags) == (before.budget, {"k": "v"}, ("t",))
     assert (new.usage.model_calls, submitted.replayed, submitted.steered) == (0, False, False)
-    lease = await driver.claim(submitted.deliveries[0], known=lease.position)
-    assert (lease.step, lease.entries) == ("1", ())
+    lease = await driver.claim(submitted.deliveries[0], known=lease.log.position)
+    assert (lease.step, lease.log.entries) == ("1", ())
     assert driver.said(await driver.anew(lease)) == ANSWERED
     await driver.finish(lease)
     assert await driver.get(old) == before.model_copy(update={"retried_as": new.id})
@@ -262,7 +262,7 @@ async def test_what_was_rolled_back_before_is_not_told_in_a_fork_either(driver: 
     log = await driver.log(submitted.run_id)
     assert {entry.withdrawn for entry in log if entry.run_id == oops and "message" in entry.data} == {True}
     (delivery,) = (await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
-    assert not (await driver.claim(delivery, known=lease.position)).rebuilt
+    assert not (await driver.claim(delivery, known=lease.log.position)).log.rebuilt
 
 
 async def test_a_run_that_was_rolled_back_can_be_forked(driver: StoreDriver) -> None:
@@ -287,7 +287,7 @@ async def test_a_summary_is_taken_over_with_the_log(driver: StoreDriver) -> None
     await driver.finish(await driver.claim(delivery))
     for step, throughs in ((1, [0, 0, 0, 3]), (2, [0, 0, 0, 3, 0])):
         submitted = await _retry(driver, run_id, from_step=step)
-        assert [entry.through for entry in (await driver.claim(submitted.deliveries[0])).entries] == throughs
+        assert [entry.through for entry in (await driver.claim(submitted.deliveries[0])).log.entries] == throughs
 
 
 async def test_a_fork_can_be_forked_and_deleted(driver: StoreDriver, redis: Any) -> None:

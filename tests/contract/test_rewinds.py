@@ -73,16 +73,16 @@ async def test_a_worker_that_knows_what_was_lost_begins_anew(driver: StoreDriver
             queue="model",
             worker="w1",
             nonce=nonce,
-            known=known.position,
-            known_at=known.position_at,
+            known=known.log.position,
+            known_at=known.log.position_at,
         )
         assert isinstance(found, Lease)
         return found
 
     lease = await claimed(forgotten, "n")
-    assert (lease.rebuilt, driver.said(lease)) == (True, ["hello", "one", "two", "three"])
+    assert (lease.log.rebuilt, driver.said(lease)) == (True, ["hello", "one", "two", "three"])
     again = await claimed(newest, "n")
-    assert (again.rebuilt, driver.said(again)) == (False, ["three"])
+    assert (again.log.rebuilt, driver.said(again)) == (False, ["three"])
     await driver.finish(lease)
 
 
@@ -96,8 +96,8 @@ async def test_a_worker_that_knows_more_than_there_is_begins_anew(driver: StoreD
     ahead = await driver.claim(delivery)
     await rewind(redis, kept)
     (delivery,) = (await driver.hand_back(lease)).deliveries
-    lease = await driver.claim(delivery, known=ahead.position)
-    assert (lease.rebuilt, driver.said(lease)) == (True, ["hello"])
+    lease = await driver.claim(delivery, known=ahead.log.position)
+    assert (lease.log.rebuilt, driver.said(lease)) == (True, ["hello"])
     await driver.store.steps.settle(lease, calls("a"))
 
 

@@ -12,9 +12,9 @@ from palaver.steps.leases import Lease, LogMessage
 from palaver.steps.verdicts import Condensed, Continue, Finish
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver, say
+from tests.waiting import aeventually
 
 
 async def _finished(driver: StoreDriver, *words: str) -> Lease:
@@ -61,22 +61,22 @@ async def test_a_worker_that_knew_it_begins_anew_and_only_once(driver: StoreDriv
     _, lease = await _rolled_back(driver, first.conversation_id)
     positions = {
         "nothing": 0,
-        "what was before": first.position,
-        "some of it": lease.position - 1,
-        "it": lease.position,
+        "what was before": first.log.position,
+        "some of it": lease.log.position - 1,
+        "it": lease.log.position,
     }
 
     submitted = await driver.submit("two", conversation_id=first.conversation_id)
     for known in positions.values():
         again = await driver.claim(submitted.deliveries[0], known=known)
-        assert again.rebuilt
+        assert again.log.rebuilt
         assert driver.said(again) == ["one", "one!", "two"]
         submitted = submitted.__class__(submitted.run_id, False, (await driver.hand_back(again)).deliveries)
-    lease = await driver.claim(submitted.deliveries[0], known=again.position)
-    assert (lease.rebuilt, lease.entries) == (False, ())
+    lease = await driver.claim(submitted.deliveries[0], known=again.log.position)
+    assert (lease.log.rebuilt, lease.log.entries) == (False, ())
     (delivery,) = (await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
-    last = await driver.claim(delivery, known=again.position)
-    assert (last.rebuilt, driver.said(last)) == (False, ["hm"])
+    last = await driver.claim(delivery, known=again.log.position)
+    assert (last.log.rebuilt, driver.said(last)) == (False, ["hm"])
 
 
 async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(driver: StoreDriver) -> None:
@@ -86,9 +86,9 @@ async def test_a_worker_that_knew_it_derives_what_one_that_did_not_does(driver: 
     for i in range(8):
         submitted = await driver.submit(f"word {i}", conversation_id=conversation_id)
         lease = await driver.claim(submitted.deliveries[0], known=position)
-        mine = [*([] if lease.rebuilt else mine), *lease.entries]
-        conversation_id, position = lease.conversation_id, lease.position
-        assert mine == list((await driver.anew(lease)).entries)
+        mine = [*([] if lease.log.rebuilt else mine), *lease.log.entries]
+        conversation_id, position = lease.conversation_id, lease.log.position
+        assert mine == list((await driver.anew(lease)).log.entries)
         if i % 3 == 1:
             await driver.store.runs.cancel(submitted.run_id, mode="rollback")
         await driver.finish(lease, text=f"answer {i}")
@@ -108,29 +108,29 @@ async def test_several_parts_are_withdrawn(driver: StoreDriver) -> None:
 async def test_a_summary_that_the_run_made_is_withdrawn_with_it(driver: StoreDriver) -> None:
     first = await _finished(driver, "one", "two")
     run_id, lease = await driver.begin(input="oops", conversation_id=first.conversation_id)
-    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one and two", first.position),))
+    verdict = Continue(Message(role="assistant", content="hm"), notes=(Condensed("one and two", first.log.position),))
     (delivery,) = (await driver.store.steps.settle(lease, verdict)).deliveries
-    again = await driver.claim(delivery, known=lease.position)
-    assert [entry.through for entry in again.entries] == [first.position, 0]
+    again = await driver.claim(delivery, known=lease.log.position)
+    assert [entry.through for entry in again.log.entries] == [first.log.position, 0]
     await driver.store.runs.cancel(run_id, mode="rollback")
     await driver.finish(again)
 
     _, lease = await driver.begin(input="three", conversation_id=first.conversation_id)
     assert driver.said(lease) == ["one", "one!", "two", "two!", "three"]
-    assert [entry.through for entry in lease.entries] == [0] * 5
+    assert [entry.through for entry in lease.log.entries] == [0] * 5
 
 
 async def test_a_summary_from_before_stays(driver: StoreDriver) -> None:
     first = await _finished(driver, "one")
     _, lease = await driver.begin(input="two", conversation_id=first.conversation_id)
     verdict = Finish(
-        Message(role="assistant", content="two!"), StopReason.END_TURN, notes=(Condensed("one", first.position),)
+        Message(role="assistant", content="two!"), StopReason.END_TURN, notes=(Condensed("one", first.log.position),)
     )
     await driver.store.steps.settle(lease, verdict)
     await _rolled_back(driver, first.conversation_id)
     _, lease = await driver.begin(input="three", conversation_id=first.conversation_id)
-    assert [(entry.message.content, entry.through) for entry in lease.entries] == [
-        ("one", 0), ("one!", 0), ("two", 0), ("one", first.position), ("two!", 0), ("three", 0),
+    assert [(entry.message.content, entry.through) for entry in lease.log.entries] == [
+        ("one", 0), ("one!", 0), ("two", 0), ("one", first.log.position), ("two!", 0), ("three", 0),
     ]  # fmt: skip
 
 

@@ -11,12 +11,12 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, NoScriptError, ResponseError
 
 from palaver.config.settings import Settings
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.redis import shared_client
 from palaver.store.redis.shared_client import SharedClient, _Line
-from palaver.testing import aeventually
-from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
+from tests.waiting import aeventually
 
 pytestmark = pytest.mark.process
 

@@ -36,7 +36,7 @@ async def test_a_worker_that_knows_the_conversation_is_told_it(driver: StoreDriv
     run_id, lease = await driver.begin()
     (delivery,) = (await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="hm")))).deliveries
     await driver.act(run_id, say("in metres"))
-    again = await driver.claim(delivery, known=lease.position)
+    again = await driver.claim(delivery, known=lease.log.position)
     assert driver.said(again) == ["hm", "in metres"]
 
 

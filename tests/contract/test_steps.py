@@ -23,10 +23,10 @@ async def test_a_turn_with_a_tool(driver: StoreDriver) -> None:
 
     tool = await driver.claim(delivery)
     assert tool.call == ToolCall(id="c1", name="calculator", arguments='{"x": 1}')
-    assert tool.entries == ()
+    assert tool.log.entries == ()
     (delivery,) = (await driver.answer(tool)).deliveries
     lease = await driver.claim(delivery)
-    assert [entry.message.role for entry in lease.entries] == ["user", "assistant", "tool"]
+    assert [entry.message.role for entry in lease.log.entries] == ["user", "assistant", "tool"]
     settled = await driver.store.steps.settle(
         lease,
         Finish(
@@ -53,9 +53,9 @@ async def test_a_worker_is_given_what_it_does_not_know(driver: StoreDriver) -> N
     tool = await driver.claim((await driver.ask(lease, "c1"))[0])
     (delivery,) = (await driver.answer(tool)).deliveries
 
-    again = await driver.claim(delivery, known=lease.position)
-    assert [entry.message.role for entry in again.entries] == ["assistant", "tool"]
-    assert again.position > lease.position
+    again = await driver.claim(delivery, known=lease.log.position)
+    assert [entry.message.role for entry in again.log.entries] == ["assistant", "tool"]
+    assert again.log.position > lease.log.position
 
 
 async def test_only_one_claim_wins(driver: StoreDriver) -> None:
@@ -71,7 +71,7 @@ async def test_a_claim_whose_answer_was_lost_gets_the_same_lease(driver: StoreDr
     first = await driver.claim(delivery, "w1", nonce="n")
     second = await driver.claim(delivery, "w1", nonce="n")
 
-    assert (first.fence, first.attempt, first.entries) == (second.fence, second.attempt, second.entries)
+    assert (first.fence, first.attempt, first.log.entries) == (second.fence, second.attempt, second.log.entries)
     assert (await driver.kinds(delivery.run_id)).count("step.started") == 1
     assert isinstance(await driver.try_claim(delivery, "w2", nonce="n"), Stray)
 
@@ -326,7 +326,7 @@ async def test_deltas_are_shown_once_even_if_their_answer_was_lost(driver: Store
 async def test_strange_content_survives(driver: StoreDriver) -> None:
     text = 'zwölf "quoted" \\ \x00 \u2028 \U0001f916 </script> %s'
     run_id, lease = await driver.begin(input=text)
-    assert [entry.message.content for entry in lease.entries] == [text]
+    assert [entry.message.content for entry in lease.log.entries] == [text]
 
     await driver.finish(lease, text=text)
     assert (await driver.get(run_id)).output == text

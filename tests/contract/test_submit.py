@@ -113,7 +113,7 @@ async def test_messages_enter_the_log_in_order(driver: StoreDriver) -> None:
     messages = (Message(role="user", content="a"), Message(role="assistant", content="b"))
     _, lease = await driver.begin(input=(*messages, Message(role="user", content="c")))
 
-    assert [entry.message.content for entry in lease.entries] == ["a", "b", "c"]
+    assert [entry.message.content for entry in lease.log.entries] == ["a", "b", "c"]
 
 
 async def test_a_conversation_goes_on_with_its_own_agent(driver: StoreDriver) -> None:
@@ -124,7 +124,7 @@ async def test_a_conversation_goes_on_with_its_own_agent(driver: StoreDriver) ->
 
     assert (await driver.get(second.run_id)).agent == AGENT
     lease = await driver.claim(second.deliveries[0])
-    assert [entry.message.content for entry in lease.entries] == ["hello", "bye", "and?"]
+    assert [entry.message.content for entry in lease.log.entries] == ["hello", "bye", "and?"]
     conversation = await driver.store.runs.conversation(lease.conversation_id)
     assert conversation.active_run == second.run_id
     assert conversation.last_outcome is not None

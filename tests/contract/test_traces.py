@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import orjson
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
@@ -18,16 +18,17 @@ from palaver.schemas.models import Message
 from palaver.steps.verdicts import Finish
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
+from tests.waiting import aeventually
 from workers.tracing import names
 from workers.tracing.content import content_of
+from workers.tracing.otlp import empty_request, spans_of
 from workers.tracing.records import Attempt, Record, read
 from workers.tracing.sender import SpanSender
-from workers.tracing.spans import spans
+from workers.tracing.spans import add_spans
 
 CANARY = "canary-k2"
 _MISSHAPEN = (
@@ -53,7 +54,10 @@ async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
 
 
 async def _spans(driver: StoreDriver) -> list[Span]:
-    return [decoded(Proto.FromString(span)) for record in await _records(driver) for span in spans(record, {})]
+    made = spans_of(empty_request({}, "palaver", "1"))
+    for record in await _records(driver):
+        add_spans(made, record, {})
+    return [decoded(span) for span in made]
 
 
 async def test_a_run_whose_answer_was_withheld_did_not_fail(driver: StoreDriver) -> None:
@@ -182,7 +186,7 @@ async def test_a_record_of_a_newer_version_does_not_hold_others_up(
         *({b"attempt": of_attempt[: of_attempt.rindex(b"\n") + 1] + told} for told in _MISSHAPEN),
     ]
     taken, made = await sender._spans([*((b"0-1", fields) for fields in later), *records])
-    assert (len(taken), len(made)) == (len(later) + 2, 2)
+    assert (len(taken), len(spans_of(made))) == (len(later) + 2, 2)
 
 
 async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
@@ -199,7 +203,7 @@ async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
         await driver.redis.expire(keys.spans(shard), 600)
     sender, asked, answers = SpanSender(outbox, "one", content=False), 0, threading.Event()
 
-    def send(_: bytes) -> bool:
+    def send(_: ExportTraceServiceRequest) -> bool:
         nonlocal asked
         asked += 1
         return answers.wait(60)

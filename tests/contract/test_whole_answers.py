@@ -13,10 +13,10 @@ from palaver.steps.verdicts import Continue, Finish
 from palaver.store.reading.conversation_feeds import Place
 from palaver.store.reading.events import StoredEvent
 from palaver.store.redis import keys
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import most
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 
 TOLD = [
     "run.created", "message.created", "run.started", "step.started", "message.delta", "message.created", "run.finished",

@@ -87,14 +87,14 @@ class Walker(Clients):
 
     async def _learn(self, lease: Lease, known: list[int]) -> None:
         """The worker knows the conversation now, as far as models are told of it: whatever it knew before."""
-        read = 0 if lease.rebuilt else known.pop()
-        if lease.rebuilt:
+        read = 0 if lease.log.rebuilt else known.pop()
+        if lease.log.rebuilt:
             known.clear()
-        known += [entry.position for entry in lease.entries if entry.position > read]
+        known += [entry.position for entry in lease.log.entries if entry.position > read]
         log = await self.driver.log(lease.run_id)
         told = [entry.position for entry in log if entry.type in MESSAGES and not entry.withdrawn]
         assert known == told, f"{lease.run_id}/{lease.step}: a worker knows {known} of {told}"
-        known.append(max(read, lease.position))
+        known.append(max(read, lease.log.position))
 
     async def settle(self, choose: Choose) -> None:
         """A worker brings a verdict under its lease."""
@@ -145,7 +145,7 @@ class Walker(Clients):
                     if call.id[0] not in "ae"
                 )
                 message = Message(role="assistant", tool_calls=asked)
-                notes = (Condensed("so far", max(1, lease.position - 2)),) if flag and ids == ("a1",) else ()
+                notes = (Condensed("so far", max(1, lease.log.position - 2)),) if flag and ids == ("a1",) else ()
                 return steps.settle(lease, Continue(message, answers, opened, notes=notes))
             case "finish" if flag and not tool:
                 return self.driver.finish(lease)

@@ -21,8 +21,8 @@ from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
 from palaver.config.settings import Settings
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing.redis_server import RedisServer
 from palaver.tools import ToolSet, load_tools
 from palaver.vocabulary.limits import MIB
 from tests.cost.openhands_requests import EVERY as CASES

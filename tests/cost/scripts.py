@@ -9,8 +9,8 @@ import math
 from redis.asyncio import Redis
 
 from palaver.config.settings import Settings
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing.redis_server import RedisServer
 from tests.contract.store_driver import StoreDriver
 from tests.cost.cases import CASES, Case
 from tests.cost.meters import Stopwatch, watch

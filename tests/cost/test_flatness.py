@@ -43,7 +43,7 @@ async def _cost_of_a_step(prepare: Callable[[StoreDriver, int], Awaitable[list[D
     lease = await driver.claim(delivery)
     (delivery,) = (await driver.store.steps.settle(lease, _asks("c1"))).deliveries
     costs = watch(driver.store, meter())
-    lease = await driver.claim(delivery, known=lease.position)
+    lease = await driver.claim(delivery, known=lease.log.position)
     await driver.store.steps.settle(lease, _asks("c2"))
     await redis.aclose()
     return costs.of

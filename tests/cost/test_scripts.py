@@ -64,8 +64,8 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands() -> None:
         queue=delivery.queue.removesuffix(RECOVERED),
         worker="w1",
         nonce="2",
-        known=lease.position,
-        known_at=lease.position_at,
+        known=lease.log.position,
+        known_at=lease.log.position_at,
     )
     assert isinstance(again, Lease)
     await store.steps.settle(again, verdict)

@@ -12,7 +12,7 @@ from api.operations import LogEntry
 from palaver.errors import FACTS, ErrorClass
 from palaver.events import complete
 from palaver.schemas.actions import ClientTool
-from palaver.vocabulary.opaque import Opaque
+from palaver.schemas.opaque import Opaque
 
 CONVERSATION: Final = UUID("0f0e0d0c-0b0a-4908-8706-050403020100")
 BEGAN: Final = datetime(2026, 1, 2, 3, 4, 5, 600_000, UTC)

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from palaver.testing import eventually
 from palaver.vocabulary.ids import uuid_of
 from tests.openhands.client import ClientError, OpenHandsClient, RemoteConversation
 from tests.openhands.test_remote_conversation import check_told, kinds, open_conversation, status_there
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

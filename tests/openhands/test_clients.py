@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from api.openhands.events import Writer
-from api.openhands.generations import Generation
+from api.openhands.state import Generation
 from tests.openhands.client import OpenHandsClient
 from tests.openhands.log import BEGAN, CONVERSATION, LOG
 

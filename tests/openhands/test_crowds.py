@@ -11,10 +11,10 @@ from uuid import UUID
 import pytest
 
 from palaver.store import Store
-from palaver.testing import eventually
 from tests.chaos.seeds import seeded
 from tests.openhands.crowd import Talkers, Told, check_outcome, events_there
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 Trouble = Callable[[Cluster, random.Random], None]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.testing import eventually
 from tests.openhands.client import ClientError, OpenHandsClient
 from tests.openhands.test_remote_conversation import kinds, open_conversation
 from tests.process.cluster import Cluster
 from tests.process.trusted_tools import CANARY, NAME
 from tests.unit.api_world import SECRET_KEY
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 _KEY = "a-key-of-the-api-0123"

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from palaver.testing import eventually
 from tests.openhands.client import ClientError, OpenHandsClient, RemoteConversation
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 QUICK: Final = {"num_retries": 2, "retry_min_wait": 0, "retry_max_wait": 1, "retry_multiplier": 0.1}

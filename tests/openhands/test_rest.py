@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import eventually
 from palaver.vocabulary.ids import uuid_of
 from tests.openhands.client import ClientError, OpenHandsClient
 from tests.openhands.test_remote_conversation import check_told, kinds, open_conversation
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import eventually
 from tests.openhands.client import PATIENCE, ClientError, OpenHandsClient, RemoteConversation
 from tests.openhands.test_calls import info_of, runs_of
 from tests.openhands.test_remote_conversation import check_told, kinds, open_conversation, status_there
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 _TIMES = 20.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from palaver.schemas.models import Run
 from palaver.steps.leases import Delivery
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 DENIED = "The user cancelled the request, so the tool call was denied."
 

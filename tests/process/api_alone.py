@@ -18,10 +18,10 @@ from typing import Final, Self
 import httpx
 
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.redis_server import RedisServer
+from tests.waiting import eventually
 
 _READY_WITHIN: Final = 30.0
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from palaver.testing import eventually
-from palaver.testing.model_server import LedgerEntry
 from tests.checkers import CHECKERS, Violation, violations
 from tests.checkers.evidence import Evidence, History, calls_by_run, keys_of, read_histories, starts_by_run
+from tests.model_server import LedgerEntry
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 _ERROR: Final = re.compile(r"[\w.<>]+(:|$)")
 """The end of a traceback: the name of an error, and what it says."""
@@ -96,7 +96,7 @@ def what_is_left(cluster: Cluster) -> dict[str, Any]:
 def check_logs(cluster: Cluster) -> None:
     """No process of Palaver logged a traceback that the test did not expect."""
     for name, text in cluster.new_logs().items():
-        if name.startswith("model_server"):
+        if name.startswith("fake_provider"):
             continue
         before, *traces = text.split("Traceback (most recent call last):")
         for trace in traces:

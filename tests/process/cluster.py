@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,16 +23,16 @@ from palaver.schemas.models import Run
 from palaver.stack import Ports, Stack
 from palaver.stack.child import Child
 from palaver.stack.plan import COMMANDS
+from palaver.stack.ports import free_port
 from palaver.store import Store
 from palaver.store.reading.events import StoredEvent
-from palaver.testing import eventually
-from palaver.testing.model_server import LedgerEntry, read_ledger
-from palaver.testing.ports import free_port
 from tests.checkers import CHECKERS
+from tests.model_server import LedgerEntry, read_ledger
 from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
+from tests.waiting import eventually
 
 T = TypeVar("T")
 
@@ -113,6 +114,8 @@ class Cluster(Inputs):
         """The broker, where it is not the same Redis."""
         ports = Ports.free()
         self.tool_ledger_path = folder / "tools.jsonl"
+        self.ledger_path = folder / "model-ledger.jsonl"
+        """What the model server was asked."""
         self.busy_port = free_port()
         """Where a test may listen as the provider `busy`, and as those that speak other protocols there."""
         self.invariants: Iterable[str] = CHECKERS
@@ -125,6 +128,7 @@ class Cluster(Inputs):
             processes=processes,
             commands=commands,
             redis_url=redis_url,
+            fake_provider=(sys.executable, "-m", "tests.model_server", "--ledger", str(self.ledger_path)),
             redis_options={
                 # A kill must lose nothing, as far as a server can promise that; cutting its power is another test's.
                 "appendfsync": "no",
@@ -219,7 +223,7 @@ class Cluster(Inputs):
         if self.rabbitmq:
             self.rabbitmq.resume()
             self.rabbitmq.start()
-        for name in ("model_server", "api", "worker", "tools"):
+        for name in ("fake_provider", "api", "worker", "tools"):
             for number in range(len(self.stack.pids(name))):
                 self.stack.kill(name, number, signal.SIGCONT)
             surplus = self.children(name)
@@ -381,12 +385,12 @@ class Cluster(Inputs):
 
     def mark_ledgers(self) -> None:
         """From here on, ledgers show what is written: reading all of a session's would be the most that a test does."""
-        ledgers = (self.stack.ledger_path, self.tool_ledger_path)
+        ledgers = (self.ledger_path, self.tool_ledger_path)
         self._ledger_marks = {path: path.stat().st_size for path in ledgers if path.exists()}
 
     def model_calls(self, run_id: str | None = None) -> list[LedgerEntry]:
         """What the model server was asked, for one run or by all."""
-        path = self.stack.ledger_path
+        path = self.ledger_path
         found = read_ledger(path, self._ledger_marks.get(path, 0)) if path.exists() else []
         return [entry for entry in found if run_id in (None, entry.run)]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from celery.signals import worker_ready
 
-from palaver.testing import eventually
+from tests.waiting import eventually
 from workers.app import app
 from workers.loops import progress
 

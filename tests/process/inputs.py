@@ -10,7 +10,7 @@ import httpx
 
 from palaver.schemas.actions import PendingAction
 from palaver.schemas.models import Run
-from palaver.testing import eventually
+from tests.waiting import eventually
 
 
 class Inputs:

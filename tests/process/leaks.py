@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from palaver.store.redis import keys
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
+from tests.waiting import eventually
 
 KINDS: Final = ("echo", "echo", "tools", "fail", "retry", "cancel", "leave", "steer", "approve", "fork", "delete")
 UNDER_WAY: Final = 60

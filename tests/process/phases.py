@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from palaver.processes.process_tree import below
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 LONG = "say-400+rate-20"
 FOR_LONG = '[[args {"seconds": 30}]]'

@@ -16,10 +16,10 @@ import redis
 from celery import Celery
 
 from palaver.delivery.deliveries import QUEUE_NAMES, queue
-from palaver.testing.children import dying_with_parent
-from palaver.testing.redis_server import RedisServer
-from palaver.testing.waiting import eventually
+from palaver.stack.child import dying_with_parent
+from palaver.stack.redis_server import RedisServer
 from tests.process.rabbitmq import RabbitServer
+from tests.waiting import eventually
 from workers.broker.transport import broker_settings
 
 ROOT = Path(__file__).parents[2]

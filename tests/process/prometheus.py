@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from palaver.stack.child import Child
+from palaver.stack.ports import free_port
 from palaver.stack.readiness import answers_ok
-from palaver.testing.ports import free_port
 
 PROGRAM: Final = shutil.which("prometheus")
 _CONFIG: Final = """

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
-from palaver.testing.ports import HOST, free_port
 
 _PROGRAMS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"), Path("/opt/homebrew/sbin/rabbitmq-server"))
 """The server itself: what packages put on PATH wants to become another user first."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from palaver.testing import eventually
 from tests.pages import Memory, commands
 from tests.process.clocks import Clocks
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 _LOOKS: Final = ("palaver show", "palaver list", "palaver queues", "curl ", "grep ")
 """What changes nothing may be typed again until it is as the page says: what was asked for takes a moment."""

@@ -14,11 +14,11 @@ import httpx
 import pytest
 import redis
 
+from palaver.stack.ports import free_port
 from palaver.store.redis import keys
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
 from tests.process.one_more import one_more
 from tests.process.reading import Reader
+from tests.waiting import eventually
 
 KEYED: Final = """
 [providers.keyed]

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -22,14 +23,14 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from deploy.check import logins
 from deploy.check.kit import ROOT
 from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
+from palaver.stack.ports import free_port
 from palaver.store.redis import keys
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
 from palaver.vocabulary.ids import uuid_of
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 from workers.broker.remote import COMMANDS
 
 pytestmark = pytest.mark.process
@@ -38,7 +39,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Palaver whose processes log in, Flower included; nobody has the key of the provider `away`."""
-    cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, processes={"flower": 1})
+    # Deliveries are among what its users may or may not do: whatever other tests have, these have Redis as the broker.
+    cluster = Cluster(tmp_path_factory.mktemp("guarded"), users=True, rabbitmq=False, processes={"flower": 1})
     with cluster.providers_path.open("a") as table:
         table.write(f'[providers.away]\nbase_url = "{cluster.stack.model_url}/v1"\napi_key_env = "NOBODY_HAS_IT"\n')
     with cluster:
@@ -341,6 +343,25 @@ def test_flowers_pages(guarded: Cluster) -> None:
         for path in ("/", "/workers", "/tasks", "/metrics", "/healthcheck"):
             assert _page(flower, path), path
     assert guarded.denied() == []
+
+
+def test_flowers_list_of_tasks_says_what_how_and_of_which_run(guarded: Cluster) -> None:
+    failed, completed = guarded.submit("401"), guarded.submit("echo")
+    for run_id in (failed, completed):
+        guarded.ended(run_id)
+    with httpx.Client(base_url=guarded.stack.flower_url) as flower:
+        columns = re.findall(r'<th data-column="(\w+)">', _page(flower, "/tasks"))
+        about = {"draw": 1, "start": 0, "length": 50, "order[0][column]": 0, "columns[0][data]": "received"}
+
+        def row(run_id: str) -> dict[str, Any]:
+            listed = flower.post("/tasks/datatable", data=about).json()["data"]
+            return next((each for each in listed if each["uuid"] == f"{run_id}:1:1" and each["result"]), {})
+
+        shown = [eventually(partial(row, run_id)) for run_id in (failed, completed)]
+    assert columns[:5] == ["name", "args", "state", "result", "uuid"]
+    assert shown[0]["result"].startswith("authentication: The provider does not accept the key.")
+    assert shown[1]["result"] == "run is completed"
+    assert {each["name"] for each in shown} == {"palaver.model_step"}
 
 
 def _page(http: httpx.Client, path: str) -> str:

@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from palaver.client import AsyncPalaver, Conflict, Unprocessable
 from palaver.errors import PalaverError
 from palaver.events import Event, StepStarted, ToolFinished
-from palaver.schemas.conversation_message import AppendedMessages
+from palaver.schemas.conversation import AppendedMessages
 from palaver.schemas.models import Run
 from tests.chaos.seeds import first_seed, scaled
 from tests.process.checks import check_conversations

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from palaver.schemas.actions import digest
-from palaver.testing import eventually
 from palaver.vocabulary.ids import uuid_of
 from tests.process.cluster import Cluster, stream
 from tests.process.inputs import decision, tool_output
 from tests.process.phases import EDITOR, frozen
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

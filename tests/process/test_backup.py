@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from palaver.testing import eventually
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.redis_server import RedisServer
 from tests.process.cluster import Cluster
 from tests.process.inputs import soon
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.testing import eventually
 from tests.process.aftermath import DENIED, cancelled, errors, outcome, prompt, said
 from tests.process.cluster import LEASE, Cluster, stream
 from tests.process.phases import (
@@ -28,6 +27,7 @@ from tests.process.phases import (
     frozen,
     streaming,
 )
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.aftermath import cancelled, errors, prompt, replaced, said
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.process.phases import EDITOR, FOR_LONG, frozen, in_a_model_call, streaming, wait
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

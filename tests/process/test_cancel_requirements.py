@@ -19,11 +19,11 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.testing import eventually
 from tests.process.aftermath import DENIED, cancelled, deliver, errors, outcome, prompt, said, strays
 from tests.process.cluster import Cluster, stream
 from tests.process.inputs import decision
 from tests.process.phases import awaiting_a_decision, between_steps, frozen, streaming, wait
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -195,7 +195,7 @@ def interrupt(cluster: Cluster, conversations: Sequence[str], times: int) -> Non
 
 def asked(cluster: Cluster) -> int:
     """How many model calls there were."""
-    return cluster.stack.ledger_path.read_bytes().count(b'"event":"start"')
+    return cluster.ledger_path.read_bytes().count(b'"event":"start"')
 
 
 def was_asked(cluster: Cluster, times: int) -> bool:

@@ -8,8 +8,8 @@ from statistics import median
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

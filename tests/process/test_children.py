@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.test_descriptors import starved
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

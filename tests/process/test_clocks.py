@@ -9,11 +9,11 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.checks import check
 from tests.process.clocks import COMPILER, Clocks
 from tests.process.cluster import LEASE, Cluster
 from tests.process.inputs import soon
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.process,

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import eventually
 from palaver.vocabulary.limits import MIB
 from tests.process.cluster import Cluster
 from tests.process.hostile.answers import raw
@@ -32,6 +31,7 @@ from tests.process.sinks import (
 )
 from tests.process.test_secrets import forms
 from tests.process.trusted_tools import CANARY, LATER, NAME, SHORT
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -17,9 +17,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from palaver.processes.tasks import end
-from palaver.testing import aeventually, eventually
 from palaver.vocabulary.ids import uuid_of
 from tests.process.cluster import Cluster
+from tests.waiting import aeventually, eventually
 
 pytestmark = pytest.mark.process
 CONVERSATIONS: Final = 5

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from palaver.schemas.models import Run, Waiting
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.refusing_provider import RefusingProvider
 from tests.process.watching import celery_events
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -14,16 +14,16 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Message, Submission
+from palaver.stack.ports import free_port
 from palaver.steps.leases import Delta, Lease
 from palaver.steps.verdicts import Finish
 from palaver.store import Store
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
 from palaver.vocabulary.lifecycle import StopReason
 from tests.process.api_alone import api_alone
 from tests.process.cluster import Cluster
 from tests.process.crowd import crowd, stall
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ import pytest
 
 from palaver.delivery.deliveries import Publisher
 from palaver.steps.leases import Delivery
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

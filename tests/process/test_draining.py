@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.pages import ROOT
 from tests.process.cluster import GRACE, Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 _INTERRUPTED = """

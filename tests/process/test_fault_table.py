@@ -21,7 +21,7 @@ import httpx
 import orjson
 import pytest
 
-from palaver.testing.model_server import LedgerEntry
+from tests.model_server import LedgerEntry
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.faults import BY_PROTOCOL, FAULTS, POLICY, TABLE, Error, Row

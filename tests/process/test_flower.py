@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.watching import celery_events
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -99,3 +101,15 @@ def test_a_tool_that_failed_is_no_failed_step_and_says_so(cluster: Cluster) -> N
             lambda: next((e for e in seen if e["type"] == "task-succeeded" and e["result"] == told), {})
         )
     assert succeeded["uuid"].startswith(f"{run_id}:1:")
+
+
+def test_flower_asks_nobody_who_is_not_there(tmp_path: Path) -> None:
+    """It begins before the first worker, and asks that once it is there."""
+    processes, environment = {"api": 0, "worker": 0, "tools": 0, "flower": 1}, {"FLOWER_UNAUTHENTICATED_API": "1"}
+    with Cluster(tmp_path, processes=processes, environment=environment) as alone:
+        (flower,) = alone.children("flower")
+        alone.start("worker")
+        told = eventually(lambda: httpx.get(f"{alone.stack.flower_url}/api/workers").json(), within=30)
+        (worker,) = told.values()
+        assert "model" in [each["name"] for each in worker["active_queues"]]
+        assert "failed" not in flower.output

@@ -19,9 +19,9 @@ from typing import Any, Final
 import pytest
 
 from palaver.stack.ports import VARIABLES, Ports
-from palaver.testing import eventually
 from tests.pages import ROOT, Memory, blocks, blocks_of, commands, files
 from tests.process.attentive_model import attentive_model
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -19,9 +19,9 @@ from celery.worker.control import Panel
 from palaver.delivery.deliveries import QUEUE_NAMES
 from palaver.delivery.wire import body_of, headers_of
 from palaver.steps.leases import Delivery
-from palaver.testing import eventually
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 from workers.broker import remote
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(ON_RABBITMQ, reason="writes what only a list in Redis can hold")]

@@ -15,12 +15,12 @@ from typing import Final
 import httpx
 import pytest
 
-from palaver.testing import eventually
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 from tests.process.api_alone import ApiAlone, Beside, api_alone
 from tests.process.cluster import Cluster
 from tests.process.neighbour import neighbour_of, spread
 from tests.unit.test_api_fuzz import SEEDS, TOKENS
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -18,13 +18,13 @@ import httpx
 import orjson
 import pytest
 
-from palaver.testing import eventually
 from tests.process.checks import check_conversations, check_logs
 from tests.process.cluster import Cluster
 from tests.process.hostile.kind import Kind
 from tests.process.hostile.kinds import KINDS
 from tests.process.hostile.server import HostileServer
 from tests.process.neighbour import neighbour_of, spread
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.testing import eventually
 from tests.process.checks import check_conversations
 from tests.process.cluster import Cluster
 from tests.process.hostile_tools import CANARY, GARBAGE, KEY_OF_THE_API, LEFT_BEHIND
 from tests.process.neighbour import neighbour_of, spread
 from tests.process.one_more import one_more
 from tests.process.test_tools import answers, told
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

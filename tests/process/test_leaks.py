@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.leaks import Crowd, brief, leave_nothing, open_files
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

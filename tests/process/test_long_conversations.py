@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.testing import eventually
-from palaver.testing.model_server import LedgerEntry
+from tests.model_server import LedgerEntry
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from palaver.fake_provider.thoughts import redacted, signature
 from palaver.schemas.models import Run
-from palaver.testing import eventually
-from palaver.testing.model_server.thoughts import redacted, signature
 from tests.process.cluster import Cluster, stream
 from tests.process.faults.row import words
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from palaver.telemetry.metrics import METRICS
-from palaver.testing import eventually
 from tests.checkers.sums import check_sums, counted, since
 from tests.process.checks import check
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

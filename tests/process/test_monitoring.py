@@ -18,11 +18,11 @@ from deploy.check.kit import Kit
 from deploy.check.monitoring import ask, rules
 from deploy.grafana.panels import AS_WORKERS_SEE, queries
 from palaver.stack.child import Child
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
+from palaver.stack.ports import free_port
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
 from tests.process.prometheus import PROGRAM, Prometheus
+from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.process,

@@ -14,10 +14,10 @@ import pytest
 
 from palaver.store.redis import keys
 from palaver.store.scripting.idempotency import sha256
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision, tool_output
 from tests.process.phases import in_a_model_call
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

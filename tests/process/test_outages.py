@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster, stream
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.testing import eventually
-from palaver.testing.model_server import LedgerEntry
 from tests.chaos.faulty_proxy import FaultyProxy
+from tests.model_server import LedgerEntry
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 from tests.process.phases import in_a_model_call, streaming
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from palaver.testing.redis_server import RedisServer
-from palaver.testing.waiting import eventually
+from palaver.stack.redis_server import RedisServer
 from tests.process.pool_bench import Bench
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 APP = "tests.process.hanging_app"

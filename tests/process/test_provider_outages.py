@@ -11,11 +11,11 @@ import pytest
 
 from palaver.schemas.models import Run
 from palaver.store.redis import keys
-from palaver.testing import eventually
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
 from tests.process.failing_provider import FailingProvider
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

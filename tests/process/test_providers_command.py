@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from palaver.config.settings import Settings
+from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
-from palaver.testing.model_server import ModelServer
-from palaver.testing.redis_server import RedisServer
+from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.process
 

@@ -16,9 +16,8 @@ from kombu.connection import Connection
 from kombu.exceptions import OperationalError
 
 from palaver.delivery.deliveries import Publisher
+from palaver.stack.ports import free_port
 from palaver.steps.leases import Delivery
-from palaver.testing import eventually
-from palaver.testing.ports import free_port
 from palaver.vocabulary.step_kinds import KIND_OF, StepKind
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
@@ -37,6 +36,7 @@ from tests.process.test_hostile_broker import (
     workers,
 )
 from tests.process.test_tls import certificate  # noqa: F401  # a fixture
+from tests.waiting import eventually
 
 BROKEN = (
     "ConnectionResetError",

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.testing.ports import HOST
+from palaver.stack.ports import HOST
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote

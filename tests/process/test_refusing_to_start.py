@@ -14,8 +14,8 @@ import pytest
 
 from palaver.config.exits import EX_CONFIG
 from palaver.config.roles import ROLES, command
-from palaver.testing.ports import HOST, free_port
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.ports import HOST, free_port
+from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.process

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster, stream
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

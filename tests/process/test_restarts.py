@@ -17,14 +17,14 @@ import redis
 from deploy.check import logins
 from deploy.check.kit import Kit
 from deploy.check.restarts import OTHERS, programs, restarts
-from palaver.testing import eventually
-from palaver.testing.redis_server import VARIABLE, RedisServer
+from palaver.stack.redis_server import VARIABLE, RedisServer
 from tests.chaos.load import Load
 from tests.chaos.power import Power
-from tests.chaos.report import record
+from tests.chaos.report import record, server_name
 from tests.chaos.seeds import scaled, seeded
 from tests.process import checks
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -32,7 +32,7 @@ ROUND = 20
 """Restarts between two looks at everything."""
 
 
-@pytest.fixture(scope="module", params=programs(), ids=lambda program: program.name)
+@pytest.fixture(scope="module", params=programs(), ids=server_name)
 def shipped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A Palaver on a server with deploy/redis.conf and the file of users for it."""
     with pytest.MonkeyPatch.context() as patch:
@@ -103,7 +103,7 @@ def test_a_server_that_forgets_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     assert fault.startswith("users.acl: the first line is not 'user default off ~* &* +@all'")
 
 
-@pytest.mark.parametrize("program", programs(), ids=lambda program: program.name)
+@pytest.mark.parametrize("program", programs(), ids=server_name)
 def test_what_an_old_file_lost_is_there_again(program: Path, tmp_path: Path) -> None:
     """The cure of docs/how-to/operations.md: before a restart, and after one that dropped what scripts wrote."""
     users = logins.write_users(tmp_path / "users.acl", program=program)

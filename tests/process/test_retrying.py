@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.watching import celery_events
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -77,11 +77,11 @@ def test_a_tool_that_asks_for_it_is_tried_again(cluster: Cluster) -> None:
 
 
 def test_a_provider_that_is_down_is_asked_until_it_is_back(cluster: Cluster) -> None:
-    cluster.kill("model_server")
+    cluster.kill("fake_provider")
     patient = {"rules": {"connection": {"attempts": 100, "first": 0.2, "max_delay": 0.5}}}
     run_id = cluster.submit("echo", agent={"retry": patient})
     eventually(lambda: cluster.run(run_id).waiting)
-    cluster.start("model_server")
+    cluster.start("fake_provider")
     assert cluster.ended(run_id).status == "completed"
     retries = [event.data["error"]["class"] for event in cluster.events(run_id) if event.type == "run.retrying"]
     assert set(retries) == {"connection"}

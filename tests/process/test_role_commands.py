@@ -19,13 +19,13 @@ import pytest
 from palaver.config.roles import ROLES
 from palaver.processes.process_tree import below
 from palaver.stack.child import Child
+from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts, answers_ok
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
-from palaver.testing.redis_server import RedisServer
+from palaver.stack.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.warm import cold_starts
 from tests.processes import gone
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("cold")]
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster, stream
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

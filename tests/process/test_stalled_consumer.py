@@ -8,10 +8,10 @@ import time
 import pytest
 
 from palaver.stack.child import Child
-from palaver.testing import eventually
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

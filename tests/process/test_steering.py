@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.process.phases import in_a_model_call, streaming
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -21,10 +21,10 @@ GUEST = (
         "workers/steps/step_functions.py",
         "@step(TOOL, retry=TOOL_CALL)\n",
         "@step(LOOKUP, retry=TOOL_CALL)\n"
-        "async def look_up(work: Work) -> Verdict:\n"
+        "async def look_up(attempt: Attempt) -> Verdict:\n"
         '    """Look something up."""\n'
-        "    assert work.lease.call is not None\n"
-        '    return Continue(outcomes=(answer(work.lease.call, "looked up"),))\n\n\n'
+        "    assert attempt.lease.call is not None\n"
+        '    return Continue(outcomes=(answer(attempt.lease.call, "looked up"),))\n\n\n'
         "@step(TOOL, retry=TOOL_CALL)\n",
     ),
     Change(

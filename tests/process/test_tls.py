@@ -16,10 +16,10 @@ from redis.exceptions import RedisError
 
 from palaver.delivery.wire import in_redis
 from palaver.stack.errors import StackError
+from palaver.stack.redis_server import RedisServer
 from palaver.stack.stack import Stack
 from palaver.steps.leases import Delivery
 from palaver.store.fleet.queue_lists import QueueLists
-from palaver.testing.redis_server import RedisServer
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import Cluster
 from workers.broker.transport import broker_settings

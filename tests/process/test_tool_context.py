@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from palaver.schemas.actions import digest
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from palaver.store.reading.events import StoredEvent
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.testing import eventually
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.test_tools import answers, told
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -17,8 +17,7 @@ import pytest
 from palaver.config.exits import EX_CONFIG
 from palaver.schemas.models import Run
 from palaver.stack.plan import COMMANDS
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Zygote
@@ -26,6 +25,7 @@ from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.otlp import Receiver, Span
 from tests.process.test_random_kills import VICTIMS, one_round
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

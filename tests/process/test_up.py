@@ -18,8 +18,8 @@ from palaver.processes.process_tree import below
 from palaver.schemas.models import Run
 from palaver.stack import Ports
 from palaver.stack.ports import VARIABLES
-from palaver.testing import eventually
 from tests.processes import gone
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -80,7 +80,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 def test_it_runs_until_it_is_told_to_stop_and_leaves_nothing(up: Up, ending: signal.Signals) -> None:
     assert "http://127.0.0.1:" in up.read_until("Ctrl-C")
     pids = up.pids
-    assert len(pids) >= len(["redis", "model_server", "api", "worker", "tools", "flower"])
+    assert len(pids) >= len(["redis", "fake_provider", "api", "worker", "tools", "flower"])
     up.process.send_signal(ending)
     up.process.send_signal(signal.SIGTERM)
     up.read_until("stopped")
@@ -109,7 +109,7 @@ def test_the_command_that_it_shows_works_with_an_own_file_of_providers(tmp_path:
     ports = Ports.free()
     file = tmp_path / "providers.toml"
     file.write_text(
-        f'[providers.mine]\nbase_url = "http://127.0.0.1:{ports.model_server}/v1"\n'
+        f'[providers.mine]\nbase_url = "http://127.0.0.1:{ports.fake_provider}/v1"\n'
         "prices.tool-1 = { input = 1, output = 1 }\n"
     )
     with running(tmp_path, PALAVER_PROVIDERS=str(file), **on(ports)) as up:

@@ -13,9 +13,9 @@ import redis
 
 from deploy.check import logins
 from palaver.config.settings import Settings
+from palaver.stack.redis_server import RedisServer
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
-from palaver.testing.redis_server import RedisServer
 from tests.pages import ROOT
 from tests.process.test_acl import acl_commands
 

@@ -15,11 +15,11 @@ import pytest
 
 from palaver.client import BulkResult, Conflict, NotFound, Palaver
 from palaver.schemas.models import Run
-from palaver.testing import eventually
 from tests.both_clients import Blocking, OnALoop
 from tests.command_line import CommandResult
 from tests.process.cluster import Cluster
 from tests.terminal import Terminal
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from palaver.store.scripting.scripts import VERSION
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

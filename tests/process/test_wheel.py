@@ -28,10 +28,10 @@ from palaver.events import MessageDelta, StepStarted
 from palaver.processes.process_tree import below
 from palaver.stack import Ports
 from palaver.stack.ports import VARIABLES
-from palaver.testing import eventually
 from palaver.version import __version__
 from tests.pages import ROOT
 from tests.processes import gone
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -125,6 +125,14 @@ def test_the_wheel_has_every_module_under_one_name_and_nothing_else(wheel: Path)
     assert f"Version: {__version__}" in told
 
 
+def test_the_wheel_answers_as_a_provider_and_has_no_judge(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".py")}
+    assert "palaver/fake_provider/server.py" in texts
+    assert not [name for name in texts if name.startswith("palaver/testing/")]
+    assert not [name for name, text in texts.items() if "LedgerEntry" in text or "tests.model_server" in text]
+
+
 def test_nothing_of_the_checkout_is_seen(environment: Path, tmp_path: Path) -> None:
     asked = "import json, palaver.workers.steps.step, palaver.api, sys, importlib.util as found;"
     asked += (
@@ -188,7 +196,7 @@ def test_a_run_outlives_its_worker_and_ctrl_c_leaves_nothing(
         assert len(workers) == 2
 
     pids = below(process.pid)
-    assert len(pids) >= len(["redis", "model_server", "api", "worker", "tools", "flower"])
+    assert len(pids) >= len(["redis", "fake_provider", "api", "worker", "tools", "flower"])
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     eventually(lambda: all(gone(pid) for pid in pids))

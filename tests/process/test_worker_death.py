@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from palaver.testing import eventually
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
 from tests.processes import gone
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from palaver.config.exits import EX_UNAVAILABLE
 from palaver.stack.plan import COMMANDS
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 
 from palaver.store.redis import keys
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.process.relay import Relay
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

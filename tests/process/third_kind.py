@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from palaver.stack.plan import COMMANDS
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 LOOKUPS = [*COMMANDS["worker"], "-Q", "lookups", "-n", "lookups@%h"]
 """A worker of the third kind."""

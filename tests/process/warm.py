@@ -27,17 +27,16 @@ from typing import IO, Any, Final, NoReturn
 
 import pytest
 
-from palaver.stack.child import Child, Spawned
-from palaver.testing.children import dying_with_parent
+from palaver.stack.child import Child, Spawned, dying_with_parent
 from tests.pages import ROOT
 
 _ROLES: Final = frozenset({"api", "worker"})
-_MODEL_SERVER: Final = "palaver.testing.model_server"
+_MODEL_SERVER: Final = "tests.model_server"
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PRELOADED: Final = """
-    palaver.cli palaver.config.roles palaver.config.settings palaver.config.starting palaver.store.server.preflight
-    palaver.testing.model_server.server
+    palaver.cli palaver.config.roles palaver.config.settings palaver.config.exits palaver.store.server.preflight
+    tests.model_server.server
     workers.broker.consumer workers.broker.pool workers.broker.transport workers.children.child workers.loops.keeper
     workers.loops.metrics_server workers.steps.step
     celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log celery.app.amqp celery.app.control

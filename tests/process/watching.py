@@ -9,7 +9,7 @@ from typing import Any
 
 from celery import Celery
 
-from palaver.testing import eventually
+from tests.waiting import eventually
 
 
 @contextmanager

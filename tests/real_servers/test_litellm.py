@@ -14,11 +14,11 @@ import pytest
 
 from palaver.schemas.models import Run
 from palaver.stack.child import Child
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 from tests.checkers import CHECKERS
 from tests.process.cluster import Cluster, stream
 from tests.real_servers.serving import needed, serving, started_again
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos, needed("LITELLM", "litellm")]
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port
+from palaver.stack.ports import HOST, free_port
 from tests.checkers import CHECKERS
 from tests.process.cluster import Cluster, stream
 from tests.real_servers.serving import needed, run_there, serving
 from tests.real_servers.tiny_model import CALL, END, FIRST_BYTE
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos, needed("LLAMA.CPP", "gguf-dump")]
 

@@ -16,8 +16,8 @@ import pytest
 from palaver.client import Conflict, Palaver, RunFailed, Unprocessable
 from palaver.events import MessageDelta
 from palaver.schemas.models import Run
-from palaver.testing import eventually
 from tests.process.cluster import Cluster
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 

@@ -29,9 +29,9 @@ from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall
 from palaver.store import Store
-from palaver.testing import aeventually
 from palaver.tools import ToolSet, load_tools
 from palaver.vocabulary.lifecycle import StopReason
+from tests.waiting import aeventually
 
 AGENT: dict[str, Any] = {"model": "fake/tool-20", "tools": ["calculator"]}
 BODY: dict[str, Any] = {"agent": AGENT, "input": "hello"}

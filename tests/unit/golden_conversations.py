@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.opaque import Opaque
+from palaver.schemas.protocols import ProtocolName
 from palaver.steps.leases import LogMessage
-from palaver.vocabulary.opaque import Opaque
-from palaver.vocabulary.presets import ProtocolName
 from workers.protocols import CallSettings
 
 MODEL: Final = "it/model"

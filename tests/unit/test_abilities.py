@@ -107,9 +107,9 @@ async def _fleet_with(api: World, *, providers: tuple[str, ...] = (), tools: tup
 @pytest.mark.parametrize("lacking_for", [0.0, KNOWN_FOR])
 async def test_within_an_hour_the_step_goes_elsewhere(abilities: Abilities, lacking_for: float) -> None:
     async with world(tools=()) as api:
-        verdict = await abilities.elsewhere(api.store, _agent("keyless"), None, lacking_for)
+        verdict = await abilities.missing_capability(api.store, _agent("keyless"), None, lacking_for)
         assert verdict == Postpone(offered_again(lacking_for), "key:KEYLESS_KEY", WaitReason.NO_WORKER)
-        assert await abilities.elsewhere(api.store, _agent("keyed"), None, lacking_for) is None
+        assert await abilities.missing_capability(api.store, _agent("keyed"), None, lacking_for) is None
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ async def test_after_an_hour_it_fails_unless_somebody_has_it(
 ) -> None:
     async with world(tools=()) as api:
         with pytest.raises(NoWorker, match=f"for an hour no worker has had {said}"):
-            await abilities.elsewhere(api.store, agent, call, KNOWN_FOR + 1)
+            await abilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1)
         gone = Server.offers[0].model_copy(update={"name": "gone"})
         await _fleet_with(api, providers=("keyless", "other"), tools=(gone,))
-        assert await abilities.elsewhere(api.store, agent, call, KNOWN_FOR + 1) is not None
+        assert await abilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1) is not None
 
 
 async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_the_step(abilities: Abilities) -> None:
@@ -138,16 +138,16 @@ async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_t
     agent, told = _agent("open", "gone"), most("no_worker_told")
     async with world(tools=()) as api:
         await _fleet_with(api, tools=(gone,))
-        assert await abilities.elsewhere(api.store, agent, None, told) is not None
+        assert await abilities.missing_capability(api.store, agent, None, told) is not None
         with pytest.raises(NoWorker, match=r"for four hours .* lacks the tool 'gone'"):
-            await abilities.elsewhere(api.store, agent, None, told + 1)
+            await abilities.missing_capability(api.store, agent, None, told + 1)
 
 
 async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(abilities: Abilities) -> None:
     async with world(tools=()) as api:
         await _fleet_with(api, providers=("open",))
         await api.redis.hdel(keys.worker("w"), "providers")
-        assert await abilities.elsewhere(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
+        assert await abilities.missing_capability(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
 
 
 @pytest.mark.parametrize("call", [None, _call("gone")], ids=["model", "tool"])
@@ -157,7 +157,7 @@ async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
     async with world(tools=()) as api:
         api.server.connected = False
         try:
-            verdict = await abilities.elsewhere(api.store, _agent("open", "gone"), call, KNOWN_FOR + 1)
+            verdict = await abilities.missing_capability(api.store, _agent("open", "gone"), call, KNOWN_FOR + 1)
         finally:
             api.server.connected = True
     assert isinstance(verdict, Postpone)

@@ -226,6 +226,8 @@ async def test_the_models_of_the_conversations_own_agent_need_prices_too() -> No
             assert answer.status_code == status, answer.text
         problem = assert_problem(answer, 422, "unknown_price", "/budget/cost_usd")
         assert "the conversation's /agent/model has no price" in problem["errors"][0]["message"]
+        late = await api.client.post("/v1/runs", json={**body, "deadline": "2000-01-01T00:00:00Z"})
+        assert_problem(late, 422, "validation_error", "/budget/cost_usd", "/deadline")
         nobodys = {**body, "conversation_id": "conv_00" + "0" * 26}
         assert_problem(await api.client.post("/v1/runs", json=nobodys), 422, "unknown_conversation")
         empty = (await api.client.post("/v1/conversations", json={})).json()["id"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import aeventually
 from tests.unit.api_world import BODY, LiveRequest, assert_problem, world
+from tests.waiting import aeventually
 
 JSON = {"Content-Type": "application/json"}
 GOOD = json.dumps(BODY)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from palaver.testing import aeventually
 from tests.unit.api_world import BODY, World, assert_problem, call, world
+from tests.waiting import aeventually
 
 
 async def test_a_busy_conversation_queues_or_refuses() -> None:

@@ -7,8 +7,8 @@ import time
 import orjson
 import pytest
 
-from palaver.testing import aeventually
 from tests.unit.api_world import LiveRequest, assert_problem, world
+from tests.waiting import aeventually
 
 
 async def test_cancelling_a_run_that_nobody_works_on_ends_it() -> None:

@@ -15,8 +15,8 @@ from uvicorn.server import ServerState
 from api import connections, sending
 from api.connections import H11
 from api.gate import Gate, network_of
-from palaver.testing import aeventually
 from palaver.vocabulary.limits import exceeded
+from tests.waiting import aeventually
 
 LARGE = 20_000_000
 """Bytes, more than the kernel keeps for a connection."""

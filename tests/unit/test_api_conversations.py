@@ -11,12 +11,12 @@ from api import operations
 from palaver.errors import Refused
 from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import Condensed, Continue, Finish, ToolOutcome
 from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import most
-from palaver.vocabulary.opaque import Opaque
 from tests.unit.api_world import AGENT, CONVERSATION_ID, LiveRequest, assert_problem, events_of, world
 
 NUMBER = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
@@ -86,7 +86,7 @@ async def test_words_without_a_run_are_in_the_log_and_the_next_run_answers_them(
         taken = await api.client.post(path, json={"input": [{"role": "user", "content": "quick"}]})
         assert (taken.status_code, taken.json()) == (202, {"position": None, "run_id": run["id"]})
         lease = await api.claim(run)
-        assert [entry.message.text for entry in lease.entries] == ["hello", "quick"]
+        assert [entry.message.text for entry in lease.log.entries] == ["hello", "quick"]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from palaver.config.brokers import kombu_url, tls_options
 from palaver.delivery.deliveries import QUEUE_NAMES, QUEUES, Publisher, queue, transport_options
 from palaver.delivery.publishing import LoopPublisher
 from palaver.errors import ConfigurationError
+from palaver.stack.ports import free_port
 from palaver.steps.leases import Delivery
-from palaver.testing.ports import free_port
 from tests.unit.api_world import BODY, assert_problem, world
 
 RUN, CONVERSATION = "run_00" + "1" * 26, "conv_00" + "2" * 26

@@ -7,7 +7,7 @@ import socket
 from itertools import pairwise
 
 from api.descriptors import Listener, capacity
-from palaver.testing import aeventually
+from tests.waiting import aeventually
 
 
 async def test_connections_are_taken_a_few_at_a_time_and_send_at_once() -> None:

@@ -15,8 +15,8 @@ from api.streams import EventStream, Frames
 from palaver.config.settings import Settings
 from palaver.steps.leases import Delta
 from palaver.store.reading.events import StoredEvent
-from palaver.testing import aeventually
 from tests.unit.api_world import BODY, SETTINGS, LiveRequest, World, assert_problem, events_of, world
+from tests.waiting import aeventually
 
 SSE = {"Accept": "text/event-stream"}
 JSON = {"Accept": "application/json"}

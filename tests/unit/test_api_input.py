@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from palaver.config.settings import Settings
-from palaver.testing import aeventually
 from palaver.tools import tool
 from tests.unit.api_world import AGENT, RUN_ID, World, assert_problem, call, world
+from tests.waiting import aeventually
 
 CLIENT = {**AGENT, "client_tools": [{"name": "open_file"}]}
 

@@ -74,6 +74,7 @@ async def test_the_next_request_may_come_another_way() -> None:
         assert run["links"]["self"] == f"/v1/runs/{run['id']}"
 
 
+@pytest.mark.process
 def test_a_root_that_is_no_path_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "api", "--root-path", "agents"], capture_output=True, text=True, check=False

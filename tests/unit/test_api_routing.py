@@ -50,7 +50,7 @@ async def serve(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> str:
         raise AssertionError
 
     with pytest.raises(Here) as found:
-        await Handlers(ROUTES, elsewhere)(scope, none, none)
+        await Handlers(elsewhere, ROUTES)(scope, none, none)
     served, parts = found.value.args
     assert set(parts.values()) <= {"it"}
     return str(served)
@@ -82,17 +82,14 @@ async def test_what_no_handler_serves_is_the_frameworks(scope: Scope) -> None:
         raise AssertionError
 
     with pytest.raises(Elsewhere):
-        await Handlers(ROUTES, elsewhere)(scope, none, none)
+        await Handlers(elsewhere, ROUTES)(scope, none, none)
 
 
-_FIXED = sorted({route.path for route in ROUTES if not route.param_convertors})
-
-
-@pytest.mark.parametrize("path", _FIXED)
-async def test_a_path_without_ids_answers_its_own_methods_only_and_names_them(path: str) -> None:
+@pytest.mark.parametrize("path", sorted({route.path for route in ROUTES}))
+async def test_a_path_answers_its_own_methods_only_and_names_them(path: str) -> None:
     methods = {method for route in ROUTES if route.path == path for method in route.methods or ()}
     async with world() as api:
         for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
-            answer = await api.client.request(method, path)
+            answer = await api.client.request(method, re.sub(r"{\w+(:\w+)?}", "it", path))
             assert answer.status_code == 405, method
             assert answer.headers["Allow"] == ", ".join(sorted(methods))

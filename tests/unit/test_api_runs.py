@@ -13,9 +13,9 @@ import pytest
 from api.native.links import Run, RunList
 from palaver.errors import ErrorClass, Failure
 from palaver.steps.verdicts import GiveUp
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import AGENT, BODY, RUN_ID, World, assert_problem, events_of, world
+from tests.waiting import aeventually
 
 
 async def test_a_submitted_run_is_durable_and_its_first_step_is_published() -> None:

@@ -25,16 +25,16 @@ from api.connections import H11
 from api.dialects import Dialect
 from api.gate import Gate
 from api.native import NATIVE
-from api.openhands import OPENHANDS, looking
+from api.openhands import OPENHANDS, snapshot
 from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
-from palaver.testing import aeventually
 from palaver.vocabulary.limits import exceeded, most
 from tests.unit.api_world import SETTINGS, World, world
 from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY
+from tests.waiting import aeventually
 
 KEY = "key-of-the-operators"
 GUARDED = Settings(redis_url="redis://fake/0", api_keys=KEY)
@@ -337,9 +337,9 @@ async def test_sockets_that_come_at_once_are_no_more_than_may_watch(monkeypatch:
 
     async def look(*about: Any) -> Any:
         await may_look.wait()
-        return await looking.look(*about)
+        return await snapshot.load_snapshot(*about)
 
-    monkeypatch.setattr("api.openhands.sockets.look", look)
+    monkeypatch.setattr("api.openhands.sockets.load_snapshot", look)
     async with serving(Settings(redis_url="redis://fake/0", max_watchers=2)) as served:
         url = f"{served.url}/openhands/sockets/events/{(await begin(served.api)).id}"
         async with AsyncExitStack() as stack:

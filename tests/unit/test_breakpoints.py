@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.schemas.models import AgentSpec
-from palaver.testing.model_server.history import read
+from tests.model_server.judge import read
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
 from workers.protocols.chat_completions.breakpoints import marked
+
+PATH = "/v1/chat/completions"
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.")
 
@@ -95,8 +97,8 @@ def test_a_provider_takes_them(turns: list[list[bytes]], instructions: bool) -> 
     messages = [text for turn in turns for text in turn]
     agent = AGENT if instructions else AgentSpec(model="fake/echo")
     before = messages.copy()
-    with_them = read(CHAT_COMPLETIONS.body(agent, messages, [], CallSettings(cache=True)))
-    without = read(CHAT_COMPLETIONS.body(agent, messages, [], CallSettings()))
+    with_them = read(PATH, CHAT_COMPLETIONS.body(agent, messages, [], CallSettings(cache=True)))
+    without = read(PATH, CHAT_COMPLETIONS.body(agent, messages, [], CallSettings()))
     assert messages == before
     assert with_them.digest == without.digest
     asked_with = any(json.loads(text)["content"] and json.loads(text)["role"] != "assistant" for text in messages)

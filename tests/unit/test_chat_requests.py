@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import LogMessage
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 from tests.unit.sdk_types import require_taken
-from tests.unit.test_carried import FULL, OFFERS, agent
+from tests.unit.test_protocol_rules import FULL, OFFERS, agent
 from tests.unit.test_whole_turns import logs
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
 from workers.steps.conversations import CachedConversation

@@ -17,12 +17,12 @@ from palaver.schemas.conversation import Conversation
 from palaver.schemas.models import AgentSpec, Cancel, Message, Run, RunTimes
 from palaver.steps.leases import LogMessage
 from palaver.store.reading.events import LogEntry, StoredEvent
-from palaver.testing.model_server import LedgerEntry
-from palaver.testing.model_server.messages_request import read
 from tests.chaos.mutants import MUTANTS
 from tests.checkers import CHECKERS, violations
 from tests.checkers.evidence import Evidence, History, Sent
 from tests.checkers.told import Told
+from tests.model_server import LedgerEntry
+from tests.model_server.judge import read
 from workers.protocols import MESSAGES, CallSettings
 from workers.steps.conversations import CachedConversation
 
@@ -286,6 +286,6 @@ def test_what_claude_is_told_is_known_from_the_log(told: Sequence[dict[str, Any]
         known.add(LogEntry(RUN, position, at(position), "message.created", data, position=position))
     agent, settings = AgentSpec(model="claude/echo", instructions="Be brief."), CallSettings(max_output_tokens=9)
     body = MESSAGES.body(agent, conversation.messages(), [], settings)
-    assert read(body, {"anthropic-version": ""}).digest in known.digests
+    assert read("/v1/messages", body, {"anthropic-version": ""}).digest in known.digests
     known.add(LogEntry(RUN, 99, at(99), "message.created", orjson.dumps({"message": USER}), position=99))
-    assert read(body, {"anthropic-version": ""}).digest not in known.digests
+    assert read("/v1/messages", body, {"anthropic-version": ""}).digest not in known.digests

@@ -44,6 +44,7 @@ def test_the_help_has_whole_sentences_at_80_columns() -> None:
     assert "Show one run: what it is doing, why it waits" in " ".join(commands.split())
 
 
+@pytest.mark.process
 def test_there_is_completion() -> None:
     asked = {"_PALAVER_COMPLETE": "complete_bash", "COMP_WORDS": "palaver conv", "COMP_CWORD": "1"}
     done = subprocess.run(

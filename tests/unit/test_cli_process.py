@@ -13,9 +13,9 @@ from typing import IO
 
 import pytest
 
-from palaver.testing import eventually
 from tests.command_line import EVENTS, RUN, RUNS, TURN
 from tests.scripted_api import COMPLETED, RUN_ID, Reply, ScriptedAPI, answer, frame, run_object, stream
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import time
 
-from palaver.cli.progress import Progress
-from palaver.testing import eventually
+from palaver.cli.connection import Progress
+from tests.waiting import eventually
 
 
 def test_speaks_again_and_again_while_it_is_quiet_and_less_and_less_often() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from palaver.cli.following import Follower
+from palaver.cli.running import Follower
 from palaver.cli.text import one_line, plain, visible
 from palaver.client import Palaver
 from tests.command_line import EVENTS, RUN, RUNS, CommandResult

@@ -21,7 +21,7 @@ from palaver.client import (
     backoff,
 )
 from palaver.errors import PalaverError
-from palaver.testing.ports import free_port
+from palaver.stack.ports import free_port
 from tests.both_clients import RUN, Call, async_client, both_clients
 from tests.scripted_api import RUN_ID, Reply, ScriptedAPI, answer, problem, run_object
 

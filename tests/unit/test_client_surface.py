@@ -115,6 +115,7 @@ def test_type_checkers_know_the_arguments() -> None:
             next(client.list(older_than=3))  # type: ignore[call-arg]
 
 
+@pytest.mark.process
 def test_the_sdk_and_the_cli_need_no_server_packages() -> None:
     program = (
         "import sys, palaver.client, palaver.cli.app;"

@@ -29,6 +29,16 @@ def test_nothing_of_asyncio_is_left(path: Path) -> None:
     assert not {name for name in names if name.startswith("Async") or name in ("asyncio", "aclosing")}
 
 
+def test_each_says_in_its_first_line_and_in_the_attributes_that_it_is_generated() -> None:
+    assert all(path.read_text().startswith("# Generated from ") for path in TWINS)
+    rules = [line.split() for line in (TWIN.parents[2] / ".gitattributes").read_text().splitlines() if line[0] != "#"]
+    folder = TWIN.relative_to(TWIN.parents[2]).as_posix()
+    assert rules == [
+        [f"{folder}/*.py", "linguist-generated"],
+        *([f"{folder}/{name}", "-linguist-generated"] for name in sorted(BY_HAND)),
+    ]
+
+
 def test_every_module_has_a_twin() -> None:
     written, made = ({path.name for path in folder.glob("*.py")} for folder in (SOURCE, TWIN))
     assert written == made == {path.name for path in TWINS} | BY_HAND

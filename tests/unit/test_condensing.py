@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +12,12 @@ from palaver.errors import EmptyCompletion, ProviderHTTPError
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed, RetryAfter
-from workers.protocols import CHAT_COMPLETIONS, WITHHELD, ModelReply
-from workers.steps.condensing import ask_within_window, condense_now
-from workers.steps.conversations import CachedConversation, OlderPart
+from palaver.store.scripting.contracts.providers import Wait
+from workers.protocols import CHAT_COMPLETIONS, WITHHELD, ModelProtocol, ModelReply
+from workers.steps.asking import ask_model
+from workers.steps.condensing import condense
+from workers.steps.conversations import CachedConversation
+from workers.steps.prompt import Prompt
 
 PROVIDER_SAYS_TOO_LONG = b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'
 
@@ -141,10 +143,10 @@ class Model:
         **agent: Any,
     ) -> None:
         spec = AgentSpec(model="fake/x", **agent)
-        self.lease = SimpleNamespace(agent=spec, run_id="run_1", step="3", attempt=2)
-        self.shown = False
-        self.protocol = CHAT_COMPLETIONS
-        self.conversation = conversation
+        lease: Any = SimpleNamespace(agent=spec, run_id="run_1", step="3", attempt=2)
+        self.prompt = Prompt(lease, conversation)
+        self.stream = SimpleNamespace(shown=False, show=None)
+        self.attempt: Any = SimpleNamespace(lease=lease, prompt=self.prompt, stream=self.stream, calls=self)
         self.questions: list[str] = []
         self.calls = 0
         self._window = window
@@ -152,24 +154,12 @@ class Model:
         self._finish_reason = finish_reason
 
     @property
-    def prompt_tokens(self) -> int:
-        return self.conversation.prompt_tokens
+    def conversation(self) -> CachedConversation:
+        return self.prompt._conversation
 
-    @property
-    def condensed(self) -> bool:
-        return self.conversation.condensed
-
-    def messages(self) -> list[bytes]:
-        return self.conversation.messages()
-
-    def older_part(self) -> OlderPart | None:
-        most = self.lease.agent.condense_at_messages
-        return self.conversation.older_part(most // 2 if most else sys.maxsize)
-
-    def condense(self, condensed: Condensed) -> None:
-        self.conversation = self.conversation.having(condensed)
-
-    async def ask(self, agent: AgentSpec, messages: list[bytes], *, purpose: str = "") -> ModelReply:
+    async def ask(
+        self, agent: AgentSpec, _: ModelProtocol, messages: list[bytes], *, purpose: str = "", show: None = None
+    ) -> ModelReply:
         self.calls += 1
         if sum(map(len, messages)) > self._window:
             raise ProviderHTTPError(400, PROVIDER_SAYS_TOO_LONG)
@@ -178,9 +168,8 @@ class Model:
             self.questions.append(json.loads(messages[0])["content"])
         return ModelReply(self._answer, (), self._finish_reason, Usage())
 
-    async def answer(self) -> ModelReply | RetryAfter:
-        spec: AgentSpec = self.lease.agent
-        return await ask_within_window(self, lambda: self.ask(spec, self.conversation.messages()))  # type: ignore[arg-type]
+    async def answer(self) -> ModelReply | RetryAfter | Wait:
+        return await ask_model(self.attempt)
 
 
 def long(turns: int, text: str = "x" * 500) -> CachedConversation:
@@ -259,13 +248,13 @@ async def test_what_is_no_summary_takes_the_place_of_nothing(answer: str, finish
         await model.answer()
     assert model.calls == 2
     with pytest.raises(EmptyCompletion):
-        await condense_now(model)  # type: ignore[arg-type]
+        await condense(model.attempt, required=True)
     assert model.conversation.messages() == before
 
 
 async def test_who_asks_for_a_summary_is_told_that_nothing_would_go_away_by_no_call() -> None:
     model = Model(of(*entries(user("x" * 1000), says("two"))), window=5000)
-    await condense_now(model)  # type: ignore[arg-type]
+    await condense(model.attempt, required=True)
     assert (model.calls, model.questions) == (0, [])
 
 
@@ -278,7 +267,7 @@ async def test_an_agent_may_refuse_to_be_condensed() -> None:
 
 async def test_what_watchers_saw_is_left_to_the_next_attempt_to_withdraw() -> None:
     model = Model(long(10), window=5000)
-    model.shown = True
+    model.stream.shown = True
     verdict = await model.answer()
     assert isinstance(verdict, RetryAfter)
     assert (verdict.delay, verdict.attempts, verdict.failure.error_class) == (0, 3, "context_window")
@@ -290,7 +279,7 @@ async def test_an_answer_that_outgrows_what_was_condensed_is_not_condensed_again
     conversation = long(10)
     conversation.extend([summary(21, "so far", 4)], 21)
     model = Model(conversation, window=500)
-    model.shown = True
+    model.stream.shown = True
     with pytest.raises(ProviderHTTPError):
         await model.answer()
     assert model.questions == []
@@ -319,7 +308,7 @@ async def test_half_of_so_many_messages_are_kept_however_short_they_are() -> Non
     model = Model(of(*log), window=1_000_000, condense_at_messages=10)
     await model.answer()
     # The summary and the user's message beside them.
-    assert len(model.messages()) == 7
+    assert len(model.prompt.messages()) == 7
     assert told(model.conversation)[-1] == "assistant: a29"
     model.calls = 0
     await model.answer()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.schemas.models import AgentSpec, Message, ToolCall
-from palaver.steps.leases import Lease, LogMessage
-from palaver.vocabulary.opaque import Opaque
+from palaver.schemas.opaque import Opaque
+from palaver.steps.leases import Lease, LogMessage, LogTail
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
 from workers.steps.conversations import CachedConversation, ConversationCache
@@ -90,9 +90,9 @@ def test_old_conversations_make_room() -> None:
 
 def test_what_a_worker_knows_is_gone_on_with_unless_the_lease_brings_all() -> None:
     kept = ConversationCache()
-    known = kept.take_in(None, lease(*entries(user("one"))), CHAT_COMPLETIONS)
-    assert kept.take_in(known, lease(*entries(user("two"), start=2)), CHAT_COMPLETIONS) is known
-    other = kept.take_in(known, lease(*entries(user("one"), user("two")), rebuilt=True), CHAT_COMPLETIONS)
+    known = kept.load(None, lease(*entries(user("one"))), CHAT_COMPLETIONS)
+    assert kept.load(known, lease(*entries(user("two"), start=2)), CHAT_COMPLETIONS) is known
+    other = kept.load(known, lease(*entries(user("one"), user("two")), rebuilt=True), CHAT_COMPLETIONS)
     assert other is not known
     assert [message["content"] for message in seen(other)] == ["one", "two"]
     assert kept.get("conv") is other
@@ -110,11 +110,8 @@ def lease(*brought: LogMessage, rebuilt: bool = False) -> Lease:
         elapsed=0.0,
         time_left=60.0,
         agent=AgentSpec(model="a/b"),
-        fallback=None,
         call=None,
-        position=brought[-1].position,
-        entries=brought,
-        rebuilt=rebuilt,
+        log=LogTail(brought, brought[-1].position, rebuilt=rebuilt),
     )
 
 

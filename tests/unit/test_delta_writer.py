@@ -11,6 +11,7 @@ from palaver.secrets.redaction import Secrets, know
 from palaver.steps.leases import Delta
 from tests.unit.test_tool_context import LEASE
 from workers.steps import delta_writer
+from workers.steps.answer_stream import AnswerStream
 from workers.steps.delta_writer import DeltaWriter
 
 SECRET = "sk-Canary-2b7d9e0c41aa55e3"
@@ -44,12 +45,12 @@ def writer(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> DeltaWriter:
 
 
 async def test_text_and_reasoning_are_written_apart_and_each_without_secrets(writer: DeltaWriter, shown: Shown) -> None:
-    buffer = writer.buffer(LEASE)
+    buffer = AnswerStream(writer, LEASE)
     for at in range(len(SECRET)):
         # Each alone has a secret in it, and letter by letter both have.
-        buffer.add(SECRET[at], SECRET[at])
+        buffer.show(SECRET[at], SECRET[at])
         await writer.write([buffer])
-    buffer.add(" said", " thought")
+    buffer.show(" said", " thought")
     await buffer.flush()
     assert shown.said(reasoning=False) == "[redacted] said"
     assert shown.said(reasoning=True) == "[redacted] thought"
@@ -57,21 +58,21 @@ async def test_text_and_reasoning_are_written_apart_and_each_without_secrets(wri
 
 async def test_reasoning_is_written_however_short_the_answer_was(writer: DeltaWriter, shown: Shown) -> None:
     """The message that follows has the text, and not what was thought."""
-    quick = writer.buffer(LEASE)
-    quick.add("4")
+    quick = AnswerStream(writer, LEASE)
+    quick.show("4", "")
     await quick.flush()
     assert not shown.deltas
-    thinking = writer.buffer(LEASE)
-    thinking.add("", "2+2")
-    thinking.add("4")
+    thinking = AnswerStream(writer, LEASE)
+    thinking.show("", "2+2")
+    thinking.show("4", "")
     await thinking.flush()
     assert [(delta.reasoning, delta.text) for delta in shown.deltas] == [(True, "2+2"), (False, "4")]
 
 
 async def test_what_comes_between_two_writes_is_one_delta(writer: DeltaWriter, shown: Shown) -> None:
-    buffer = writer.buffer(LEASE)
+    buffer = AnswerStream(writer, LEASE)
     for word in ("What", " comes", " together", " is", " shown", " together"):
-        buffer.add(word)
+        buffer.show(word, "")
     await writer.write([buffer])
     assert [delta.text for delta in shown.deltas] == ["What comes together is shown together"]
 
@@ -87,12 +88,12 @@ async def test_the_more_streams_the_longer_is_gathered_whoever_says_something_fi
 
     monkeypatch.setattr("workers.steps.delta_writer.asyncio.sleep", rest)
     running = asyncio.create_task(writer.run())
-    buffers = [writer.buffer(LEASE) for _ in range(50)]
+    buffers = [AnswerStream(writer, LEASE) for _ in range(50)]
     found = []
     for saying in (buffers, buffers[:1], buffers[:1]):
         expected = len(shown.deltas) + len(saying)
         for buffer in saying:
-            buffer.add("word ")
+            buffer.show("word ", "")
         found.append(await asyncio.wait_for(rests.get(), 30))
         go_on.release()
         while len(shown.deltas) < expected:

@@ -13,6 +13,7 @@ from palaver.schemas.actions import ClientTool
 from palaver.schemas.endpoints import Endpoint, listed_host
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
+from palaver.store.scripting.contracts.wire import read_agent
 from palaver.vocabulary.addresses import host_and_port, never_asked
 
 CANARY = "sk-canary-of-an-endpoint-1f2e"
@@ -142,7 +143,7 @@ def test_an_agent_is_stored_without_its_key_and_its_models_are_named_by_the_host
     )
     assert agent.models == ("inline:api.example.com/org/model-1", "inline:api.example.com/model-2", "fake/echo")
     kept = records.agent_json(agent)
-    again = records.agent(kept.encode())
+    again = read_agent(kept.encode())
     assert again.endpoint == Endpoint(base_url="https://api.example.com/v1")
     for told in (kept, repr(agent), agent.model_dump_json(), str(agent.model_dump()), records.names(agent)):
         assert CANARY not in told
@@ -160,7 +161,7 @@ def test_what_a_client_tool_does_not_say_is_not_stored() -> None:
     tools = (ClientTool(name="look"), ClientTool(name="tell", acknowledgement="Told."))
     kept = records.agent_json(AgentSpec(model="fake/echo", client_tools=tools))
     assert kept.count("acknowledgement") == 1
-    again = records.agent(kept.encode())
+    again = read_agent(kept.encode())
     assert again.client_tools == tools
 
 

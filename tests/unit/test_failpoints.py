@@ -34,6 +34,7 @@ def run(specs: str, ledger: Path) -> tuple[int, str]:
     return found.returncode, found.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("action", ["kill", "kill-group"])
 def test_a_process_dies_at_the_nth_pass(tmp_path: Path, action: str) -> None:
     code, output = run(f"step.claimed={action}@3", tmp_path / "ledger")
@@ -41,11 +42,13 @@ def test_a_process_dies_at_the_nth_pass(tmp_path: Path, action: str) -> None:
     assert (tmp_path / "ledger").read_text().startswith(f"step.claimed {action} ")
 
 
+@pytest.mark.process
 def test_chance_decides_at_each_pass(tmp_path: Path) -> None:
     assert run("step.claimed=kill%100", tmp_path / "ledger")[1].split() == ["1"]
     assert run("step.claimed=kill%0", tmp_path / "ledger")[0] == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("specs", ["", "step.settled=kill"])
 def test_what_is_not_armed_does_nothing(tmp_path: Path, specs: str) -> None:
     assert run(specs, tmp_path / "ledger") == (0, "".join(f"{n}\n" for n in range(1, 9)))
@@ -58,6 +61,7 @@ def test_what_cannot_be_meant_is_refused(spec: str) -> None:
         Failpoints(spec, None)
 
 
+@pytest.mark.process
 def test_a_process_may_be_armed_anew(tmp_path: Path) -> None:
     code = (
         "from palaver.processes.failpoints import failpoint; failpoint('step.claimed')\n"

@@ -12,6 +12,8 @@ import pytest
 
 from tests.pages import ROOT
 
+pytestmark = pytest.mark.process
+
 _CELERY: Final = "import workers.__main__, celery.bin.worker, celery.apps.worker, celery.worker.consumer"
 PROGRAMS: Final[Mapping[str, str]] = {
     "up": """
@@ -19,7 +21,7 @@ import sys, palaver.cli
 sys.argv = ["palaver", "up"]
 palaver.cli._command()
 palaver.cli.up.model_to_try(None)
-import palaver.config.secret_files, palaver.stack.supervision, palaver.config.starting""",
+import palaver.config.secret_files, palaver.stack.supervision, palaver.config.exits""",
     "api": "import api.__main__",
     "worker": f"{_CELERY}, workers.app, workers.models.model",
     "tools": f"{_CELERY}, workers.app",

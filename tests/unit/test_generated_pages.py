@@ -12,6 +12,7 @@ PAGES = {
     "limits": "docs/reference/limits.md",
     "metrics": "docs/reference/metrics.md",
     "presets": "docs/how-to/providers.md",
+    "one-step": "docs/why/one-step.md",
 }
 
 

@@ -15,8 +15,8 @@ from typing import Final
 import pytest
 
 from palaver.schemas.models import AgentSpec
+from palaver.schemas.protocols import ProtocolName
 from palaver.steps.leases import LogMessage
-from palaver.vocabulary.presets import ProtocolName
 from tests.unit.golden_conversations import CONVERSATIONS, MODEL, Conversation
 from workers.protocols import PROTOCOLS, Offer
 from workers.steps.conversations import CachedConversation

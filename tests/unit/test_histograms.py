@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
-from palaver.steps.leases import Lease, Settled
+from palaver.steps.leases import Lease, LogTail, Settled
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.telemetry.metrics import StepOutcome
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
@@ -36,10 +36,8 @@ def _lease(call: ToolCall | None = None, waited: float = 0.0) -> Lease:
         elapsed=0.0,
         time_left=1.0,
         agent=AgentSpec(model="fake/echo"),
-        fallback=None,
         call=call,
-        position=0,
-        entries=(),
+        log=LogTail(),
         waited=waited,
     )
 

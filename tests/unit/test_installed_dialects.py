@@ -76,6 +76,7 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
     assert not [path for path in document["paths"] if path.startswith("/openhands")]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("chosen", "there"), [("native", False), ("openhands", True)])
 def test_one_that_nobody_chose_is_not_imported(chosen: str, there: bool) -> None:
     program = "import sys, api.app; api.app.create_app(); print(any('openhands' in name for name in sys.modules))"

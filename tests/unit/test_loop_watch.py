@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import asyncio, ctypes
-from workers.loops.loop_watch import watched
+from workers.loops.keeper import watched
 
 async def main():
     async with watched(PATIENCE):

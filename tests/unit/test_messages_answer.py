@@ -20,10 +20,10 @@ from palaver.errors import (
     classify,
 )
 from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.schemas.opaque import Opaque
 from palaver.secrets import redaction as secrets
 from palaver.secrets.redaction import Secrets, know
 from palaver.vocabulary.limits import most
-from palaver.vocabulary.opaque import Opaque
 from tests.unit.answers import split, streamed
 from workers.protocols import MESSAGES, PAUSE, AnswerReader, ModelReply
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from palaver.config.carried import CARRIED
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
+from palaver.schemas.protocols import PROTOCOL_RULES
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed
-from palaver.vocabulary.opaque import Opaque
 from tests.unit.sdk_types import require_taken
 from tests.unit.test_whole_turns import logs
 from workers.protocols import MESSAGES, CallSettings, Offer
@@ -184,8 +184,8 @@ def test_data_that_are_refused_are_refused_at_submit_and_told_in_words_if_they_a
     part: ImagePart | FilePart, said: str
 ) -> None:
     for role in ("user", "tool"):
-        assert CARRIED["anthropic"].lacks(role, part).startswith(said)
-    assert not CARRIED["chat_completions"].lacks("user", part)
+        assert PROTOCOL_RULES["anthropic"].lacks(role, part).startswith(said)
+    assert not PROTOCOL_RULES["chat_completions"].lacks("user", part)
     body = request([MESSAGES.message(Message(role="user", content=(part,)))])
     name = "file a.csv" if isinstance(part, FilePart) and part.name else part.type
     assert [block["text"] for block in body["messages"][0]["content"]] == [f"[{name}]"]

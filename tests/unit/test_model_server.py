@@ -10,8 +10,8 @@ import httpx
 import orjson
 import pytest
 
-from palaver.testing import eventually
-from palaver.testing.model_server import LedgerEntry, ModelServer
+from tests.model_server import LedgerEntry, ModelServer
+from tests.waiting import eventually
 
 CALCULATOR = {
     "type": "function",

@@ -12,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 from tests.unit.test_model_server import Client, hello, ledger_of, text_of
 
 

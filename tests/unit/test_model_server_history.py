@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 
 USER = {"role": "user", "content": "go"}
 CACHED = {"type": "text", "text": "go", "cache_control": {"type": "ephemeral"}}

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.testing import aeventually, eventually
-from palaver.testing.model_server import ModelServer, read_ledger
+from tests.model_server import ModelServer, read_ledger
+from tests.waiting import aeventually, eventually
 
 PROMPT = 0.5
 """Seconds within which a disconnect must be seen; alone on a machine it takes less than 0.01."""
@@ -123,9 +123,10 @@ async def test_many_streams_at_once(server: ModelServer) -> None:
     assert {entry.chunks_sent for entry in server.ledger()} == {12}
 
 
+@pytest.mark.process
 def test_the_file_outlives_a_killed_server(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.jsonl"
-    command = [sys.executable, "-m", "palaver.testing.model_server", "--port", "0", "--ledger", str(ledger)]
+    command = [sys.executable, "-m", "tests.model_server", "--port", "0", "--ledger", str(ledger)]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with first:
         assert first.stdout is not None
@@ -150,8 +151,9 @@ def test_the_file_outlives_a_killed_server(tmp_path: Path) -> None:
     assert [entry.n for entry in read_ledger(ledger)] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.process
 def test_the_process_ends_when_told_to() -> None:
-    command = [sys.executable, "-m", "palaver.testing.model_server", "--port", "0"]
+    command = [sys.executable, "-m", "tests.model_server", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

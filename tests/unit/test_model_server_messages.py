@@ -11,7 +11,7 @@ import anthropic
 import httpx
 import pytest
 
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 from tests.unit.test_model_server import ledger_of
 
 ADD = {

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from palaver.testing.model_server.providers import PROVIDERS, Made, Refused, check, made
+from palaver.fake_provider.exchanges import Refused
+from palaver.fake_provider.signed import PROVIDERS, Made, made
+from tests.model_server.signed import check
 
 CALLS = [("a", "f", "{}"), ("b", "f", "{}")]
 WORDS = {

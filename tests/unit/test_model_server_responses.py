@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 
 ADD = {"type": "function", "name": "add", "strict": False, "parameters": {
     "type": "object", "properties": {"x": {"type": "integer"}}}}  # fmt: skip

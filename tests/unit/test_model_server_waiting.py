@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.testing import aeventually, eventually
+from tests.waiting import aeventually, eventually
 
 
 def counter() -> Iterator[int]:

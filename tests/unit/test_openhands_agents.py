@@ -7,13 +7,12 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from api.openhands.agents import GivenAgent, spec_of, there
-from api.openhands.client_tools import GivenClientTool, client_tools_of, told_of
-from api.openhands.confirmation import Policy
-from api.openhands.problems import respond
-from api.openhands.sizes import MOST, fitting
-from api.openhands.state import Kept, full_state
-from api.openhands.statuses import ExecutionStatus, execution_status
+from api.openhands.agents import GivenAgent, Policy, spec_of, there
+from api.openhands.content import GivenClientTool, client_tools_of, told_of
+from api.openhands.dialect import respond
+from api.openhands.events import MOST, fitting
+from api.openhands.state import ClientState, full_state
+from api.openhands.tables import ExecutionStatus, execution_status
 from api.problems import Problem, problem_of
 from palaver.errors import Fault, Refused
 from palaver.schemas.models import Usage
@@ -168,7 +167,7 @@ def test_no_key_is_kept_or_shown() -> None:
         "condenser": {"kind": "LLMSummarizingCondenser", "llm": LLM},
         "agent_context": {"secrets": {"K": "v"}},
     }
-    kept = Kept(agent=body)
+    kept = ClientState(agent=body)
     shown = orjson.dumps(_state(kept)).decode()
     assert "sk-secret" not in kept.model_dump_json() + shown
     assert '"secrets"' not in kept.model_dump_json()
@@ -176,7 +175,7 @@ def test_no_key_is_kept_or_shown() -> None:
 
 def test_the_state_says_what_was_used() -> None:
     usage = Usage(input_tokens=5, output_tokens=7, model_calls=1, cost_usd=0.25)
-    metrics = _state(Kept(agent=AGENT), usage)["stats"]["usage_to_metrics"]["agent"]
+    metrics = _state(ClientState(agent=AGENT), usage)["stats"]["usage_to_metrics"]["agent"]
     assert metrics["accumulated_cost"] == 0.25
     assert metrics["accumulated_token_usage"]["completion_tokens"] == 7
 
@@ -199,7 +198,7 @@ def test_problems_say_what_and_where() -> None:
     assert isinstance(detail, str)
 
 
-def _state(kept: Kept, usage: Usage = UNUSED) -> dict[str, Any]:
+def _state(kept: ClientState, usage: Usage = UNUSED) -> dict[str, Any]:
     status = ExecutionStatus.IDLE
     named: dict[str, Any] = {"title": None, "tags": {}, "created_at": BEGAN, "updated_at": BEGAN, "client_tools": ()}
     return full_state(CONVERSATION, kept, status, usage=usage, **named)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from api import operations
-from api.openhands import running, steering
+from api.openhands import steering
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, NoRoom, StateConflict, StoreUnavailable
 from palaver.schemas.models import Message, ToolCall
@@ -233,7 +233,6 @@ async def test_only_a_run_that_goes_on_is_a_conflict(talk: Talk, monkeypatch: py
             raise StateConflict(code, None, "no")
 
         monkeypatch.setattr(steering, "begin_run", refuse)
-        monkeypatch.setattr(running, "begin_run", refuse)
         await talk.ask("POST", "/run", status=status)
         said = {"role": "user", "content": "hi", "run": True}
         await talk.ask("POST", "/events", said, status=200 if status == 409 else status)

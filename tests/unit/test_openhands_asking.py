@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from api.openhands.asking import title_in
+from api.openhands.verbs import title_in
 from palaver.errors import ErrorClass
 from palaver.steps.verdicts import Finish
-from palaver.testing import aeventually
 from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.api_world import World, world
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import Talk, begin
+from tests.waiting import aeventually
 
 CONDENSER = {"kind": "LLMSummarizingCondenser", "max_tokens": None}
 

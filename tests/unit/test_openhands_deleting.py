@@ -9,9 +9,9 @@ import pytest
 
 from api.openhands import conversations
 from palaver.steps.leases import Lease
-from palaver.testing import aeventually
 from tests.unit.api_world import world
 from tests.unit.test_openhands_api import Talk, begin
+from tests.waiting import aeventually
 
 
 @pytest.fixture

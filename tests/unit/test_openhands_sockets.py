@@ -16,9 +16,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from api import operations
-from api.openhands import conversations, sockets
-from api.openhands.looking import look
-from api.operations import log
+from api.openhands import conversations, followers, sockets
+from api.openhands.snapshot import load_snapshot
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.steps.leases import Delta
 from palaver.steps.verdicts import RetryAfter
@@ -96,9 +95,9 @@ async def test_a_stop_does_not_end_the_run_behind_it(monkeypatch: pytest.MonkeyP
 
         async def late(*given: Any) -> Any:
             await behind.wait()
-            return await look(*given)
+            return await load_snapshot(*given)
 
-        monkeypatch.setattr(sockets, "look", late)
+        monkeypatch.setattr(sockets, "load_snapshot", late)
         await _finish(talk)
         await listener.until(lambda heard: heard[-1] == "finished")
         await talk.say(run=True)
@@ -175,7 +174,7 @@ def _slowly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(sockets, "_send", slowly)
     monkeypatch.setattr(sockets, "_AGAIN", ())
-    monkeypatch.setattr(log, "_TELLING", 20.0)
+    monkeypatch.setattr(followers, "_WAIT", 20.0)
     return sent
 
 
@@ -218,7 +217,7 @@ async def test_words_that_were_answered_before_an_older_client_came_make_nothing
 
 
 async def test_who_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_TELLING", 0.02)
+    monkeypatch.setattr(followers, "_WAIT", 0.02)
     async with listening() as listener:
 
         async def never(*given: Any) -> None:
@@ -227,7 +226,7 @@ async def test_who_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.Monkey
         monkeypatch.setattr(sockets, "_send", never)
         await asyncio.wait_for(listener.talk.say(), 20)
         # Nor does who has gone.
-        monkeypatch.setattr(log, "_TELLING", 60.0)
+        monkeypatch.setattr(followers, "_WAIT", 60.0)
         await listener.leave()
         await asyncio.wait_for(listener.talk.say(), 20)
 
@@ -242,10 +241,10 @@ async def test_while_the_store_is_away_there_is_silence(monkeypatch: pytest.Monk
     async with listening() as listener:
 
         async def away(*given: Any) -> Any:
-            monkeypatch.setattr(sockets, "look", look)
+            monkeypatch.setattr(sockets, "load_snapshot", load_snapshot)
             raise StoreUnavailable
 
-        monkeypatch.setattr(sockets, "look", away)
+        monkeypatch.setattr(sockets, "load_snapshot", away)
         await _finish(listener.talk)
         await listener.until(lambda heard: heard[-1] == "full finished")
 
@@ -256,9 +255,9 @@ async def test_a_failure_that_a_later_run_has_overtaken_does_not_end_its_wait(mo
 
         async def late(*given: Any) -> Any:
             await behind.wait()
-            return await look(*given)
+            return await load_snapshot(*given)
 
-        monkeypatch.setattr(sockets, "look", late)
+        monkeypatch.setattr(sockets, "load_snapshot", late)
         await talk.say(run=True)
         await talk.api.fail(await talk.run())
         await listener.until(lambda heard: heard[-1] == "ConversationErrorEvent")

@@ -13,12 +13,12 @@ import redis
 from deploy.check import logins
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.stack.ports import free_port
+from palaver.stack.redis_server import RedisServer
 from palaver.store.server.findings import Finding, judge
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
 from palaver.store.server.server_state import ServerState
-from palaver.testing.ports import free_port
-from palaver.testing.redis_server import RedisServer
 
 GOOD: Mapping[str, Any] = {
     "redis_version": "7.2.4",

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from palaver.config.presets import PRESETS
 from palaver.config.providers import Provider, load_providers
 from palaver.errors import ConfigurationError
-from palaver.vocabulary.presets import PRESETS
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from palaver.config.providers import Price, Provider, load_providers
 from palaver.errors import ConfigurationError
 from palaver.schemas.models import AgentSpec, Usage
 from palaver.vocabulary.step_kinds import MODEL
+from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
-from workers.steps.active_step import ActiveStep
-from workers.steps.conversations import CachedConversation
 from workers.steps.histograms import Histograms
-from workers.steps.work import Work
+from workers.steps.model_calls import ModelCalls
+from workers.tracing.attempt_notes import AttemptNotes
 
 FILE = """
 [providers.x]
@@ -153,19 +153,19 @@ class Providers(ModelPort):
 
 async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -> float | None:
     """What an attempt costs that asks these models, one after another."""
-    runtime = SimpleNamespace(
+    runtime: Any = SimpleNamespace(
         model=Providers(usages or [{"prompt_tokens": 1_000_000}] * len(asked)),
-        limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None, answered=lambda: None)),
-        deltas=SimpleNamespace(buffer=lambda lease: None),
+        limiter=SimpleNamespace(permit=lambda *_: SimpleNamespace(begin_call=lambda: None)),
         tools=(),
         histograms=Histograms(MODEL),
     )
-    lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, call=None, time_left=60.0)
-    work = Work(lease, runtime, CachedConversation(CHAT_COMPLETIONS), ActiveStep(lease.run_id, lease.step))  # type: ignore[arg-type]
+    lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, time_left=60.0)
+    calls = ModelCalls(lease, runtime, CallProgress(), AttemptNotes(), lambda: 0)
     for model in asked:
-        await work.ask(AgentSpec(model=model), [], purpose="condense" if model == asked[0] else "")
-    assert work.usage.model_calls == len(asked)
-    return work.usage.cost_usd
+        purpose = "condense" if model == asked[0] else ""
+        await calls.ask(AgentSpec(model=model), CHAT_COMPLETIONS, [], purpose=purpose)
+    assert calls.usage.model_calls == len(asked)
+    return calls.usage.cost_usd
 
 
 async def test_each_call_of_an_attempt_costs_what_its_model_does() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from palaver.config.providers import Provider
-from palaver.testing.model_server import ModelServer
+from tests.model_server import ModelServer
 from workers.commands.provider_check import Finding, check, check_all
 
 PATIENCE = 60.0

@@ -23,11 +23,12 @@ from palaver.store import Store
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import keys
-from palaver.testing import aeventually
+from palaver.store.scripting.contracts.providers import Wait
 from tests.contract.store_driver import StoreDriver
+from tests.waiting import aeventually
 from workers.models.gates import Gates, gates_of
 from workers.models.provider_limiter import ProviderLimiter
-from workers.models.provider_permit import ProviderOut, ProviderPermit
+from workers.models.provider_permit import ProviderPermit
 
 NOTHING = Usage()
 URL = "http://127.0.0.1:1/v1"
@@ -73,11 +74,11 @@ class Worker:
         """Around the calls of one attempt, with a prompt of 400 bytes."""
         return self.limiter.permit(lease, lambda: 400, lambda: used)
 
-    async def refused(self, lease: Lease) -> Postpone | None:
+    async def refused(self, lease: Lease) -> Wait | None:
         """Why the lease may not call now; None if it may."""
-        async with self.permit(lease) as permit:
-            permit.begin_call()
-        return permit.postponed
+        permit = self.permit(lease)
+        async with permit as wait:
+            return wait or permit.begin_call()
 
     async def limited(self, lease: Lease, retry_after: float | None = 30.0) -> Verdict:
         """The provider refused the lease's call with a 429."""
@@ -117,7 +118,7 @@ async def test_a_cool_down_is_heard_by_the_other_worker(workers: tuple[Worker, W
         assert await one.refused(await one.lease("free"))
         refused = await aeventually(lambda: two.refused(waits))
         assert refused is not None
-        assert 29 < refused.delay < 32
+        assert 29 < refused.seconds < 32
         before = two.redis.asked
         assert await two.refused(other) is None
         assert two.redis.asked == before
@@ -196,10 +197,8 @@ async def test_an_outage_is_heard_by_the_other_worker_and_ends_with_the_answer_t
         assert await fails(one, times=1) is not None
 
         async def is_out() -> bool:
-            with suppress(ProviderOut):
-                await two.refused(waits)
-                return False
-            return True
+            refused = await two.refused(waits)
+            return refused is not None and refused.failure is not None
 
         await aeventually(is_out)
         assert two.limiter.is_out(Gates("free", "free/other"))
@@ -228,8 +227,9 @@ async def test_an_outage_of_an_endpoint_is_that_of_its_scheme_host_and_port(work
         assert out[4] is not None
         waits, goes_on = await lease(two, wrong), await lease(two, right)
         await aeventually(lambda: two.limiter.is_out(gates_of(waits.agent)))
-        with pytest.raises(ProviderOut):
-            await two.refused(waits)
+        refused = await two.refused(waits)
+        assert refused is not None
+        assert refused.failure is not None
         assert await two.refused(goes_on) is None
         assert not two.limiter.is_out(gates_of(goes_on.agent))
     late = Worker(two.server)
@@ -351,10 +351,7 @@ async def test_a_probe_that_shows_nothing_is_made_by_the_next(workers: tuple[Wor
 
     async def probes(worker: Worker) -> ProviderPermit | None:
         permit = worker.permit(leases[worker])
-        with suppress(ProviderOut):
-            await permit.__aenter__()
-            return permit
-        return None
+        return permit if await permit.__aenter__() is None else None
 
     first = await aeventually(lambda: probes(one))
     assert first is not None
@@ -385,10 +382,7 @@ async def state_of(worker: Worker) -> ProviderUsage:
 
 async def waits_for(worker: Worker, lease: Lease) -> str | None:
     """The code of what holds a call up."""
-    try:
-        refused = await worker.refused(lease)
-    except ProviderOut:
-        return "outage"
+    refused = await worker.refused(lease)
     return None if refused is None else refused.code
 
 
@@ -400,15 +394,15 @@ async def test_a_model_is_probed_as_soon_as_its_full_provider_has_room() -> None
         refused = await worker.refused(lease)
         assert refused is not None
         assert refused.code == "max_in_flight"
-    async with worker.permit(lease) as permit:
+    permit = worker.permit(lease)
+    async with permit:
         assert permit.probes == {"narrow/echo"}
 
 
 async def test_a_model_that_is_out_takes_no_room_at_its_provider() -> None:
     worker, _ = await crowded(FakeServer())
     for _ in range(3):
-        with pytest.raises(ProviderOut):
-            await worker.refused(await worker.lease("narrow"))
+        assert await waits_for(worker, await worker.lease("narrow")) == "outage"
     state = await state_of(worker)
     assert (state.in_flight, state.requests_last_minute, state.tokens_last_minute) == (0, 0, 0)
     assert await worker.refused(await worker.lease("narrow/well")) is None
@@ -428,7 +422,8 @@ async def test_who_waits_for_a_model_that_is_out_is_in_nobodys_way_at_its_full_p
         await worker.driver.behind(outage.next_probe)
         async with worker.permit(await worker.lease("narrow/well")):
             assert [await waits_for(worker, first) for _ in range(2)] == ["max_in_flight"] * 2
-        async with worker.permit(first) as permit:
+        permit = worker.permit(first)
+        async with permit:
             assert permit.probes == {"narrow/echo"}
 
 
@@ -453,10 +448,9 @@ async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() ->
     other = await worker.lease("narrow")
 
     async def probes() -> set[str]:
-        with suppress(ProviderOut):
-            async with worker.permit(other) as permit:
-                return set(permit.probes)
-        return set()
+        permit = worker.permit(other)
+        async with permit:
+            return set(permit.probes)
 
     assert await aeventually(probes) == {"narrow"}
 
@@ -467,8 +461,7 @@ async def test_places_are_renewed_while_others_come_and_go(workers: tuple[Worker
     async with one.permit(holder):
         renewing = asyncio.create_task(one.limiter.renew_places())
         for number in range(20):
-            async with one.permit(await one.lease("counted")) as permit:
-                permit.begin_call()
+            await one.refused(await one.lease("counted"))
             await one.limiter.met_outage(await one.lease(f"free/{number}"), REFUSED, set())
         assert not renewing.done()
         await end(renewing)
@@ -527,25 +520,24 @@ async def test_without_redis_a_rate_limit_is_retried_all_the_same(workers: tuple
 async def test_a_cool_down_between_two_calls_ends_the_attempt(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     async with one.hearing():
-        lease, calls = await one.lease("free"), 0
-        async with one.permit(lease) as permit:
-            permit.begin_call()
+        lease = await one.lease("free")
+        permit = one.permit(lease)
+        async with permit as wait:
+            assert (wait, permit.begin_call()) == (None, None)
             await two.limited(await two.lease("free"))
             await aeventually(lambda: one.refused(lease))
-            calls += 1
-            permit.begin_call()
-            calls += 1
-        assert calls == 1
-        assert permit.postponed is not None
-        assert permit.postponed.code == "cooldown"
-        assert 29 < permit.postponed.delay < 42
+            second = permit.begin_call()
+        assert second is not None
+        assert second.code == "cooldown"
+        assert 29 < second.seconds < 42
 
 
 async def test_what_a_call_raises_goes_further(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
 
     async def fail() -> None:
-        async with one.permit(await one.lease("narrow")) as permit:
+        permit = one.permit(await one.lease("narrow"))
+        async with permit:
             permit.begin_call()
             raise ZeroDivisionError
 
@@ -562,7 +554,7 @@ async def test_a_failed_call_gives_its_place_to_the_next(workers: tuple[Worker, 
         async with one.permit(holder):
             refused = await two.refused(waits)
             assert refused is not None
-            await two.driver.store.steps.settle(waits, refused)
+            await two.driver.store.steps.settle(waits, Postpone(refused.seconds, refused.code))
             raise ZeroDivisionError
     assert [(each.run_id, each.queue) for each in one.published] == [(waits.run_id, "model.recovered")]
     lease = await two.driver.claim(one.published[0])
@@ -637,4 +629,4 @@ async def test_further_calls_of_an_attempt_do_not_wait_and_those_who_come_later_
     refused = await two.refused(await two.lease("paced"))
     assert refused is not None
     assert refused.code == "requests_per_minute"
-    assert refused.delay == pytest.approx(6, abs=0.5)
+    assert refused.seconds == pytest.approx(6, abs=0.5)

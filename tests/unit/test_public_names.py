@@ -90,11 +90,13 @@ def test_import_palaver_loads_nothing_else() -> None:
     assert "asyncio" not in loaded
 
 
+@pytest.mark.process
 def test_every_public_name_works_with_httpx_and_pydantic_alone() -> None:
     program = "import palaver; print(*(name for name in palaver.__all__ if getattr(palaver, name)))"
     assert in_a_fresh_process(program).split() == list(PUBLIC)
 
 
+@pytest.mark.process
 def test_import_palaver_takes_a_fraction_of_the_clients_time() -> None:
     program = (
         "import time; a = time.process_time(); import palaver; b = time.process_time(); palaver.Palaver;"
@@ -103,6 +105,7 @@ def test_import_palaver_takes_a_fraction_of_the_clients_time() -> None:
     assert min(float(in_a_fresh_process(program)) for _ in range(3)) < 0.2
 
 
+@pytest.mark.process
 def test_the_sdk_works_with_httpx_and_pydantic_alone() -> None:
     with ScriptedAPI() as api:
         pending = run_object(pending_actions=[action_object(1, "client_tool", "look", arguments='{"where": "here"}')])
@@ -134,7 +137,7 @@ def test_the_command_without_its_extra_says_what_to_install() -> None:
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("palaver.delivery.deliveries", "palaver[server]"), ("palaver.testing.model_server", "palaver[testing]")],
+    [("palaver.delivery.deliveries", "palaver[server]"), ("palaver.fake_provider", "palaver[testing]")],
 )
 def test_a_module_without_its_extra_says_what_to_install(module: str, extra: str) -> None:
     done = in_the_base_install(f"import {module}")

@@ -13,8 +13,8 @@ import pytest
 from palaver.config.providers import Provider
 from palaver.errors import ErrorClass, ProviderError, classify
 from palaver.schemas.models import AgentSpec, Message, ToolCall
-from palaver.testing.model_server import ModelServer
-from workers.models.call_progress import CallProgress
+from tests.model_server import ModelServer
+from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, CallSettings, ModelReply, protocol_of
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from palaver.testing import eventually
-from palaver.testing.ports import HOST, free_port, port_is_free
-from palaver.testing.redis_server import VARIABLE, RedisServer, RedisServerError, find_server
+from palaver.stack.ports import HOST, free_port, port_is_free
+from palaver.stack.redis_server import VARIABLE, RedisServer, RedisServerError, find_server
 from tests.processes import gone
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -174,7 +174,7 @@ def test_a_free_port_is_outside_the_range_of_outgoing_connections() -> None:
 def test_the_server_dies_with_a_starter_that_is_killed(tmp_path: Path) -> None:
     program = (
         "import pathlib, signal, sys\n"
-        "from palaver.testing.redis_server import RedisServer\n"
+        "from palaver.stack.redis_server import RedisServer\n"
         "server = RedisServer(data_dir=pathlib.Path(sys.argv[1]))\n"
         "server.start()\n"
         "print(server.pid, flush=True)\n"
@@ -193,7 +193,7 @@ def test_the_command_runs_until_it_is_told_to_stop(tmp_path: Path, ending: signa
     command = [
         sys.executable,
         "-m",
-        "palaver.testing.redis_server",
+        "palaver.stack.redis_server",
         "--port",
         str(free_port()),
         "--dir",

@@ -8,7 +8,7 @@ import pytest
 
 from palaver.config.providers import Provider
 from palaver.schemas.models import AgentSpec
-from palaver.steps.leases import Lease
+from palaver.steps.leases import Lease, LogTail
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.unit.api_world import World, world
@@ -36,7 +36,7 @@ def refused(abilities: Abilities) -> RefusedKeys:
 def lease(provider: str = "keyed", lacking_for: float = 0.0) -> Lease:
     return Lease(
         run_id="run", conversation_id="conv", step="1", fence=1, attempt=1, try_number=1, elapsed=0.0, time_left=9.0,
-        agent=AgentSpec(model=f"{provider}/m"), fallback=None, call=None, position=0, entries=(),
+        agent=AgentSpec(model=f"{provider}/m"), call=None, log=LogTail(),
         lacking_for=lacking_for,
     )  # fmt: skip
 
@@ -65,15 +65,15 @@ async def test_its_steps_go_to_a_neighbour_that_can_call_the_provider(refused: R
     async with world(tools=()) as api:
         await report(api, "me", "open")
         await report(api, "other", "keyed")
-        verdict = await refused.elsewhere(api.store.fleet, "me", lease())
+        verdict = await refused.pass_on(api.store.fleet, "me", lease())
         assert verdict is not None
         assert (verdict.code, verdict.reason) == ("refused_key:keyed", WaitReason.NO_WORKER)
         assert verdict.delay == 0.1
-        assert await refused.elsewhere(api.store.fleet, "me", lease("open")) is None
-        later = await refused.elsewhere(api.store.fleet, "me", lease(lacking_for=100))
+        assert await refused.pass_on(api.store.fleet, "me", lease("open")) is None
+        later = await refused.pass_on(api.store.fleet, "me", lease(lacking_for=100))
         assert later is not None
         assert later.delay == 5
-        assert await refused.elsewhere(api.store.fleet, "me", lease(lacking_for=601)) is None, "for ever"
+        assert await refused.pass_on(api.store.fleet, "me", lease(lacking_for=601)) is None, "for ever"
 
 
 @pytest.mark.parametrize(("providers", "draining"), [(("open",), False), (("keyed",), True)], ids=["refused", "leaves"])
@@ -83,7 +83,7 @@ async def test_where_no_neighbour_can_do_better_the_provider_is_asked(
     async with world(tools=()) as api:
         await report(api, "me", "keyed")
         await report(api, "other", *providers, draining=draining)
-        assert await refused.elsewhere(api.store.fleet, "me", lease()) is None
+        assert await refused.pass_on(api.store.fleet, "me", lease()) is None
 
 
 def test_a_failure_names_the_worker_and_never_the_key(refused: RefusedKeys) -> None:

@@ -9,7 +9,7 @@ import pytest
 from palaver.config.providers import Provider
 from palaver.errors import ProviderHTTPError
 from palaver.schemas.models import AgentSpec
-from workers.models.call_progress import CallProgress
+from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS
 

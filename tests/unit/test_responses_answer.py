@@ -20,9 +20,9 @@ from palaver.errors import (
     classify,
 )
 from palaver.schemas.models import Message, ToolCall, Usage
+from palaver.schemas.opaque import Opaque
 from palaver.secrets.redaction import know
 from palaver.vocabulary.limits import most
-from palaver.vocabulary.opaque import Opaque
 from tests.unit.answers import split, streamed
 from workers.protocols import RESPONSES, AnswerReader
 

@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import AgentSpec, Message, ToolCall
+from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed, ReasoningDropped
-from palaver.testing.model_server.responses_request import read
-from palaver.vocabulary.opaque import Opaque
+from tests.model_server.judge import read
 from tests.unit.sdk_types import require_taken
-from tests.unit.test_carried import FULL, OFFERS
+from tests.unit.test_protocol_rules import FULL, OFFERS
 from tests.unit.test_whole_turns import logs
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, PROTOCOLS, RESPONSES, CallSettings, ModelProtocol, Offer
 from workers.steps.conversations import CachedConversation
@@ -45,7 +45,7 @@ def request(messages: Sequence[bytes], settings: CallSettings | None = None, **o
         for key in getattr(base, "__annotations__", {})
     }
     assert body.keys() <= known
-    read(text, {})
+    read("/v1/responses", text)
     return body
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from palaver.store.redis.sharing import Sharing, in_turns
-from palaver.testing import aeventually
+from tests.waiting import aeventually
 
 
 class Source:

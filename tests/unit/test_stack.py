@@ -21,11 +21,11 @@ from palaver.config.exits import EX_CONFIG
 from palaver.config.roles import ROLES
 from palaver.stack import Ports, Stack, StackError
 from palaver.stack.plan import COMMANDS, Plan
+from palaver.stack.ports import HOST
 from palaver.stack.supervision import LONGEST_DELAY, Supervisor
-from palaver.testing import eventually
-from palaver.testing.ports import HOST
 from tests.pages import ROOT
 from tests.processes import gone
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -81,7 +81,7 @@ def stack(tmp_path: Path, commands: Commands) -> Iterator[Stack]:
 
 def pids_of(stack: Stack) -> list[int]:
     """Every process of the stack, and the worker's children."""
-    own = [pid for name in ("redis", "model_server", "api", "worker") for pid in stack.pids(name)]
+    own = [pid for name in ("redis", "fake_provider", "api", "worker") for pid in stack.pids(name)]
     return own + [said(stack, index).child for index in range(len(stack.pids("worker")))]
 
 
@@ -91,13 +91,13 @@ def said(stack: Stack, index: int = 0) -> WorkerRecord:
 
 
 def test_everything_runs_and_knows_where_everything_is(stack: Stack) -> None:
-    assert {name: len(stack.pids(name)) for name in ("redis", "model_server", "api", "worker")} == {
+    assert {name: len(stack.pids(name)) for name in ("redis", "fake_provider", "api", "worker")} == {
         "redis": 1,
-        "model_server": 1,
+        "fake_provider": 1,
         "api": 1,
         "worker": 2,
     }
-    assert list(stack.processes) == ["redis", "model_server-1", "api-1", "worker-1", "worker-2"]
+    assert list(stack.processes) == ["redis", "fake_provider-1", "api-1", "worker-1", "worker-2"]
     with redis.Redis.from_url(stack.redis_url) as client:
         assert client.ping() is True
     assert httpx.get(f"{stack.url}/readyz").status_code == 200
@@ -285,7 +285,7 @@ def test_a_port_that_is_none_is_refused_by_name(text: str, capfd: pytest.Capture
 
 def test_ports_come_from_the_environment_or_are_the_documented_ones() -> None:
     ports = Ports.from_environment({"PALAVER_API_PORT": "8081", "PALAVER_REDIS_PORT": ""})
-    assert ports == Ports(api=8081, flower=5555, redis=6390, model_server=9101)
+    assert ports == Ports(api=8081, flower=5555, redis=6390, fake_provider=9101)
 
 
 def test_the_procfile_has_the_command_of_each_role() -> None:

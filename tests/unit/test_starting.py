@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from palaver.config.exits import EX_CONFIG
+from palaver.config.exits import EX_CONFIG, refusing
 from palaver.config.providers import load_providers
 from palaver.config.settings import Settings
-from palaver.config.starting import refusing
 from palaver.config.variables import OTHERS, unread, variables
 from palaver.errors import ConfigurationError, ErrorClass
 from palaver.steps.policies import load_policies

@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 
-from palaver.testing import eventually
+from tests.waiting import eventually
 from workers.broker.pool import TaskPool
 from workers.broker.tracer import Outcome
 

@@ -7,9 +7,9 @@ import pytest
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL
 from palaver.steps.verdicts import Verdict
 from palaver.vocabulary.step_kinds import KINDS, MODEL, QUEUES, TOOL, StepKind
+from workers.steps.attempt import Attempt
 from workers.steps.registry import handler_of, step
 from workers.steps.step_functions import call_model, call_tool
-from workers.steps.work import Work
 
 
 def test_every_kind_has_its_work_and_a_queue_of_its_own() -> None:
@@ -24,7 +24,7 @@ def test_the_decorator_names_the_work_of_a_kind_and_its_policy() -> None:
 
 
 def test_a_kind_has_one_function() -> None:
-    async def another(_: Work) -> Verdict:
+    async def another(_: Attempt) -> Verdict:
         raise AssertionError
 
     with pytest.raises(ValueError, match="two functions for one kind of step: model"):

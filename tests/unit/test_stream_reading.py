@@ -6,9 +6,9 @@ import pytest
 
 from palaver.config.providers import Provider
 from palaver.schemas.models import AgentSpec
-from palaver.testing.model_server import ModelServer
-from workers.models import model
-from workers.models.call_progress import CallProgress
+from tests.model_server import ModelServer
+from workers.models import call_clock
+from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS
 
@@ -17,7 +17,7 @@ TOKENS = 60
 
 async def test_of_many_streams_several_tokens_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # One counts as a thousand.
-    monkeypatch.setattr(model, "_REST_PER_STREAM", 1000 * model._REST_PER_STREAM)
+    monkeypatch.setattr(call_clock, "_REST_PER_STREAM", 1000 * call_clock._REST_PER_STREAM)
     name, shown = f"tokens-{TOKENS}+rate-200", list[str]()
     with ModelServer.running() as server:
         port = ModelPort({"fake": Provider(base_url=server.base_url)})

@@ -20,15 +20,15 @@ from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.secrets import redaction as secrets
 from palaver.secrets.redaction import Secrets, know
-from palaver.steps.leases import Delta, Lease, Progress
-from palaver.testing import aeventually
+from palaver.steps.leases import Delta, Lease, LogTail, Progress
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
 from tests.pages import ROOT, blocks
+from tests.waiting import aeventually
 from workers.steps.delta_writer import DeltaWriter
 from workers.steps.tool_calls import ProgressBuffer, _key
 
-LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, None, 0, ())
+LEASE = Lease("run_1", "conv_1", "1/c1", 1, 1, 2, 0.0, 60.0, AgentSpec(model="a/b"), None, LogTail())
 CALL = ToolCall(id="c1", name="charge")
 
 
@@ -203,6 +203,7 @@ def test_a_declaration_says_nothing_of_the_context(declared: Tool) -> None:
     assert "context" not in declared.declaration.model_dump_json().lower()
 
 
+@pytest.mark.process
 def test_the_tool_of_the_page_passes_the_test_of_the_page(tmp_path: Path) -> None:
     shown = [code for kind, code in blocks(ROOT / "docs" / "how-to" / "tools.md") if kind == "python"]
     for code in shown:

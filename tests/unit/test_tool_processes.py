@@ -14,8 +14,8 @@ from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
 from palaver.processes.process_tree import below, children_of
 from palaver.secrets.redaction import hide
-from palaver.testing import eventually
 from tests.processes import gone
+from tests.waiting import eventually
 from workers.children import environment, processes
 from workers.children.slots import ActiveCall, Slots, overdue
 

@@ -59,15 +59,22 @@ async def follow_up(settled: Settled) -> None:
     """Nothing follows."""
 
 
+async def lacks_nothing(*_: Any) -> None:
+    """This worker can do it."""
+
+
 async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     conversations, protocol = ConversationCache(), Unreadable()
     claimed = lease(*BROUGHT)
-    known = conversations.take_in(None, lease(BROUGHT[0]), protocol)
+    known = conversations.load(None, lease(BROUGHT[0]), protocol)
     runtime: Any = SimpleNamespace(
         conversations=conversations,
         terms=SimpleNamespace(protocol=lambda agent: protocol),
         limiter=Limiter(),
-        deltas=SimpleNamespace(buffer=lambda lease: SimpleNamespace(close=lambda: None, written=False)),
+        store=None,
+        deltas=None,
+        abilities=SimpleNamespace(missing_capability=lacks_nothing),
+        with_another_key=lacks_nothing,
         histograms=SimpleNamespace(settled=lambda *_: None),
         working_on=working_on,
         follow_up=follow_up,
@@ -85,7 +92,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
     monkeypatch.setattr(step, "settle", settle)
     assert known is conversations.get("conv")
     with pytest.raises(step.StepFailed):
-        await step.attempt(StepHandler(MODEL, MODEL_CALL, call_model), runtime, "run", "conv", "1")
+        await step.make_attempt(StepHandler(MODEL, MODEL_CALL, call_model), runtime, "run", "conv", "1")
     (verdict,) = settled
     assert isinstance(verdict, GiveUp)
     assert (verdict.failure.error_class, verdict.failure.retryable) == ("internal", False)

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import LogMessage
 from palaver.steps.verdicts import Condensed
-from palaver.testing.model_server.history import read
+from tests.model_server.judge import read
 from workers.protocols import CHAT_COMPLETIONS, CallSettings
 from workers.steps.conversations import CachedConversation
+
+PATH = "/v1/chat/completions"
 
 CALL_IDS = st.lists(st.sampled_from(["a", "b", "c", "call_1_1_1"]), min_size=1, max_size=4, unique=True)
 TEXTS = st.sampled_from(["", "x", "a longer text " * 20, 'quotes " and \\ \x00 \U0001f916'])
@@ -111,11 +113,11 @@ def test_no_history_is_ever_refused(log: list[LogMessage], cached: bool) -> None
     for end in range(1, len(log) + 1):
         conversation = CachedConversation(CHAT_COMPLETIONS)
         conversation.extend(log[:end], log[end - 1].position)
-        read(request(AGENT, conversation.messages(), breakpoints=cached))
+        read(PATH, request(AGENT, conversation.messages(), breakpoints=cached))
         part = conversation.older_part()
         if part is not None:
             ahead = conversation.having(Condensed("so far", part.through))
-            read(request(AGENT, ahead.messages(), breakpoints=cached))
+            read(PATH, request(AGENT, ahead.messages(), breakpoints=cached))
 
 
 @given(logs(), st.data())
@@ -136,7 +138,7 @@ def test_what_the_user_said_last_is_always_there(log: list[LogMessage]) -> None:
     conversation = CachedConversation(CHAT_COMPLETIONS)
     conversation.extend(log, log[-1].position)
     said = [each for each in log if each.message.role == "user" and not each.nudge and not each.through]
-    history = read(request(AGENT, conversation.messages())).history
+    history = read(PATH, request(AGENT, conversation.messages())).history
     assert history.turn >= 1
     newest = CachedConversation(CHAT_COMPLETIONS)
     newest.extend(said[-1:], said[-1].position)

@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from palaver.schemas.models import AgentSpec, Message
+from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import LogMessage
-from palaver.testing.model_server import ModelServer
-from palaver.vocabulary.opaque import Opaque
 from tests.chaos.wiretap import Wiretap
+from tests.model_server import ModelServer
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, RESPONSES, CallSettings, ModelProtocol, Offer
 from workers.steps.conversations import CachedConversation
 

@@ -7,8 +7,8 @@ import pytest
 from palaver.config.providers import Provider
 from palaver.schemas.content import FilePart, ImagePart, TextPart
 from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.protocols import ProtocolName
 from palaver.steps.leases import LogMessage
-from palaver.vocabulary.presets import ProtocolName
 from workers.protocols import PROTOCOLS, protocol_of
 from workers.steps.conversations import CachedConversation
 

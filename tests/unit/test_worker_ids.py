@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.pages import ROOT
 from workers.steps.runtime import worker_id
 
 
+@pytest.mark.process
 def test_another_life_has_another_id() -> None:
     """A container that starts again has the same host name, and its process the same id."""
     again = "from workers.steps.runtime import worker_id; print(worker_id('n', 1))"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from celery import Celery
 
+from palaver.config.exits import refusing
 from palaver.config.settings import settings
-from palaver.config.starting import refusing
 from palaver.delivery.deliveries import QUEUES
 from palaver.vocabulary.step_kinds import MODEL
 

@@ -44,7 +44,7 @@ from ..steps.abilities import Abilities
 from ..steps.histograms import Histograms
 from ..steps.registry import StepHandler
 from ..steps.runtime import Runtime
-from ..steps.step import attempt
+from ..steps.step import make_attempt
 from . import processes
 from .output import Output
 from .process_state import Surroundings
@@ -160,7 +160,7 @@ class Child:
         assert self._runtime is not None  # the loop has begun before the first task
         self._output.begin(f"{ids[0]}/{ids[2]}")
         self._slots.work(self._place, True)
-        outcome: Future[str] = asyncio.run_coroutine_threadsafe(attempt(handler, self._runtime, *ids), self._loop)
+        outcome: Future[str] = asyncio.run_coroutine_threadsafe(make_attempt(handler, self._runtime, *ids), self._loop)
         outcome.add_done_callback(self._step_over)
         while (job := self._inbox.get()) is not None:
             self._do(job)

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from celery.worker.state import active_requests
 
 from palaver.config.settings import settings
-from palaver.delivery.follow_up import follow_up
-from palaver.delivery.publishing import LoopPublisher
+from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.errors import Failure, StaleLease
 from palaver.schemas.models import AgentSpec, ToolCall
-from palaver.steps.leases import Lease, Renewal, Settled
+from palaver.steps.leases import Lease, LogTail, Renewal, Settled
 from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
 from palaver.store.steps.due import DueItem
@@ -91,8 +90,6 @@ def _lease(run_id: str, conversation_id: str, step: str, call: ActiveCall) -> Le
         elapsed=0.0,
         time_left=0.0,
         agent=AgentSpec.model_construct(model=""),
-        fallback=None,
         call=ToolCall(id=call_of(step) or "", name=call.tool, arguments="{}"),
-        position=0,
-        entries=(),
+        log=LogTail(),
     )

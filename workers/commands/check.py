@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from palaver.cli.text import document, one_line
 from palaver.config.brokers import is_redis
+from palaver.config.exits import refusing
 from palaver.config.settings import Settings, settings
-from palaver.config.starting import refusing
 from palaver.store.server.findings import Finding, Level
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight

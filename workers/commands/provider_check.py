@@ -13,7 +13,7 @@ from palaver.errors import ErrorClass, Failure, classify
 from palaver.schemas.models import AgentSpec, Message
 from palaver.secrets.redaction import hide
 
-from ..models.call_progress import CallProgress
+from ..models.call_clock import CallProgress
 from ..models.model import ModelPort
 from ..protocols import PROTOCOLS
 

@@ -14,10 +14,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from palaver.cli.text import clock, document, one_line, outage_of
-from palaver.config.exits import EX_USAGE, refuse
+from palaver.config.exits import EX_USAGE, refuse, refusing
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import settings
-from palaver.config.starting import refusing
 from palaver.errors import ConfigurationError, classify
 from palaver.store import Store
 from palaver.store.fleet.provider_states import Outage, ProviderUsage

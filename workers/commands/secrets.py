@@ -10,8 +10,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from palaver.config.exits import refusing
 from palaver.config.settings import Settings, settings
-from palaver.config.starting import refusing
 from palaver.errors import ConfigurationError
 from palaver.store import Store
 from palaver.store.conversations.vault import Sealed

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from palaver.delivery.follow_up import Publish, follow_up
+from palaver.delivery.publishing import Publish, follow_up
 from palaver.errors import ConfigurationError
 from palaver.store import Store
 from palaver.store.fleet.fleet import Gone, RollCall

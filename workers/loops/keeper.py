@@ -1,9 +1,13 @@
-"""Keeps a worker's leases: renews them, hears which runs are cancelled, and gives them up when the worker stops."""
+"""Keeps a worker's leases: renews them, hears which runs are cancelled, and gives them up when the worker stops.
+
+A process that can keep none any more is ended.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import time
@@ -15,7 +19,7 @@ from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
 
 from ..steps.active_step import ActiveStep, InterruptReason
-from ..steps.runtime import Runtime, away
+from ..steps.runtime import Runtime, is_store_outage
 from ..tracing import chores as tracing_chores
 from .deaths import DeathWatch
 from .sweeper import Sweeper
@@ -30,6 +34,8 @@ _APART: Final = 0.2
 """Seconds between two heartbeats, at least: a connection may be cut again and again."""
 _IDLE: Final = 0.5
 """Seconds after which a worker that had steps looks whether it still has: until it says so, others count them."""
+_STANDARD_ERROR: Final = 2
+"""The descriptor: Celery has another in the place of `sys.stderr`."""
 
 
 @contextlib.asynccontextmanager
@@ -59,6 +65,29 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         if runtime.model is not None:
             await runtime.model.close()
         await runtime.store.close()
+
+
+@contextlib.asynccontextmanager
+async def watched(patience: float) -> AsyncIterator[None]:
+    """Within the block, this process ends with status 1 once its loop has not come round for ``patience`` seconds: a
+    tool holds it up for so long that the leases of all its steps have run out.
+
+    Nothing else can end it: the loop does not come to it, and code in C may keep Python's lock. So it is a timer of
+    the interpreter's own, which needs neither, says where each thread is, and ends the process. A supervisor starts it
+    again.
+    """
+
+    async def turn() -> None:
+        while True:
+            faulthandler.dump_traceback_later(patience, exit=True, file=_STANDARD_ERROR)
+            await asyncio.sleep(patience / 8)
+
+    turning = asyncio.create_task(turn())
+    try:
+        yield
+    finally:
+        await end(turning)
+        faulthandler.cancel_dump_traceback_later()
 
 
 class Keeper:
@@ -169,6 +198,7 @@ async def _for_ever(chore: Callable[[], Awaitable[None]]) -> None:
             await chore()
         except Exception as error:
             name = getattr(chore, "__qualname__", chore)
-            log.warning("%s: %s: %s; again soon", name, type(error).__name__, error, exc_info=not away(error))
+            ours = not is_store_outage(error)
+            log.warning("%s: %s: %s; again soon", name, type(error).__name__, error, exc_info=ours)
         pause = _SOON if clock() - began > _LATER else min(2 * pause, _LATER)
         await asyncio.sleep(pause)

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.delivery.follow_up import Publish, follow_up
-from palaver.delivery.publishing import LoopPublisher
+from palaver.delivery.publishing import LoopPublisher, Publish, follow_up
 from palaver.processes.failpoints import failpoint
 from palaver.store import Store
 from palaver.store.steps.due import DueItem

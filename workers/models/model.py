@@ -18,40 +18,22 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from palaver.config.providers import Provider
-from palaver.errors import (
-    FirstTokenTimeout,
-    IdleTimeout,
-    ProviderError,
-    ProviderHTTPError,
-    ResponseTooLarge,
-    TotalTimeout,
-    TruncatedStream,
-)
+from palaver.errors import ProviderError, ProviderHTTPError, ResponseTooLarge, TruncatedStream
 from palaver.errors.exceptions import MAX_BODY
 from palaver.errors.headers import request_id as request_id_of
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import beyond, most
 
 from ..protocols import WITHHELD, AnswerReader, ModelReply, protocol_of
-from .call_progress import CallProgress
+from .call_clock import CallClock, CallProgress
 from .guarded_resolver import GuardedResolver
 from .model_terms import ModelTerms
 from .response_heads import Answer
 
-_BREATH = 16 * 1024
-_PAUSE = 0.005
-"""After so many bytes, reading rests for so many seconds at least: the bytes cost a millisecond or two, whatever they
-say, and others are to have most of the loop, however many such answers come at a time."""
-_REST_PER_STREAM = 0.0001
-_SHORTEST_REST = 0.01
-"""Seconds that reading a stream rests for each stream that comes just now, if that makes so many: its next tokens come
-together. A read costs the loop 20 us whatever it brings, and watchers of so many streams see a delta less often yet."""
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
 _ERROR_WAIT = 2.0
 """Seconds for the rest of an error's body."""
-_IDLE_SLACK = 0.05
-"""A stalled stream is noticed up to this share of its idle timeout late, never early."""
 
 
 _url = lru_cache(maxsize=1000)(httpx.URL)
@@ -110,11 +92,14 @@ class ModelPort(ModelTerms):
             httpx.HTTPError: the connection did.
             KeyError: this worker has no such provider.
         """
+        provider = self.provider(agent)
+        if provider is None:
+            raise KeyError(agent.provider)
+        transport = self._connected(guarded=agent.provider not in self._providers)
+        request = _request(provider, body, request_id)
+        clock = CallClock(provider.timeouts, time_left, progress)
         try:
-            provider = self.provider(agent)
-            if provider is None:
-                raise KeyError(agent.provider)
-            return await self._complete(provider, agent, body, on_begin, show, time_left, request_id, reader, progress)
+            return await self._complete(provider, transport, request, clock, reader, on_begin, show)
         except ProviderError as error:
             error.provider, error.model = agent.provider, agent.model_name
             raise
@@ -122,109 +107,111 @@ class ModelPort(ModelTerms):
     async def _complete(
         self,
         provider: Provider,
-        agent: AgentSpec,
-        body: bytes,
+        transport: AiohttpTransport,
+        request: httpx.Request,
+        clock: CallClock,
+        reader: AnswerReader,
         on_begin: Callable[[], None],
         show: Callable[[str, str], None],
-        time_left: float,
-        request_id: str,
-        reader: AnswerReader,
-        progress: CallProgress,
     ) -> ModelReply:
-        timeouts, loop = provider.timeouts, asyncio.get_running_loop()
-        protocol = protocol_of(provider)
-        asked_at = loop.time()
-        end = asked_at + min(timeouts.total, max(time_left, 0.001))
-        headers = {
-            "content-type": "application/json",
-            # A compressed stream would be held back until a block is full.
-            "accept-encoding": "identity",
-            "x-request-id": request_id,
-            "x-palaver-run": request_id.partition(":")[0],
-            **protocol.headers(provider.api_key),
-        }
-        transport = self._connected(guarded=agent.provider not in self._providers)
-        request = httpx.Request(
-            "POST",
-            _url(f"{provider.base_url.rstrip('/')}{protocol.path}"),
-            headers=headers,
-            content=body,
-            extensions={"timeout": httpx.Timeout(None, connect=timeouts.connect).as_dict()},
-        )
-        begun = False
         response: httpx.Response | None = None
-        progress.received, progress.characters, progress.came_at = 0, 0, asked_at
-        progress.first_after = None
-        progress.ends_at = min(end, asked_at + timeouts.first_token)
-        limit = asyncio.timeout_at(progress.ends_at)
         try:
-            async with limit, _answering(await transport.handle_async_request(request)) as (response, stream):
+            async with clock.limit, _answering(await transport.handle_async_request(request)) as (response, stream):
                 if response.status_code != 200:
                     raise ProviderHTTPError(response.status_code, await _beginning(stream), dict(response.headers))
-                streamed = "event-stream" in response.headers.get("content-type", "")
-                most_bytes = provider.max_response_bytes
-                if not streamed:
-                    most_bytes = min(most_bytes, most("answer_document"))
-                received, breath_at, whole, move_at = 0, _BREATH, bytearray(), 0.0
-                async for data in stream:
-                    now = loop.time()
-                    if not begun:
-                        begun, progress.first_after = True, now - asked_at
-                        self._streams += 1
-                        on_begin()
-                    # A timer moved for each token costs more than parsing the token.
-                    if now >= move_at:
-                        move_at = now + timeouts.idle * _IDLE_SLACK
-                        progress.ends_at = min(end, move_at + timeouts.idle)
-                        limit.reschedule(progress.ends_at)
-                    received += len(data)
-                    progress.received, progress.came_at = received, now
-                    if received > most_bytes:
-                        beyond("answer" if streamed else "answer_document")
-                        raise ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
-                    if not streamed:
-                        whole += data
-                    else:
-                        text, thoughts = reader.feed(data)
-                        if text or thoughts:
-                            progress.characters += len(text)
-                            show(text, thoughts)
-                    if reader.done:
-                        break
-                    if received >= breath_at:
-                        breath_at = received + _BREATH
-                        await asyncio.sleep(max(_PAUSE, _ahead(received, now - asked_at)))
-                    elif streamed and (rest := self._streams * _REST_PER_STREAM) >= _SHORTEST_REST:
-                        await asyncio.sleep(rest)
-                if not streamed and (text := reader.read(bytes(whole))):
-                    show(text, "")
+                if "event-stream" in response.headers.get("content-type", ""):
+                    await self._read_stream(stream, provider.max_response_bytes, clock, reader, on_begin, show)
+                else:
+                    await _read_document(stream, provider.max_response_bytes, clock, reader, on_begin, show)
                 reply = reader.reply()
-                limit.reschedule(None)
+                clock.limit.reschedule(None)
                 await _end_of(stream)
                 if reply.finish_reason == WITHHELD:
                     reply = replace(reply, request_id=request_id_of(response.headers))
                 return reply
         except TimeoutError:
-            if not limit.expired():
+            if not clock.limit.expired():
                 raise
-            late: ProviderError = IdleTimeout(f"the model's stream stalled for {timeouts.idle:g} s")
-            if loop.time() >= end:
-                late = TotalTimeout(f"the model call took longer than {min(timeouts.total, time_left):g} s")
-            elif not begun:
-                late = FirstTokenTimeout(f"the model did not begin to answer within {timeouts.first_token:g} s")
-            raise _of(response, late) from None
+            raise _of(response, clock.late()) from None
+
+    async def _read_stream(
+        self,
+        stream: AsyncIterator[bytes],
+        most_bytes: int,
+        clock: CallClock,
+        reader: AnswerReader,
+        on_begin: Callable[[], None],
+        show: Callable[[str, str], None],
+    ) -> None:
+        """Read an answer that comes as events, and show it as it comes."""
+        progress, begun = clock.progress, False
+        try:
+            async for data in stream:
+                clock.read(len(data))
+                if not begun:
+                    begun = True
+                    self._streams += 1
+                    on_begin()
+                if progress.received > most_bytes:
+                    beyond("answer")
+                    raise _too_large(most_bytes)
+                text, thoughts = reader.feed(data)
+                if text or thoughts:
+                    progress.characters += len(text)
+                    show(text, thoughts)
+                if reader.done:
+                    break
+                if rest := clock.rest(self._streams):
+                    await asyncio.sleep(rest)
         finally:
             self._streams -= begun
 
 
-def _ahead(received: int, elapsed: float) -> float:
-    """How many seconds an answer of so many bytes came too early; a flood is read no faster than may be."""
-    rate = most("answer_rate")
-    ahead = received - most("answer_burst") - rate * elapsed
-    if ahead <= 0:
-        return 0.0
-    beyond("answer_rate")
-    return ahead / rate
+def _request(provider: Provider, body: bytes, request_id: str) -> httpx.Request:
+    protocol = protocol_of(provider)
+    headers = {
+        "content-type": "application/json",
+        # A compressed stream would be held back until a block is full.
+        "accept-encoding": "identity",
+        "x-request-id": request_id,
+        "x-palaver-run": request_id.partition(":")[0],
+        **protocol.headers(provider.api_key),
+    }
+    return httpx.Request(
+        "POST",
+        _url(f"{provider.base_url.rstrip('/')}{protocol.path}"),
+        headers=headers,
+        content=body,
+        extensions={"timeout": httpx.Timeout(None, connect=provider.timeouts.connect).as_dict()},
+    )
+
+
+async def _read_document(
+    stream: AsyncIterator[bytes],
+    most_bytes: int,
+    clock: CallClock,
+    reader: AnswerReader,
+    on_begin: Callable[[], None],
+    show: Callable[[str, str], None],
+) -> None:
+    """Read an answer that comes in one piece."""
+    most_bytes, whole = min(most_bytes, most("answer_document")), bytearray()
+    async for data in stream:
+        clock.read(len(data))
+        if not whole:
+            on_begin()
+        whole += data
+        if len(whole) > most_bytes:
+            beyond("answer_document")
+            raise _too_large(most_bytes)
+        if rest := clock.rest(0):
+            await asyncio.sleep(rest)
+    if text := reader.read(bytes(whole)):
+        show(text, "")
+
+
+def _too_large(most_bytes: int) -> ResponseTooLarge:
+    return ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
 
 
 @contextlib.asynccontextmanager

@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Final
 
 from palaver.config.providers import Limits, Provider
-from palaver.delivery.follow_up import Publish, follow_up
+from palaver.delivery.publishing import Publish, follow_up
 from palaver.errors import ErrorClass, Failure, sign_of_outage
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import GiveUp, RetryAfter, Verdict
 from palaver.store import Store
-from palaver.store.fleet.providers import Admitted, Cooling, Wait
+from palaver.store.fleet.providers import Cooling
+from palaver.store.scripting.contracts.providers import Admitted, Wait
 
 from .gates import Gates, gates_of
 from .provider_permit import ProviderPermit

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from palaver.config.providers import Limits
-from palaver.errors import Failure
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease
-from palaver.steps.verdicts import Postpone
-from palaver.store.fleet.providers import Admitted, Wait
+from palaver.store.scripting.contracts.providers import Admitted, Wait
 
 from .gates import gates_of
 
@@ -20,21 +18,6 @@ _BYTES_A_TOKEN: Final = 4
 """Of a prompt: the providers' own rule of thumb for English text. The true count replaces it after the call."""
 _LONGEST_WAIT: Final = 30.0
 """Seconds after which a second call that may not begin asks again: it has no turn of its own."""
-
-
-class ProviderOut(Exception):
-    """The provider, or the model, is out: the call may not begin."""
-
-    def __init__(self, failure: Failure, turn: float) -> None:
-        super().__init__("the provider is out")
-        self.failure = failure
-        """The last one of somebody's call."""
-        self.turn = turn
-        """Seconds until this step may ask again."""
-
-
-class _NoRoom(Exception):
-    """Leaves the block of a permit; it gets no further than that."""
 
 
 class Limiter(Protocol):
@@ -53,15 +36,13 @@ class Limiter(Protocol):
 class ProviderPermit:
     """An attempt's permit to call its provider: a context around all its model calls, with ``begin_call`` before each.
 
-    If a call may not begin, the block ends there, and ``postponed`` is the verdict; in an outage entering raises
-    ``ProviderOut``. A second call is rare, and one that had to wait for a place might wait for ever for the attempt's
-    own: it takes none, and those who come later wait for it as well.
+    Both answer a `Wait` if a call may not begin: none is made then. A second call is rare, and one that had to wait for
+    a place might wait for ever for the attempt's own: it takes none, and those who come later wait for it as well.
     """
 
     def __init__(
         self, limiter: Limiter, lease: Lease, prompt_bytes: Callable[[], int], used: Callable[[], Usage]
     ) -> None:
-        self.postponed: Postpone | None = None
         self.probes: set[str] = set()
         """The gates that this attempt shows to be well or out, and has not yet."""
         self._limiter = limiter
@@ -73,8 +54,8 @@ class ProviderPermit:
         self._cooling_until: float | None = None
         """As it was when the newest call began."""
 
-    async def __aenter__(self) -> Self:
-        """Ask for a place, where one is needed.
+    async def __aenter__(self) -> Wait | None:
+        """Ask for a place, where one is needed; when to ask again, if there is none.
 
         At the provider first: who is the one to probe a model must not lose that to a provider that is full, again and
         again. If the model says no, the provider's place goes on at once; who waits for a model that is known to be out
@@ -95,10 +76,7 @@ class ProviderPermit:
             raise
         if wait is not None:
             await self._leave_uncalled()
-            if wait.failure is not None:
-                raise ProviderOut(wait.failure, wait.seconds)
-            self.postponed = Postpone(wait.seconds, wait.code)
-        return self
+        return wait
 
     async def _enter(self, gate: str, tokens: int) -> Wait | None:
         if not self._limiter.asks(gate):
@@ -117,16 +95,14 @@ class ProviderPermit:
             admitted_with, self._admitted_with = self._admitted_with, None
             await self._limiter.release(self._lease, admitted_with, 0, 0)
 
-    def begin_call(self) -> None:
-        """A call begins here; the block ends if there is no room, or a cool-down began since the call before."""
+    def begin_call(self) -> Wait | None:
+        """A call begins here; when to ask again, if a cool-down began since the call before."""
         before = self._cooling_until
         until = max(map(self._limiter.cooling_until, gates_of(self._lease.agent)))
         if before is not None and until > before:
-            left = until - asyncio.get_running_loop().time()
-            self.postponed = Postpone(min(left, _LONGEST_WAIT), "cooldown")
-        if self.postponed is not None:
-            raise _NoRoom
+            return Wait("cooldown", min(until - asyncio.get_running_loop().time(), _LONGEST_WAIT))
         self._cooling_until = until
+        return None
 
     def answered(self) -> None:
         """The model begins to answer: whatever comes of it, neither it nor its provider is out."""
@@ -134,12 +110,11 @@ class ProviderPermit:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    ) -> None:
         """Give the place back, with what the calls took. What a failure says of an outage is seen later."""
-        if not isinstance(error, Exception) or isinstance(error, _NoRoom):
+        if not isinstance(error, Exception):
             await self._limiter.forgo(self._lease, self.probes)
         if self._admitted_with is not None:
             usage = self._used()
             taken = usage.input_tokens + usage.output_tokens or (self._admitted_with if error is None else 0)
             await self._limiter.release(self._lease, self._admitted_with, taken, max(1, usage.model_calls))
-        return isinstance(error, _NoRoom)

@@ -73,7 +73,7 @@ class RefusedKeys:
         variable = self._providers[provider].api_key_env
         return f"the key in {variable}" if variable else "no key"
 
-    async def elsewhere(self, fleet: Fleet, worker: str, lease: Lease) -> Postpone | None:
+    async def pass_on(self, fleet: Fleet, worker: str, lease: Lease) -> Postpone | None:
         """Gives a step up for a neighbour that can call its provider; None if this worker's key is not refused, or
         nobody else's is better: then the provider says what is wrong."""
         provider, waited = lease.agent.provider, lease.lacking_for

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from palaver.config.providers import Provider
-from palaver.vocabulary.presets import ProtocolName
+from palaver.schemas.protocols import ProtocolName
 
 from .chat_completions import ChatCompletions
 from .messages import Messages

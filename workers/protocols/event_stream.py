@@ -1,28 +1,40 @@
-"""What the readers of all protocols do alike: an event stream, cut anywhere, becomes text, reasoning and calls."""
+"""What the readers of all protocols do alike: an event stream, cut anywhere, or one document becomes text, reasoning,
+calls, and the reply that they are together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from palaver.errors import MalformedResponse, TruncatedStream
-from palaver.schemas.models import Usage
+from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
+from palaver.schemas.models import ToolCall, Usage
 from palaver.secrets.redaction import hide
 from palaver.vocabulary.limits import most
 
-from .bounds import too_large
+from .bounds import check_stored, parsed, too_large
 from .calls import Calls
 from .lines import Lines
+from .port import ModelReply
 
 _TEXT: Final = most("answer_text")
 _LONGEST_NAME: Final = 512
 """Characters of what a provider calls an answer: proxies put names of their own around it."""
+_MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
+"""What taking JSON apart raises that is of another shape than a protocol says."""
+
+
+class Ends(Protocol):
+    """A part of an answer."""
+
+    ended: bool
+    """It is whole."""
 
 
 class EventStreamReader:
     """Puts an answer together. ``feed`` it the bytes of a stream as they come; ask for the ``reply`` at the end.
 
-    Any split of the bytes gives the same reply. A protocol says what an event means to it: ``_event``.
+    Any split of the bytes gives the same reply. A protocol says what an event means to it (``_take_in``), and an answer
+    that is one document (``_take_in_whole``); and how what was taken in ends (``_ended``).
     """
 
     def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
@@ -44,6 +56,7 @@ class EventStreamReader:
         self._foreign = False
         """There was something that is no event stream."""
         self.usage = Usage(model_calls=1)
+        self._counted = False
         self.uncounted = False
         """The answer is whole, and the provider did not say what it took."""
 
@@ -72,8 +85,63 @@ class EventStreamReader:
         thoughts, self._thoughts = "".join(self._thoughts), []
         return "".join(texts), thoughts
 
+    def read(self, body: bytes) -> str:
+        """Take in a whole answer that was not streamed; answers its text.
+
+        Raises:
+            MalformedResponse: it is no answer of this protocol.
+            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
+            ProviderHTTPError: it is an error.
+        """
+        try:
+            document = parsed(body)
+            self._anything = self.done = True
+            return self._take_in_whole(document, body)
+        except _MISSHAPEN as error:
+            raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
+
+    def opaque_so_far(self) -> str:
+        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        raise NotImplementedError
+
+    def reply(self) -> ModelReply:
+        """The whole answer, without secrets of this process.
+
+        Raises:
+            TruncatedStream: the stream ended before the model did.
+            EmptyCompletion: it has neither text nor calls.
+            MalformedResponse: it is no answer, or contradicts itself.
+            ResponseTooLarge: it would be too large as JSON.
+            ProviderError: the model, or its provider, broke off and says so.
+        """
+        # What stands behind the last line feed.
+        if self._lines.waiting:
+            self.feed(b"\n")
+        return self._ended()
+
     def _event(self, payload: bytes) -> str:
-        """Take in the data of an event; answers its text."""
+        """Take in the data of an event; answers its text. The name of an event stands in it, too."""
+        if not payload or payload == b"[DONE]":  # of proxies, where a protocol has another end
+            return ""
+        try:
+            event = parsed(payload)
+            self._anything = True
+            if event.get("error"):
+                raise ProviderHTTPError(200, payload)
+            return self._take_in(event, payload)
+        except _MISSHAPEN as error:
+            raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
+
+    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
+        """Take in an event, whose JSON is ``payload``; answers its text. What is misshapen may raise what it does."""
+        raise NotImplementedError
+
+    def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
+        """Take in an answer, whose JSON is ``body``, as ``_take_in`` does an event."""
+        raise NotImplementedError
+
+    def _ended(self) -> ModelReply:
+        """The reply, of what was taken in. Raises as ``reply``."""
         raise NotImplementedError
 
     def _other(self, line: bytes) -> None:
@@ -95,10 +163,49 @@ class EventStreamReader:
         """Take in what the provider calls the answer, and the model that gives it, from where it says so."""
         self._id, self._model = _name(answer.get("id")), _name(answer.get("model"))
 
-    def _take_in_the_rest(self) -> None:
-        """What stands behind the last line feed."""
-        if self._lines.waiting:
-            self.feed(b"\n")
+    def _count_tokens(self, *, given: int, cached: int, cache_write: int, output: int, reasoning: int) -> None:
+        """Take in what the provider counted; a part is no more than what it is a part of."""
+        self._counted = True
+        cached = min(given, cached)
+        self.usage = Usage(
+            model_calls=1,
+            input_tokens=given,
+            cached_tokens=cached,
+            cache_write_tokens=min(given - cached, cache_write),
+            output_tokens=output,
+            reasoning_tokens=min(output, reasoning),
+        )
+
+    def _whole_calls(self, parts: Mapping[int, Ends]) -> dict[int, ToolCall]:
+        """The calls, of which each is one of these parts. Raises MalformedResponse if one has no end."""
+        calls = self._calls.whole()
+        if not all(parts[index].ended for index in calls):
+            raise MalformedResponse("a tool call of the answer has no end")
+        return calls
+
+    def _reply(
+        self,
+        finish: str,
+        calls: Mapping[int, ToolCall],
+        opaque: str,
+        *,
+        announced: bool = False,
+        may_be_empty: bool = False,
+        explanation: str = "",
+    ) -> ModelReply:
+        """The reply with all text that came. ``announced``: it is to have calls.
+
+        Raises EmptyCompletion, MalformedResponse and ResponseTooLarge as ``reply``.
+        """
+        content = hide("".join(self._content))
+        if not content and not calls and not may_be_empty:
+            raise EmptyCompletion
+        if announced and not calls:
+            raise MalformedResponse("the answer announces tool calls and has none")
+        made = tuple(calls.values())
+        check_stored(self._length + self._calls.length, content, made)
+        self.uncounted = not self._counted
+        return ModelReply(content, made, finish, self.usage, opaque, self._id, self._model, explanation)
 
     def _cut_off(self, why: str) -> TruncatedStream | MalformedResponse:
         """What is wrong with a stream that has no end: it is cut off, or it never was one."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from palaver.config.providers import Thinking
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
+from palaver.schemas.protocols import Thinking
 
 PAUSE: Final = "pause"
 """The finish reason of an answer that its provider goes on with if it gets back what came."""
@@ -94,9 +94,9 @@ class AnswerReader(Protocol):
 class ModelProtocol(Protocol):
     """A way of speaking to models. It keeps no state: one object serves all providers that speak it.
 
-    Its row in ``palaver.config.carried`` says which options and which content it carries, so that the API refuses the
-    rest at submit. What comes nevertheless, from a conversation that began in another protocol, is told to the model in
-    words.
+    Its row in ``palaver.schemas.protocols`` says which options and which content it carries, so that the API refuses
+    the rest at submit. What comes nevertheless, from a conversation that began in another protocol, is told to the
+    model in words.
     """
 
     name: str

@@ -121,7 +121,7 @@ class Abilities:
                 return Lack("tool", name)
         return None
 
-    async def elsewhere(
+    async def missing_capability(
         self, store: Store, agent: AgentSpec, call: ToolCall | None, lacking_for: float, lack: Lack | None = None
     ) -> Postpone | None:
         """Gives a step up for another worker if this one lacks what it needs, or has a ``lack`` that was found already;

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from palaver.steps.leases import Lease
 
-from ..models.call_progress import CallProgress
+from ..models.call_clock import CallProgress
 
 
 class InterruptReason(Enum):

@@ -257,15 +257,15 @@ class ConversationCache:
         kept = self._kept.get(conversation_id)
         return None if kept is None else kept[0]
 
-    def take_in(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
+    def load(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
         """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
         that answers a call."""
         if lease.call is not None:
             return CachedConversation(protocol)
-        conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.rebuilt else known
+        conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.log.rebuilt else known
         # What cannot be read to its end is not kept: its beginning would be read twice.
         self._forget(lease.conversation_id)
-        conversation.extend(lease.entries, lease.position, lease.position_at)
+        conversation.extend(lease.log.entries, lease.log.position, lease.log.position_at)
         self.keep(lease.conversation_id, conversation)
         return conversation
 

@@ -11,14 +11,11 @@ import logging
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from palaver.secrets.redaction import Passing
-from palaver.steps.leases import Delta, Lease, Progress
+from palaver.steps.leases import Delta, Progress
 from palaver.store import Store
-from palaver.vocabulary.limits import most
 
 log = logging.getLogger("palaver.workers.steps.delta_writer")
 
-_LONGEST: Final = most("delta")
 _PER_STREAM: Final = 0.0003
 """Seconds of interval for each stream in a write; a delta costs about 50 us here and 20 us in Redis
 (bench/store_cost.py)."""
@@ -40,59 +37,6 @@ class Buffer(Protocol):
         """What is to be written; nothing comes after the ``last`` time."""
 
 
-class DeltaBuffer:
-    """What the watchers of one attempt have been shown of its answer."""
-
-    def __init__(self, writer: DeltaWriter, lease: Lease) -> None:
-        self._writer = writer
-        self.lease = lease
-        self._text: list[str] = []
-        self._thoughts: list[str] = []
-        self._passing = {False: Passing(), True: Passing()}
-        """By whether it is reasoning."""
-        self.written = False
-        self.lost = False
-        self.writing: asyncio.Event | None = None
-
-    @property
-    def pending(self) -> bool:
-        """Whether there is something to write."""
-        return bool(self._text or self._thoughts)
-
-    def add(self, text: str, thoughts: str = "") -> None:
-        """More text and reasoning; it is written with the next batch."""
-        if not self.pending:
-            self._writer.wake(self)
-        if text:
-            self._text.append(text)
-        if thoughts:
-            self._thoughts.append(thoughts)
-
-    def take(self, *, last: bool = False) -> Iterator[Delta]:
-        """The gathered text as deltas, without secrets of this process. Until the ``last`` time, what may be the
-        beginning of a secret is kept back."""
-        gathered = {True: "".join(self._thoughts), False: "".join(self._text)}
-        self.close()
-        for reasoning, more in gathered.items():
-            text = self._passing[reasoning].add(more, last=last)
-            for start in range(0, len(text), _LONGEST):
-                self.written = True
-                yield Delta(self.lease, text[start : start + _LONGEST], reasoning)
-
-    async def flush(self) -> None:
-        """Write the rest, if a beginning was written; else the whole message will do, which reasoning is no part of."""
-        if self.writing is not None:
-            # On another connection: the rest could overtake it, and so could the end of the lease it is written under.
-            await self.writing.wait()
-        held = any(passing.held for passing in self._passing.values())
-        if self._thoughts or (self.written and (self._text or held)):
-            await self._writer.write([self], last=True)
-
-    def close(self) -> None:
-        """Forget what was not written."""
-        self._text, self._thoughts = [], []
-
-
 class DeltaWriter:
     """Writes the deltas of all streams of a worker process."""
 
@@ -101,10 +45,6 @@ class DeltaWriter:
         self._interval = interval
         self._waiting: list[Buffer] = []
         self._something = asyncio.Event()
-
-    def buffer(self, lease: Lease) -> DeltaBuffer:
-        """A gathering place for one attempt."""
-        return DeltaBuffer(self, lease)
 
     def wake(self, buffer: Buffer) -> None:
         """``buffer`` has something to say."""

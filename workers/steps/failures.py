@@ -11,10 +11,10 @@ from palaver.errors import ErrorClass, Failure, ToolFailure, classify
 from palaver.steps.leases import Lease
 from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Continue, GiveUp, Postpone, RetryAfter, ToolOutcome, Verdict
+from palaver.store.scripting.contracts.providers import Wait
 
 from ..models.gates import gates_of
-from ..models.provider_permit import ProviderOut
-from .work import Work
+from .attempt import Attempt
 
 log = logging.getLogger("palaver.workers.steps.failures")
 
@@ -23,34 +23,32 @@ _FRAMES: Final = 20
 """Of a traceback, the innermost."""
 
 
-async def verdict_on(error: Exception, work: Work, policy: RetryPolicy) -> Verdict:
+async def verdict_on(error: Exception, attempt: Attempt, policy: RetryPolicy) -> Verdict:
     """The verdict on an exception of a step's function. If the provider asked for fewer requests, all steps wait. If it
     is out, that costs the step no attempt."""
-    lease, limiter = work.lease, work.runtime.limiter
-    if isinstance(error, ProviderOut):
-        return _until_it_is_back(error.failure, error.turn, work, policy)
+    lease, limiter = attempt.lease, attempt.runtime.limiter
     if lease.call is not None:
         log_raised(error, lease.call.name, lease)
-    failure = classify(error, source=work.source, provider=lease.agent.provider, model=lease.agent.model_name)
+    failure = classify(error, source=attempt.source, provider=lease.agent.provider, model=lease.agent.model_name)
     if failure.error_class is ErrorClass.INTERNAL:
         log.exception("step %s/%s failed inside", lease.run_id, lease.step)
     if lease.call is None and failure.error_class is ErrorClass.AUTHENTICATION:
-        moved = await work.runtime.key_refused(lease)
+        moved = await attempt.runtime.key_refused(lease)
         if moved is not None:
             return moved
-        failure = _named(failure, work)
+        failure = _named(failure, attempt)
     if lease.call is None:
         patient = bool(_own(policy, lease).patience)
-        out = await limiter.met_outage(lease, failure, work.permit.probes, patient=patient)
+        out = await limiter.met_outage(lease, failure, attempt.calls.permit.probes, patient=patient)
         if out is not None:
-            return _until_it_is_back(failure, out.seconds, work, policy)
+            return verdict_on_wait(out, attempt, policy)
     return await limiter.apply(lease, _by_policy(failure, lease, policy))
 
 
-def _named(failure: Failure, work: Work) -> Failure:
+def _named(failure: Failure, attempt: Attempt) -> Failure:
     """The failure with the worker whose key was refused: others may have another one."""
-    runtime = work.runtime
-    note = runtime.abilities.refused_keys.named(work.lease.agent.provider, runtime.worker_id)
+    runtime = attempt.runtime
+    note = runtime.abilities.refused_keys.named(attempt.lease.agent.provider, runtime.worker_id)
     return failure.noting(note) if note else failure
 
 
@@ -67,15 +65,17 @@ def log_raised(error: Exception, tool: str, lease: Lease) -> None:
     )
 
 
-def _until_it_is_back(failure: Failure, turn: float, work: Work, policy: RetryPolicy) -> Verdict:
-    """The verdict on a step whose provider is out, and which may ask again in ``turn`` seconds."""
-    lease, policy = work.lease, _own(policy, work.lease)
+def verdict_on_wait(wait: Wait, attempt: Attempt, policy: RetryPolicy) -> Verdict:
+    """The verdict on a step whose provider takes no call now. In an outage the policy says for how long it waits."""
+    if wait.failure is None:
+        return Postpone(wait.seconds, wait.code)
+    lease, policy = attempt.lease, _own(policy, attempt.lease)
     other = (
         lease.fallback is not None
-        and policy.falls_back(failure)
-        and not work.runtime.limiter.is_out(gates_of(lease.agent, lease.fallback))
+        and policy.falls_back(wait.failure)
+        and not attempt.runtime.limiter.is_out(gates_of(lease.agent, lease.fallback))
     )
-    judged = policy.outlast(failure, turn, lease.out_for or 0.0, other_model=other)
+    judged = policy.outlast(wait.failure, wait.seconds, lease.out_for or 0.0, other_model=other)
     return judged if isinstance(judged, Postpone) else _given_up(judged, lease, policy)
 
 

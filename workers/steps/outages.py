@@ -15,7 +15,7 @@ from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import StopReason
 
 from .conversations import CachedConversation
-from .runtime import Runtime, away
+from .runtime import Runtime, is_store_outage
 
 log = logging.getLogger("palaver.workers.steps.outages")
 
@@ -57,7 +57,7 @@ async def claim(
         except NewerVersion:
             return Stray("for a newer worker")
         except Exception as error:
-            if not away(error):
+            if not is_store_outage(error):
                 raise
             if clock() > deadline:
                 return Stray(f"not claimed, left to the sweeper: {type(error).__name__}")
@@ -71,7 +71,7 @@ async def claim(
 
 
 async def settle(
-    runtime: Runtime, lease: Lease, verdict: Verdict, *, shown: Shown, told: bytes | None = None
+    runtime: Runtime, lease: Lease, verdict: Verdict, *, shown: Shown, trace_note: bytes | None = None
 ) -> Settled:
     """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
     lease that is handed back is not worth the wait.
@@ -86,7 +86,7 @@ async def settle(
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
     while True:
         try:
-            return await runtime.store.steps.settle(lease, verdict, shown=shown, told=told)
+            return await runtime.store.steps.settle(lease, verdict, shown=shown, trace_note=trace_note)
         except StaleLease:
             raise
         except Exception as error:
@@ -113,7 +113,7 @@ async def _is_well(runtime: Runtime) -> bool:
     try:
         await runtime.store.ping()
     except Exception as error:
-        if not away(error):
+        if not is_store_outage(error):
             raise
         return False
     return True

@@ -11,15 +11,15 @@ from palaver.schemas.models import Message
 from palaver.schemas.structured_output import NotAsAsked, structured
 from palaver.steps.verdicts import Misfit
 
-from .work import Work
+from .attempt import Attempt
 
 _AGAIN: Final = "The answer does not have the format that was asked for, also after the model was told what is wrong."
 
 
-def misfit_of(answer: Message, work: Work) -> Misfit | None:
+def misfit_of(answer: Message, attempt: Attempt) -> Misfit | None:
     """What is wrong with ``answer``; None if it is what was asked for. Once the model is told so, and may answer again:
     its failure is recoverable the first time."""
-    wanted = work.lease.agent.response_format
+    wanted = attempt.lease.agent.response_format
     if wanted is None or isinstance(wanted, TextFormat):
         return None
     try:
@@ -27,13 +27,13 @@ def misfit_of(answer: Message, work: Work) -> Misfit | None:
     except NotAsAsked as error:
         fits = f" that fits the schema {wanted.name}" if isinstance(wanted, JsonSchemaFormat) else ""
         text = f"[Automatic note] This answer is not what is asked for: {error}. Answer with nothing but JSON{fits}."
-        return Misfit(text, _failure(work))
+        return Misfit(text, _failure(attempt))
     return None
 
 
-def _failure(work: Work) -> Failure:
-    agent = work.lease.agent
+def _failure(attempt: Attempt) -> Failure:
+    agent = attempt.lease.agent
     at = ProviderDetails(agent.provider, agent.model_name)
-    if work.corrected:
+    if attempt.prompt.corrected:
         return Failure.of(ErrorClass.INVALID_OUTPUT, _AGAIN, provider=at)
     return replace(Failure.of(ErrorClass.INVALID_OUTPUT, provider=at), recoverable=True)

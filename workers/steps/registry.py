@@ -8,11 +8,13 @@ from typing import Final
 
 from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Verdict
+from palaver.store.scripting.contracts.providers import Wait
 from palaver.vocabulary.step_kinds import StepKind
 
-from .work import Work
+from .attempt import Attempt
 
-Function = Callable[[Work], Awaitable[Verdict]]
+Function = Callable[[Attempt], Awaitable[Verdict | Wait]]
+"""A `Wait` is the answer of a provider's gate: its verdict depends on the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,9 @@ _handlers: Final[dict[StepKind, StepHandler]] = {}
 def step(kind: StepKind, *, retry: RetryPolicy) -> Callable[[Function], Function]:
     """Make a function the work of a kind of step: ``@step(MODEL, retry=MODEL_CALL)``.
 
-    It gets the `Work` of one attempt and answers with a verdict. An exception that it raises is classified, and
-    ``retry`` says what becomes of each class of error: another attempt and when, another model, or the end of the run.
+    It gets the `Attempt` and answers with a verdict, or with when its provider takes a call again. An exception that
+    it raises is classified, and ``retry`` says what becomes of each class of error: another attempt and when, another
+    model, or the end of the run.
 
     Raises ValueError for a kind that has its work already.
     """

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from palaver.config.settings import Settings
-from palaver.delivery.follow_up import follow_up
-from palaver.delivery.publishing import LoopPublisher
+from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.errors import ErrorClass, classify
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Postpone
@@ -136,7 +135,7 @@ class Runtime:
 
     async def with_another_key(self, lease: Lease) -> Postpone | None:
         """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""
-        return await self.abilities.refused_keys.elsewhere(self.store.fleet, self.worker_id, lease)
+        return await self.abilities.refused_keys.pass_on(self.store.fleet, self.worker_id, lease)
 
     async def key_refused(self, lease: Lease) -> Postpone | None:
         """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
@@ -149,6 +148,6 @@ class Runtime:
         await follow_up(self.store, self.publish, [settled])
 
 
-def away(error: Exception) -> bool:
+def is_store_outage(error: Exception) -> bool:
     """Whether Redis or the broker is away, or refuses for a while."""
     return classify(error).error_class is ErrorClass.STORAGE

@@ -17,16 +17,17 @@ from palaver.processes.failpoints import failpoint
 from palaver.secrets.redaction import keeping
 from palaver.steps.leases import Settled, Stray
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
+from palaver.store.scripting.contracts.providers import Wait
 from palaver.telemetry.logs import about, mention
-from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .active_step import ActiveStep, InterruptReason
+from .attempt import Attempt
 from .conversations import CachedConversation
-from .failures import verdict_on
+from .failures import verdict_on, verdict_on_wait
 from .outages import claim, settle
 from .registry import Function, StepHandler
 from .runtime import Runtime
-from .work import Work
 
 log = logging.getLogger("palaver.workers.steps.step")
 
@@ -35,7 +36,7 @@ class StepFailed(Exception):
     """Flower shows this as a FAILURE or a RETRY, with the error's class, code and sentence and never with content."""
 
 
-async def attempt(handler: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
+async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conversation_id: str, name: str) -> str:
     """Make one attempt of a step: the body of every Celery task.
 
     Returns a short text for the operator. Raises ``celery.exceptions.Retry`` for a step that will be retried (Celery
@@ -50,10 +51,11 @@ async def attempt(handler: StepHandler, runtime: Runtime, run_id: str, conversat
                 return f"stray: {lease.why}"
             mention(**lease.in_trace)
             failpoint("step.claimed")
-            work = Work(lease, runtime, CachedConversation(runtime.terms.protocol(lease.agent)), active)
-            verdict = work.accounted(await _verdict(handler, work, known, active))
+            attempt = Attempt(lease, runtime, active)
+            verdict = attempt.with_usage(await _verdict(handler, attempt, known, active))
             failpoint("step.settling")
-            settled = await settle(runtime, lease, verdict, shown=work.shown_of(verdict), told=work.told(verdict))
+            shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)
+            settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note)
             runtime.histograms.settled(handler.kind, lease, verdict, settled, active)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure
@@ -65,34 +67,42 @@ async def attempt(handler: StepHandler, runtime: Runtime, run_id: str, conversat
     return _for_flower(verdict, settled)
 
 
-async def _verdict(handler: StepHandler, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:
-    """The verdict of the function, or the verdict on its interruption or its failure.
+async def _verdict(
+    handler: StepHandler, attempt: Attempt, known: CachedConversation | None, active: ActiveStep
+) -> Verdict:
+    """The verdict of the function, or the verdict on its interruption, on its failure, or on its provider's gate.
 
     Raises:
         StaleLease: the lease is lost, so the result of the work is dropped.
     """
     try:
-        return await _work(handler.function, work, known, active)
+        answer = await _work(handler.function, attempt, known, active)
     except StaleLease:
         raise
     except Exception as error:
-        return await verdict_on(error, work, handler.retry)
+        return await verdict_on(error, attempt, handler.retry)
+    return verdict_on_wait(answer, attempt, handler.retry) if isinstance(answer, Wait) else answer
 
 
-async def _work(function: Function, work: Work, known: CachedConversation | None, active: ActiveStep) -> Verdict:
-    """The verdict of the function, or the verdict on its interruption. Raises what the function raises."""
+async def _work(
+    function: Function, attempt: Attempt, known: CachedConversation | None, active: ActiveStep
+) -> Verdict | Wait:
+    """The answer of the function, or the verdict on its interruption. Raises what the function raises."""
     try:
         # A cancel may have come between the claim and here, when there was nothing to interrupt yet.
-        active.begin(work.lease)
-        work.take_in(known)
-        verdict = await work.elsewhere() or await function(work)
-        await work.flush()
-        return verdict
+        active.begin(attempt.lease)
+        missing = await attempt.missing_capability()
+        if missing is not None:
+            return missing
+        attempt.load_conversation(known)
+        answer = await function(attempt)
+        await attempt.stream.flush()
+        return answer
     except asyncio.CancelledError:
         match active.reason:
             case InterruptReason.CANCELLED:
-                await work.flush()
-                return Finish(work.partial, StopReason.CANCELLED, opaque=work.partial_opaque)
+                await attempt.stream.flush()
+                return attempt.cut_off()
             case InterruptReason.LOST:
                 raise StaleLease from None
             case InterruptReason.DRAIN | InterruptReason.PAUSED | None:
@@ -104,13 +114,13 @@ async def _work(function: Function, work: Work, known: CachedConversation | None
 def _for_flower(verdict: Verdict, settled: Settled) -> str:
     match verdict:
         case RetryAfter(delay, failure) if settled.status == RunStatus.RUNNING:
-            error = _told(failure)
+            error = _step_failed(failure)
             raise Retry(message=str(error), exc=error, when=round(delay, 1))
         case Postpone(delay, code, reason) if settled.status == RunStatus.RUNNING:
             # Nothing failed: among the rows of RETRY it would hide what did.
             return f"waits {delay:.1f} s: {reason} {code}"
         case GiveUp(failure):
-            raise _told(failure)
+            raise _step_failed(failure)
         case HandBack():
             return "handed back"
         case Continue(message=None, outcomes=(ToolOutcome(failure=Failure(error_class=error)),)):
@@ -121,7 +131,7 @@ def _for_flower(verdict: Verdict, settled: Settled) -> str:
             assert_never(verdict)
 
 
-def _told(failure: Failure) -> StepFailed:
+def _step_failed(failure: Failure) -> StepFailed:
     # What a tool says of its error may be content.
     said = FACTS[failure.error_class].sentence if failure.source == "tool" else failure.message
     code = "" if failure.code in said else f"{failure.code}: "

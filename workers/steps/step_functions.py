@@ -11,72 +11,82 @@ from palaver.schemas.content import TextPart, length_of
 from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import hide
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL
-from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, RetryAfter, ToolOutcome, Verdict
+from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
+from palaver.store.scripting.contracts.providers import Wait
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import beyond, most
 from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
 from ..sources.containment import Told, failure_of
-from .condensing import ask_within_window, condense_now
+from .asking import ask_model
+from .attempt import Attempt
+from .condensing import condense
 from .failures import log_raised
 from .output_check import misfit_of
-from .reasoning import ask_with_reasoning
 from .registry import step
-from .tool_calls import make_call
-from .work import Work
+from .tool_calls import client_tool_of, is_risky, make_call, tool_of
 
 _STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 
 @step(MODEL, retry=MODEL_CALL)
-async def call_model(work: Work) -> Verdict:
+async def call_model(attempt: Attempt) -> Verdict | Wait:
     """Call the model, and run quick inline tools at once."""
-    if work.lease.condenses:
-        return await _condense(work)
-    if (stuck := work.look_back()) is not None:
+    if attempt.lease.condenses:
+        return await _condense(attempt)
+    if (stuck := attempt.prompt.detect_repetition()) is not None:
         return GiveUp(stuck.failure, StopReason.STUCK)
-    async with work.permit as permit:
-        reply = await ask_within_window(work, lambda: ask_with_reasoning(work))
-    if permit.postponed is not None:
-        return permit.postponed
-    if isinstance(reply, RetryAfter):
+    async with attempt.calls.permit as wait:
+        reply = wait or await ask_model(attempt)
+    if not isinstance(reply, ModelReply):
         return reply
     failpoint("model.answered")
-    tokens, opaque = reply.usage.input_tokens, work.opaque(reply.opaque)
+    if reply.tool_calls and reply.finish_reason not in _STOPS:
+        return await _with_calls(attempt, reply)
+    return _without_calls(attempt, reply)
+
+
+def _without_calls(attempt: Attempt, reply: ModelReply) -> Verdict:
+    """The verdict on an answer that asks for no tool, or was cut off."""
+    tokens, opaque = reply.usage.input_tokens, attempt.prompt.opaque(reply.opaque)
     if reply.finish_reason == PAUSE and not reply.tool_calls:
         return Continue(Message(role="assistant", content=reply.content), prompt_tokens=tokens, opaque=opaque)
-    if reply.finish_reason in _STOPS or not reply.tool_calls:
-        # Cut off before the first word, it is nothing that the model is reminded of.
-        message = Message(role="assistant", content=reply.content, partial=not reply.content)
-        stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
-        misfit = misfit_of(message, work) if stop is StopReason.END_TURN else None
-        if misfit is None:
-            withheld = _withheld(reply, work) if stop is StopReason.CONTENT_FILTER else None
-            return Finish(message, stop, prompt_tokens=tokens, opaque=opaque, withheld=withheld)
-        if misfit.failure.recoverable:
-            return Continue(message, prompt_tokens=tokens, opaque=opaque, misfit=misfit)
-        return GiveUp(misfit.failure, StopReason.ERROR, message=message, opaque=opaque, misfit=misfit)
-    outcomes, calls = await _begin(work, reply.tool_calls)
+    # Cut off before the first word, it is nothing that the model is reminded of.
+    message = Message(role="assistant", content=reply.content, partial=not reply.content)
+    stop = _STOPS.get(reply.finish_reason, StopReason.END_TURN)
+    misfit = misfit_of(message, attempt) if stop is StopReason.END_TURN else None
+    if misfit is None:
+        withheld = _withheld(reply, attempt) if stop is StopReason.CONTENT_FILTER else None
+        return Finish(message, stop, prompt_tokens=tokens, opaque=opaque, withheld=withheld)
+    if misfit.failure.recoverable:
+        return Continue(message, prompt_tokens=tokens, opaque=opaque, misfit=misfit)
+    return GiveUp(misfit.failure, StopReason.ERROR, message=message, opaque=opaque, misfit=misfit)
+
+
+async def _with_calls(attempt: Attempt, reply: ModelReply) -> Continue:
+    """The verdict on an answer that asks for tools."""
+    outcomes, calls = await _begin(attempt, reply.tool_calls)
     message = Message(role="assistant", content=reply.content, tool_calls=reply.tool_calls)
-    risky = tuple(call.id for call in reply.tool_calls if work.risky(call))
+    risky = tuple(call.id for call in reply.tool_calls if is_risky(attempt, call))
+    tokens, opaque = reply.usage.input_tokens, attempt.prompt.opaque(reply.opaque)
     return Continue(message, tuple(outcomes), tuple(calls), risky, prompt_tokens=tokens, opaque=opaque)
 
 
-def _withheld(reply: ModelReply, work: Work) -> Failure:
+def _withheld(reply: ModelReply, attempt: Attempt) -> Failure:
     """What there is to say of an answer that was refused: the same as of a request that is."""
-    agent = work.lease.agent
+    agent = attempt.lease.agent
     provider = ProviderDetails(agent.provider, agent.model_name, 200, reply.request_id, reply.explanation)
     return Failure.of(ErrorClass.CONTENT_FILTER, code=f"{agent.provider}.{WITHHELD}", provider=provider)
 
 
-async def _condense(work: Work) -> Verdict:
-    async with work.permit as permit:
-        await condense_now(work)
-    return permit.postponed or Finish(None, StopReason.END_TURN)
+async def _condense(attempt: Attempt) -> Verdict | Wait:
+    async with attempt.calls.permit as wait:
+        done = wait or await condense(attempt, required=True)
+    return done if isinstance(done, Wait) else Finish(None, StopReason.END_TURN)
 
 
-async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
+async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutcome], list[OpenCall]]:
     """Run inline tools, acknowledge calls of client tools and refuse invalid ones here. All other calls become tool
     steps; some of them wait for an approval or for the client. What comes behind a call that ends the run is not begun.
 
@@ -85,7 +95,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
     outcomes: list[ToolOutcome] = []
     open_calls: list[OpenCall] = []
     room = most("inline_results")
-    if not work.lease.allows(len(calls)):
+    if not attempt.lease.allows(len(calls)):
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
     ending: str | None = None
     for call in calls:
@@ -97,20 +107,20 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
         # Parsing arguments and running an inline tool take time: other tasks get a turn between two calls.
         await asyncio.sleep(0)
         try:
-            if (client_tool := work.client_tool(call)) is not None:
+            if (client_tool := client_tool_of(attempt, call)) is not None:
                 if client_tool.acknowledgement is not None:
                     outcomes.append(answer(call, client_tool.acknowledgement))
                 else:
                     open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))
                 continue
-            tool, arguments = work.tool(call)
-            approvals = work.lease.agent.approvals
+            tool, arguments = tool_of(attempt, call)
+            approvals = attempt.lease.agent.approvals
             if approvals.ask(tool.name, risky=tool.risky):
                 open_calls.append(
                     OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
                 )
             elif tool.inline:
-                told = answer(call, await make_call(work, tool, call, arguments), ends_run=tool.ends_run)
+                told = answer(call, await make_call(attempt, tool, call, arguments), ends_run=tool.ends_run)
                 room -= length_of(told.message.content)
                 if room < 0:
                     beyond("inline_results")
@@ -121,7 +131,7 @@ async def _begin(work: Work, calls: tuple[ToolCall, ...]) -> tuple[list[ToolOutc
             if tool.ends_run:
                 ending = tool.name
         except ToolFailure as error:
-            log_raised(error, call.name, work.lease)
+            log_raised(error, call.name, attempt.lease)
             outcomes.append(ToolOutcome.failed(call, failure_of(error)))
     return outcomes, open_calls
 
@@ -140,14 +150,14 @@ def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool =
 
 
 @step(TOOL, retry=TOOL_CALL)
-async def call_tool(work: Work) -> Verdict:
+async def call_tool(attempt: Attempt) -> Verdict:
     """Call the tool that the model asked for."""
-    call = work.lease.call
+    call = attempt.lease.call
     assert call is not None  # only tool steps are delivered here
-    tool, arguments = work.tool(call)
+    tool, arguments = tool_of(attempt, call)
     failpoint("tool.starting")
-    await work.confirm()
-    told = await make_call(work, tool, call, arguments)
-    result = answer(call, told, edited=work.lease.edited, ends_run=tool.ends_run)
+    await attempt.confirm()
+    told = await make_call(attempt, tool, call, arguments)
+    result = answer(call, told, edited=attempt.lease.edited, ends_run=tool.ends_run)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

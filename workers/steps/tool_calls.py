@@ -9,29 +9,65 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from palaver.schemas.actions import digest
+from palaver.errors import UnknownTool
+from palaver.schemas.actions import ClientTool, digest
+from palaver.schemas.arguments import read
 from palaver.schemas.models import ToolCall
 from palaver.secrets.redaction import Passing, compared
 from palaver.steps.leases import Lease, Progress
 from palaver.tools import ToolContext, ToolDeclaration
+from palaver.tools.schemas import fitting
 from palaver.vocabulary.limits import most
 
 from ..sources.containment import Told
+from .attempt import Attempt
 from .delta_writer import DeltaWriter
-from .work import Work
 
 _APART: Final = 1.0 / most("progress")
 """Seconds between two events about the progress of one call."""
 
 
-async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]) -> Told:
+def client_tool_of(attempt: Attempt, call: ToolCall) -> ClientTool | None:
+    """The client tool that ``call`` names; None if it names another tool.
+
+    Raises:
+        InvalidToolCall: the arguments are no JSON object, or do not fit a tool that is acknowledged. The client
+            checks those of others.
+    """
+    for tool in attempt.lease.agent.client_tools:
+        if tool.name == call.name:
+            read(call.arguments) if tool.acknowledgement is None else fitting(tool, call.arguments)
+            return tool
+    return None
+
+
+def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str, Any]]:
+    """The tool that ``call`` asks for, and its arguments.
+
+    Raises:
+        UnknownTool: the agent has no such tool.
+        InvalidToolCall: the arguments do not fit it.
+    """
+    agent = attempt.lease.agent
+    if call.name not in agent.tools:
+        offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
+        raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
+    return attempt.runtime.tools.check(call.name, call.arguments)
+
+
+def is_risky(attempt: Attempt, call: ToolCall) -> bool:
+    """Whether the tool that ``call`` names is declared so."""
+    return call.name in attempt.lease.agent.tools and attempt.runtime.tools[call.name].risky
+
+
+async def make_call(attempt: Attempt, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]) -> Told:
     """Call ``tool``; what the model is told of its result.
 
     Raises:
         ToolFailure: what the model is told in place of a result.
     """
-    with closing(ProgressBuffer(work.runtime.deltas, work.lease, call)) as progress:
-        lease = work.lease
+    with closing(ProgressBuffer(attempt.runtime.deltas, attempt.lease, call)) as progress:
+        lease = attempt.lease
         context = ToolContext(
             run_id=lease.run_id,
             conversation_id=lease.conversation_id,
@@ -39,14 +75,14 @@ async def make_call(work: Work, tool: ToolDeclaration, call: ToolCall, arguments
             attempt=lease.try_number,
             metadata=MappingProxyType(lease.metadata),
             submitted_by=lease.submitted_by,
-            deadline=datetime.now(UTC) + timedelta(seconds=min(tool.timeout, work.time_left)),
+            deadline=datetime.now(UTC) + timedelta(seconds=min(tool.timeout, attempt.time_left)),
             idempotency_key=_key(lease, call),
             report=progress.report,
             traceparent=_traceparent(lease, call),
-            secrets=MappingProxyType(work.secrets),
+            secrets=MappingProxyType(attempt.secrets),
         )
-        with work.calling(tool, call):
-            return await work.runtime.tools.call(tool.name, arguments, context)
+        with attempt.calling(tool, call):
+            return await attempt.runtime.tools.call(tool.name, arguments, context)
 
 
 def _traceparent(lease: Lease, call: ToolCall) -> str | None:

@@ -57,14 +57,9 @@ class Attempt(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self:
         """From the text of a record. Raises ValueError for what is none."""
-        run_id, conversation_id, trace, names, model, began, ended, *own, told = text.split("\n", 14)
-        step, fence, number, worker, tool, outcome, entries = own
-        run = _facts(run_id, conversation_id, trace, names)
+        *head, step, fence, number, worker, tool, outcome, entries, told = text.split("\n", 14)
         return cls(
-            run,
-            run.model(int(model)),
-            int(began),
-            int(ended),
+            *_head(head),
             step,
             int(fence),
             int(number),
@@ -97,15 +92,10 @@ class EndedRun(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self:
         """From the text of a record. Raises ValueError for what is none."""
-        run_id, conversation_id, trace, names, model, began, ended, *own, events = text.split("\n", 11)
-        status, stop_reason, used, error = own
-        run = _facts(run_id, conversation_id, trace, names)
+        *head, status, stop_reason, used, error, events = text.split("\n", 11)
         *tokens, model_calls, tool_calls = map(int, used.split())
         return cls(
-            run,
-            run.model(int(model)),
-            int(began),
-            int(ended),
+            *_head(head),
             status,
             stop_reason,
             tokens,
@@ -128,6 +118,13 @@ def read(fields: Fields) -> Record:
     if attempt := fields.get(b"attempt"):
         return Attempt.read(attempt.decode())
     return EndedRun.read(fields[b"run"].decode())
+
+
+def _head(lines: Sequence[str]) -> tuple[RunFacts, str, int, int]:
+    """What every record begins with: the run, the model, the beginning and the end."""
+    run_id, conversation_id, trace, names, model, began, ended = lines
+    run = _facts(run_id, conversation_id, trace, names)
+    return run, run.model(int(model)), int(began), int(ended)
 
 
 @lru_cache(maxsize=_RUNS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 import requests
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from palaver.store.reading.spans import HOLD, SpanOutbox
@@ -25,9 +25,9 @@ from palaver.version import __version__
 from palaver.vocabulary.limits import most
 
 from .content import content_of
-from .encoding import request
+from .otlp import empty_request, spans_of
 from .records import read
-from .spans import spans
+from .spans import add_spans
 
 log = logging.getLogger("palaver.workers.tracing")
 
@@ -41,16 +41,16 @@ _SHORT: Final = 256
 """Bytes of an answer; a collector says nothing, or that it took all of it."""
 _UNWANTED: Final = frozenset({400, 413, 422})
 """Statuses of a collector that would take the same spans no better another time."""
-_MISSHAPEN: Final = (LookupError, ValueError, TypeError, AttributeError, OverflowError, struct.error)
+_MISSHAPEN: Final = (LookupError, ValueError, TypeError, AttributeError, OverflowError)
 """What reading a record raises that is none, or one of a newer version."""
 
 
 class _Exporter(OTLPSpanExporter):
-    """OpenTelemetry's, for its settings, its connection and its patience, with what is encoded already."""
+    """OpenTelemetry's, for its settings, its connection and its patience, with what is no span of the SDK."""
 
-    def send(self, encoded: bytes) -> bool:
+    def send(self, request: ExportTraceServiceRequest) -> bool:
         """Whether a request was taken."""
-        return self._client.export(encoded).success
+        return self._client.export(request.SerializeToString()).success
 
 
 class SpanSender:
@@ -96,7 +96,7 @@ class SpanSender:
         if not records:
             return False
         taken, made = await self._spans(records)
-        if made and not await self._sent(shard, made):
+        if spans_of(made) and not await self._sent(shard, made):
             if self._status not in _UNWANTED:
                 self._delay = min(2 * self._delay, _LONGEST)
                 self._say("the collector does not take traces (%s); they wait", self._status or "no answer")
@@ -106,34 +106,37 @@ class SpanSender:
         await self._outbox.forget(shard, taken)
         return len(taken) == most("span_batch")
 
-    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], list[bytes]]:
-        """The spans of as many of the first records as are sent at once."""
-        made: list[bytes] = []
+    async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], ExportTraceServiceRequest]:
+        """A request with the spans of as many of the first records as are sent at once."""
+        request = empty_request(self._resource.attributes, "palaver", __version__)
+        made = spans_of(request)
         characters = 0
         for number, (_, fields) in enumerate(records, 1):
+            there = len(made)
             try:
                 record = read(fields)
                 content = await content_of(record, self._outbox) if self._content else {}
-                made += list(spans(record, content))
+                add_spans(made, record, content)
             except _MISSHAPEN as error:
+                del made[there:]
                 self._say("a record of a newer version is in no trace: %r", error)
                 continue
             characters += sum(map(len, content.values()))
             if characters > most("span_batch_content"):
-                return records[:number], made
-        return records, made
+                return records[:number], request
+        return records, request
 
-    async def _sent(self, shard: str, made: Sequence[bytes]) -> bool:
+    async def _sent(self, shard: str, request: ExportTraceServiceRequest) -> bool:
         """Whether the collector took them. As long as it has not answered, nobody else sends."""
-        sending = asyncio.ensure_future(in_thread(lambda: self._export(made)))
+        sending = asyncio.ensure_future(in_thread(lambda: self._export(request)))
         while not sending.done():
             await asyncio.wait({sending}, timeout=HOLD / 3)
             await self._outbox.hold(shard, self._worker)
         return sending.result()
 
-    def _export(self, made: Sequence[bytes]) -> bool:
+    def _export(self, request: ExportTraceServiceRequest) -> bool:
         self._status = 0
-        return self._exporter.send(request(self._resource.attributes, "palaver", __version__, made))
+        return self._exporter.send(request)
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code

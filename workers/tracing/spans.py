@@ -1,8 +1,8 @@
-"""Spans of the records that the store has, each as the bytes that it is sent as."""
+"""Spans of the records that the store has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import RunStatus
 
 from . import names
-from .encoding import Attributes, fill, identity, own, part, shared
+from .otlp import Attributes, fill, shared
 from .records import Attempt, EndedRun, Record, RunFacts
 
 _FLAGS: Final = 0x301
@@ -40,17 +40,23 @@ _OF_ONE: Final = {"first_token": names.TIME_TO_FIRST_CHUNK, "response_id": names
 """What is told of a model call that no other one has."""
 
 
-def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
-    """The spans of a record, with the attributes of ``content``: the calls within an attempt are spans, too."""
+def add_spans(made: Any, record: Record, content: Mapping[str, str]) -> None:
+    """Add the spans of a record to those that are ``made``, with the attributes of ``content``: the calls within an
+    attempt are spans, too."""
     if isinstance(record, EndedRun):
-        yield _run(record, content)
+        _add_run(made, record, content)
         return
-    call_id = call_of(record.step)
-    yield _tool_step(record, call_id, content) if call_id else _model_step(record, content)
-    run = record.run
+    run, call_id = record.run, call_of(record.step)
+    if call_id:
+        own = {names.STEP: record.step, names.CALL: call_id, **content}
+        _add_attempt(made, record, _call(run, record.tool or "unknown"), {}, own)
+    else:
+        own = {name: record.told[each] for each, name in _OF_ONE.items() if each in record.told}
+        _add_attempt(made, record, _chat(run, record.model), _of_answer(record), {**own, **content})
     for inline_id, tool, since, seconds, error in record.told.get("inline", ()):
         began = record.began * 1_000_000 + int(since * 1e9)
-        yield _span(
+        _add(
+            made,
             _call(run, tool),
             run.trace.span_id(record.step, record.fence, inline_id),
             (began, began + int(seconds * 1e9)),
@@ -60,26 +66,20 @@ def spans(record: Record, content: Mapping[str, str]) -> Iterator[bytes]:
         )
 
 
-def _model_step(record: Attempt, content: Mapping[str, str]) -> bytes:
+def _of_answer(record: Attempt) -> dict[str, Any]:
     told = record.told
-    common = {names.STEP: record.step, **_of_attempt(record), **_usage(*told.get("usage", (0, 0, 0, 0, 0)))}
+    found = {names.STEP: record.step, **_usage(*told.get("usage", (0, 0, 0, 0, 0)))}
     if "finish_reason" in told:
-        common[names.FINISH_REASONS] = (told["finish_reason"],)
+        found[names.FINISH_REASONS] = (told["finish_reason"],)
     if "response_model" in told:
-        common[names.RESPONSE_MODEL] = told["response_model"]
-    special = {name: told[each] for each, name in _OF_ONE.items() if each in told}
-    return _attempt(record, _chat(record.run, record.model), common, {**special, **content})
+        found[names.RESPONSE_MODEL] = told["response_model"]
+    return found
 
 
-def _tool_step(record: Attempt, call_id: str, content: Mapping[str, str]) -> bytes:
-    special = {names.STEP: record.step, names.CALL: call_id, **content}
-    return _attempt(record, _call(record.run, record.tool or "unknown"), _of_attempt(record), special)
-
-
-def _attempt(record: Attempt, kept: bytes, common: Attributes, special: Mapping[str, str | float]) -> bytes:
+def _add_attempt(made: Any, record: Attempt, kept: Span, common: Attributes, own: Attributes) -> None:
     span_id = record.run.trace.span_id(record.step, record.fence)
     error, said = _error(record)
-    return _span(kept, span_id, _times(record), common, special, error=error, said=said)
+    _add(made, kept, span_id, _times(record), {**common, **_of_attempt(record)}, own, error=error, said=said)
 
 
 def _of_attempt(record: Attempt) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _error(record: Attempt) -> tuple[str, str]:
     return ("internal", record.outcome) if record.outcome == VerdictKind.GIVE_UP else ("", "")
 
 
-def _run(record: EndedRun, content: Mapping[str, str]) -> bytes:
+def _add_run(made: Any, record: EndedRun, content: Mapping[str, str]) -> None:
     run, error = record.run, record.error
     common = {
         names.STATUS: record.status,
@@ -106,7 +106,8 @@ def _run(record: EndedRun, content: Mapping[str, str]) -> bytes:
         **_usage(*record.tokens),
         **({names.CODE: error["code"]} if error else {}),
     }
-    return _span(
+    _add(
+        made,
         _begun(
             run,
             run.trace.caller_id,
@@ -118,26 +119,25 @@ def _run(record: EndedRun, content: Mapping[str, str]) -> bytes:
         _times(record),
         common,
         content,
-        events=[*map(_event, record.events)],
+        events=record.events,
         error=error.get("class", "") if record.status == RunStatus.FAILED else "",
         said=error.get("code", ""),
     )
 
 
-def _event(fields: Mapping[str, str]) -> Span.Event:
+def _add_event(span: Span, fields: Mapping[str, str]) -> None:
     kind, data = fields["kind"], orjson.loads(fields["data"])
     said = {name: data[name] for name in _SAID.get(kind, ()) if data.get(name) is not None}
     if "error" in data:
         said |= {"error.class": data["error"]["class"], "error.code": data["error"]["code"]}
     if "action" in data:
         said |= {"action.type": data["action"]["type"], "action.tool": data["action"]["tool"]}
-    event = Span.Event(name=kind, time_unix_nano=int(fields["at"]) * 1_000_000)
+    event = span.events.add(name=kind, time_unix_nano=int(fields["at"]) * 1_000_000)
     fill(event.attributes, {f"{names.EVENT}{name}": value for name, value in said.items()})
-    return event
 
 
 @lru_cache(maxsize=_KEPT)
-def _chat(run: RunFacts, model: str) -> bytes:
+def _chat(run: RunFacts, model: str) -> Span:
     """What all calls of the model have alike that the run makes."""
     name = model.partition("/")[2] or "unknown"
     found = _of_model(run, model, names.CHAT)
@@ -145,21 +145,22 @@ def _chat(run: RunFacts, model: str) -> bytes:
 
 
 @lru_cache(maxsize=_KEPT)
-def _call(run: RunFacts, tool: str) -> bytes:
+def _call(run: RunFacts, tool: str) -> Span:
     """What all calls of the tool have alike that the run makes."""
     found = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
     return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, found)
 
 
-def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, found: Attributes) -> bytes:
-    return part(
-        {names.RUN: run.run_id, **found},
+def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, found: Attributes) -> Span:
+    span = Span(
         trace_id=bytes.fromhex(run.trace.trace_id),
         parent_span_id=bytes.fromhex(parent_id),
         flags=_FLAGS,
         name=name,
         kind=kind,
     )
+    fill(span.attributes, {names.RUN: run.run_id, **found})
+    return span
 
 
 def _of_model(run: RunFacts, model: str, operation: str) -> Attributes:
@@ -186,23 +187,27 @@ def _times(record: Record) -> tuple[int, int]:
     return record.began * 1_000_000, record.ended * 1_000_000
 
 
-def _span(
-    kept: bytes,
+def _add(
+    made: Any,
+    kept: Span,
     span_id: str,
     times: tuple[int, int],
     common: Attributes,
-    special: Mapping[str, str | float],
+    own: Attributes,
     *,
-    events: Sequence[Span.Event] = (),
+    events: Sequence[Mapping[str, str]] = (),
     error: str = "",
     said: str = "",
-) -> bytes:
-    """A span: what is ``kept`` of its run, attributes with values that are common, and those with its very own."""
+) -> None:
+    """Add a span: what is ``kept`` of its run, attributes with values that are common, and those with its very own."""
     began, ended = times
     # By one clock, Redis's; it may have been set back meanwhile.
-    made = kept + shared(common) + own(special) + identity(span_id, began, max(began, ended))
-    if events:
-        made += part({}, events=events)
+    span = made.add(span_id=bytes.fromhex(span_id), start_time_unix_nano=began, end_time_unix_nano=max(began, ended))
+    span.MergeFrom(kept)
+    span.attributes.extend([shared(name, value) for name, value in common.items()])
+    fill(span.attributes, own)
+    for event in events:
+        _add_event(span, event)
     if error:
-        made += part({names.ERROR: error}, status=Status(code=Status.STATUS_CODE_ERROR, message=said or error))
-    return made
+        fill(span.attributes, {names.ERROR: error})
+        span.status.code, span.status.message = Status.STATUS_CODE_ERROR, said or error

@@ -13,8 +13,7 @@ from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.schemas.actions import ALL, Item
-from palaver.schemas.conversation import Conversation
-from palaver.schemas.conversation_message import AppendedMessages, Asked
+from palaver.schemas.conversation import AppendedMessages, Asked, Conversation
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, Message, Run
 from palaver.vocabulary.lifecycle import RunAction
 

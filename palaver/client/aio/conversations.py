@@ -16,8 +16,13 @@ from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
 from palaver.client.resuming import ConversationCursor
 from palaver.events import Event
-from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
-from palaver.schemas.conversation_message import ConversationMessage
+from palaver.schemas.conversation import (
+    Conversation,
+    ConversationCount,
+    ConversationFilter,
+    ConversationMessage,
+    ConversationOrder,
+)
 
 
 class AsyncConversations:

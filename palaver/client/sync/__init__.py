@@ -1,5 +1,5 @@
-# Made from palaver/client/aio/__init__.py by `make twin`: change that file, not this one.
-"""The blocking client."""
+# Generated from palaver/client/aio/__init__.py by `make twin`: change that file, not this one.
+"""The blocking client, generated: `make twin` makes it from `palaver.client.sync`."""
 
 from __future__ import annotations
 

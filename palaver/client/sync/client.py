@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/client.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/client.py by `make twin`: change that file, not this one.
 """The blocking client."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/control.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/control.py by `make twin`: change that file, not this one.
 """What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.client.sync.transport import Transport
 from palaver.schemas.actions import ALL, Item
-from palaver.schemas.conversation import Conversation
-from palaver.schemas.conversation_message import AppendedMessages, Asked
+from palaver.schemas.conversation import AppendedMessages, Asked, Conversation
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, Message, Run
 from palaver.vocabulary.lifecycle import RunAction
 

@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/conversations.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/conversations.py by `make twin`: change that file, not this one.
 """Conversations: begin, find, describe, read and watch them."""
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from palaver.client.sync.following import follow
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import Transport
 from palaver.events import Event
-from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
-from palaver.schemas.conversation_message import ConversationMessage
+from palaver.schemas.conversation import (
+    Conversation,
+    ConversationCount,
+    ConversationFilter,
+    ConversationMessage,
+    ConversationOrder,
+)
 
 
 class Conversations:

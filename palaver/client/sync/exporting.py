@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/exporting.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/exporting.py by `make twin`: change that file, not this one.
 """Everything that is known of runs and conversations, as records."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/following.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/following.py by `make twin`: change that file, not this one.
 """Events of a run or a conversation as one stream, over as many connections as it takes."""
 
 from __future__ import annotations

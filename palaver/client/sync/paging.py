@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/paging.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/paging.py by `make twin`: change that file, not this one.
 """Lists that the API answers a page at a time."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/transport.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/transport.py by `make twin`: change that file, not this one.
 """Requests and answers over HTTP: one try, as many as it takes, or a stream."""
 
 from __future__ import annotations

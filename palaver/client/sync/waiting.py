@@ -1,4 +1,4 @@
-# Made from palaver/client/aio/waiting.py by `make twin`: change that file, not this one.
+# Generated from palaver/client/aio/waiting.py by `make twin`: change that file, not this one.
 """Waiting for a run, and meanwhile answering its calls of the caller's functions."""
 
 from __future__ import annotations

@@ -39,8 +39,6 @@ from palaver.vocabulary.limits import beyond, most
 
 Kept = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
-_POSITION: Final = "position"
-"""The one member of what watchers leave: its score is the position."""
 _ABOUT: Final[tuple[str, ...]] = ("title", "metadata", "tags", "agent")
 
 
@@ -128,17 +126,17 @@ class Conversations:
         text, revision = await known_fields(self._redis, conversation_id, f"kept:{dialect}", "revision")
         return KeptText(None if text is None else text.decode(), int(revision or 0))
 
-    async def leave_position(self, conversation_id: str, position: int, lasts: int) -> None:
-        """Say up to which position a watcher was told everything, for ``lasts`` seconds. Of several the smallest stays,
-        as long as the last one. It is no change of the conversation, and goes by itself."""
+    async def leave_position(self, conversation_id: str, dialect: str, position: int, lasts: int) -> None:
+        """Say up to which position a watcher of a dialect was told everything, for ``lasts`` seconds. Of several the
+        smallest stays, as long as the last one. It is no change of the conversation, and goes by itself."""
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.zadd(keys.left(conversation_id), {_POSITION: position}, lt=True)
+        pipeline.zadd(keys.left(conversation_id), {dialect: position}, lt=True)
         pipeline.expire(keys.left(conversation_id), lasts)
         await pipeline.execute()
 
-    async def position_left(self, conversation_id: str) -> int | None:
+    async def position_left(self, conversation_id: str, dialect: str) -> int | None:
         """That position, while it lasts."""
-        position = await self._redis.zscore(keys.left(conversation_id), _POSITION)
+        position = await self._redis.zscore(keys.left(conversation_id), dialect)
         return None if position is None else int(position)
 
     async def list(

@@ -22,31 +22,22 @@ from palaver.errors import Failure
 from palaver.store.fleet.provider_states import ProviderUsage, gates_of_models, provider_states
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Listener, now_ms
-from palaver.store.scripting.contracts import providers as contract
+from palaver.store.scripting.contracts.providers import (
+    Admit,
+    Admitted,
+    CoolDown,
+    Counted,
+    FailsAlone,
+    IsOut,
+    Rates,
+    Release,
+    RenewPlaces,
+    ReportAnswer,
+    ReportFailure,
+    Uncounted,
+    Wait,
+)
 from palaver.store.scripting.scripts import Scripts
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The call may begin."""
-
-    probes: bool = False
-    """It shows whether an outage is over: what became of it must be reported, or it is released."""
-    woken: tuple[str, ...] = ()
-    """Calls that have a place now, too: promote their steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """The call may not begin yet."""
-
-    code: str
-    """Why: ``outage``, ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
-    seconds: float
-    """Ask again then: this time is the caller's own."""
-    failure: Failure | None = None
-    """How the provider failed last, in an outage."""
-    woken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +56,7 @@ class Providers:
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._lease_ms = int(settings.lease_seconds * 1000)
+        self._lease = settings.lease_seconds
 
     async def admit(
         self, provider: str, call: str, limits: Limits, tokens: int, *, looks: bool = False
@@ -76,24 +67,16 @@ class Providers:
         A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
         ``release`` its place, and ``renew_places`` until then.
         """
-        reply = await self._scripts.run(
-            contract.Admit(
+        return await self._scripts.run(
+            Admit(
                 provider=keys.of_gate(provider),
                 call=call,
-                lasts_ms=self._lease_ms,
+                lasts=self._lease,
                 limits=_in_script(limits),
                 tokens=tokens,
                 looks=looks,
             )
         )
-        match reply:
-            case contract.Admitted():
-                return Admitted(reply.probes, reply.woken)
-            case contract.Wait():
-                failure = Failure.of_error(orjson.loads(reply.error)) if reply.error else None
-                return Wait(reply.why, reply.ms / 1000, failure, reply.woken)
-            case _:
-                assert_never(reply)
 
     async def release(
         self, provider: str, call: str, limits: Limits, *, tokens: int, used: int, calls: int = 1
@@ -101,20 +84,18 @@ class Providers:
         """``call``, admitted with ``tokens``, has ended and ``used`` so many, in so many ``calls``: one is counted
         already, so none takes it off again. Returns the calls to promote."""
         released = await self._scripts.run(
-            contract.Release(
+            Release(
                 provider=keys.of_gate(provider),
                 call=call,
                 limits=_in_script(limits),
-                more=contract.Uncounted(calls - 1, used - tokens),
+                more=Uncounted(calls - 1, used - tokens),
             )
         )
         return released.woken
 
     async def renew_places(self, provider: str, calls: Sequence[str]) -> None:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
-        await self._scripts.run(
-            contract.RenewPlaces(provider=keys.of_gate(provider), ms=self._lease_ms, calls=tuple(calls))
-        )
+        await self._scripts.run(RenewPlaces(provider=keys.of_gate(provider), lasts=self._lease, calls=tuple(calls)))
 
     async def cool_down(self, provider: str, seconds: float, call: str | None = None) -> float:
         """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
@@ -123,9 +104,9 @@ class Providers:
         cool-down ends.
         """
         cooled = await self._scripts.run(
-            contract.CoolDown(provider=keys.of_gate(provider), gate_name=provider, ms=int(seconds * 1000), call=call)
+            CoolDown(provider=keys.of_gate(provider), gate_name=provider, lasts=seconds, call=call)
         )
-        return cooled.turn_ms / 1000
+        return cooled.turn
 
     async def report_failure(
         self,
@@ -142,32 +123,30 @@ class Providers:
         failed often enough by itself: the seconds since its first attempt. It waits as in an outage, and nobody else
         does, unless somebody was answered in that time."""
         reply = await self._scripts.run(
-            contract.ReportFailure(
+            ReportFailure(
                 provider=keys.of_gate(gate),
                 gate_name=gate,
                 call=call,
                 counts_as=counts_as,
-                answered_ms=None if answered is None else int(answered * 1000),
-                alone_ms=None if alone is None else int(alone * 1000),
+                answered=answered,
+                alone=alone,
                 error=orjson.dumps(failure.to_error(step=None, attempt=None)),
             )
         )
         match reply:
-            case contract.Counted():
+            case Counted():
                 return None
-            case contract.IsOut():
-                return Wait("outage", reply.ms / 1000, failure, reply.woken)
-            case contract.FailsAlone():
-                return Wait("outage", reply.ms / 1000, failure)
+            case IsOut():
+                return Wait("outage", reply.seconds, failure, reply.woken)
+            case FailsAlone():
+                return Wait("outage", reply.seconds, failure)
             case _:
                 assert_never(reply)
 
     async def report_answer(self, gate: str, call: str, *, answered: float = 0.0) -> tuple[str, ...]:
         """``call`` was answered, so many seconds ago: no outage lasts from before. Returns the calls to promote."""
         reply = await self._scripts.run(
-            contract.ReportAnswer(
-                provider=keys.of_gate(gate), gate_name=gate, call=call, answered_ms=int(answered * 1000)
-            )
+            ReportAnswer(provider=keys.of_gate(gate), gate_name=gate, call=call, answered=answered)
         )
         return reply.woken
 
@@ -214,5 +193,5 @@ class Providers:
         return found
 
 
-def _in_script(limits: Limits) -> contract.Rates:
-    return contract.Rates(limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)
+def _in_script(limits: Limits) -> Rates:
+    return Rates(limits.max_in_flight, limits.requests_per_minute, limits.tokens_per_minute)

@@ -18,10 +18,10 @@ import orjson
 
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.events import EventKind, complete, is_complete
+from palaver.schemas.opaque import Opaque
 from palaver.store.reading.records import action, instant
-from palaver.store.redis.connection import Fields, StreamEntry
-from palaver.store.scripting.contracts.logs import EVERY_RUN
-from palaver.vocabulary.opaque import Opaque
+from palaver.store.redis.connection import Fields
+from palaver.store.scripting.log_entries import Withdrawn, number
 
 _ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
 
@@ -83,42 +83,6 @@ class PlacedEvent(StoredEvent):
     def to_json(self) -> bytes:
         """The event on the wire, with its position: one line."""
         return b'%b,"position":%d}' % (StoredEvent.to_json(self)[:-1], self.position)
-
-
-class Withdrawn:
-    """The parts of a conversation's log that models are not told of any more.
-
-    ``text`` is the JSON that the conversation has: for each part its first and its last position, and the run whose
-    part it is (`EVERY_RUN`: of all of them). Others that were queued meanwhile have entries between those.
-    """
-
-    def __init__(self, text: bytes | None) -> None:
-        self._parts: dict[str, list[tuple[int, int]]] = {}
-        for first, last, run_id in orjson.loads(text or b"[]"):
-            self._parts.setdefault(run_id, []).append((first, last))
-
-    def has(self, position: int, run_id: str) -> bool:
-        """Whether the entry of this run at this position is in one of them."""
-        parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
-        return any(first <= position <= last for first, last in parts)
-
-    def without(self, run_id: str | None, through: int) -> bytes:
-        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none. What
-        comes behind ``through`` is something else now: one of every run that goes beyond is left out.
-        """
-        kept = [
-            (first, last, each)
-            for each, parts in self._parts.items()
-            for first, last in parts
-            if each != run_id and first <= through and (each != EVERY_RUN or last <= through)
-        ]
-        return orjson.dumps(kept) if kept else b""
-
-
-def in_reply(entry: Any) -> StreamEntry:
-    """An entry as a script's reply has it: its fields, each with its name before it."""
-    entry_id, fields = entry
-    return entry_id, dict(zip(fields[::2], fields[1::2], strict=True))
 
 
 def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: int, last: int) -> StoredEvent:
@@ -192,8 +156,3 @@ def _payload(kind: bytes, text: bytes) -> tuple[bytes, tuple[int, int] | None]:
     data = complete(name, orjson.loads(text))
     deltas = data.pop("deltas", None)
     return orjson.dumps(data), deltas and (deltas[0], deltas[1])
-
-
-def number(entry_id: bytes) -> int:
-    """The number of a stream's entry: of an event in its run, of an entry in its log."""
-    return int(entry_id.partition(b"-")[0])

@@ -11,9 +11,10 @@ from typing import Final
 
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
-from palaver.store.reading.events import StoredEvent, from_feed, from_log, number
+from palaver.store.reading.events import StoredEvent, from_feed, from_log
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, StreamEntry
+from palaver.store.scripting.log_entries import number
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.limits import most
 

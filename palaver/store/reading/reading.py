@@ -17,12 +17,13 @@ from palaver.schemas.conversation import Conversation
 from palaver.schemas.models import Run, Waiting
 from palaver.store.reading import records
 from palaver.store.reading.current_steps import show_steps
-from palaver.store.reading.events import LogEntry, Withdrawn, from_log, in_reply
+from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.scripting.contracts import ReadLog
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Unknown
+from palaver.store.scripting.log_entries import Withdrawn, in_reply
 from palaver.store.scripting.scripts import Command, Scripts
 from palaver.vocabulary.ids import all_shards, conversation_id, is_id, new_conversation_id
 from palaver.vocabulary.lifecycle import WaitReason

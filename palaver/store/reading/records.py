@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 import orjson
@@ -17,10 +16,10 @@ from palaver.schemas.conversation import Conversation, Outcome
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Cancel, Run, RunTimes, Usage, Waiting
 from palaver.store.redis.connection import Fields
+from palaver.store.scripting.contracts.wire import read_agent
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.limits import KIB
 
 NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
@@ -67,8 +66,6 @@ RUN_FIELDS: Final = (
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
 _COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name != "cost_usd"}
 """Fields of the usage that are sums of what hashes have."""
-_CACHED: Final = 16 * KIB
-"""Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
 
 
 def agent_json(spec: AgentSpec) -> str:
@@ -82,16 +79,6 @@ def agent_json(spec: AgentSpec) -> str:
     # The key of an endpoint is kept apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     return spec.model_dump_json(exclude=unsaid)
-
-
-def agent(text: bytes) -> AgentSpec:
-    """An agent from its JSON."""
-    return _cached_agent(text) if len(text) <= _CACHED else AgentSpec.model_validate_json(text)
-
-
-@lru_cache(maxsize=1024)
-def _cached_agent(text: bytes) -> AgentSpec:
-    return AgentSpec.model_validate_json(text)
 
 
 def names(agent: AgentSpec) -> str:
@@ -119,7 +106,7 @@ def _run(fields: Fields) -> Run:
     if waiting is not None:
         waiting = Waiting.model_validate({**waiting, "until": moment(waiting.get("until"))})
     stop = fields.get(b"stop_reason")
-    spec = agent(fields[b"agent"])
+    spec = read_agent(fields[b"agent"])
     return Run(
         id=run_id,
         conversation_id=conversation_id,
@@ -261,7 +248,7 @@ def _conversation(fields: Fields, active_run: Fields) -> Conversation:
         id=_id("conv", fields[b"id"]),
         title=_text(fields.get(b"title")),
         status=status or (last.status if last else "idle"),
-        agent=None if spec is None else agent(spec),
+        agent=None if spec is None else read_agent(spec),
         metadata=orjson.loads(fields.get(b"metadata", b"{}")),
         tags=tuple(orjson.loads(fields.get(b"tags", b"[]"))),
         created_at=instant(fields[b"created_at"]),

@@ -17,7 +17,6 @@ from palaver.schemas.models import AgentSpec, CancelMode, Message, Run, Submissi
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.conversations.vault import Vault, endpoint_of, with_key
 from palaver.store.reading import records
-from palaver.store.reading.events import Withdrawn
 from palaver.store.reading.listing import Listing
 from palaver.store.reading.reading import check_conversation_id, reads_of, shown, unknown_conversation
 from palaver.store.redis import keys
@@ -28,6 +27,7 @@ from palaver.store.scripting.contracts.logs import Copied
 from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
 from palaver.store.scripting.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
 from palaver.store.scripting.idempotency import IdempotencyKey, idempotency, sha256
+from palaver.store.scripting.log_entries import Withdrawn
 from palaver.store.scripting.moving import deliveries, promised, settled
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts

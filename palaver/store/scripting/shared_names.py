@@ -17,10 +17,11 @@ from palaver.steps.leases import Renewal
 from palaver.store.redis import keys
 from palaver.store.scripting.assembly import Names
 from palaver.store.scripting.contracts.declaration import NEWER
-from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, EVERY_RUN, Misplaced
+from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, Misplaced
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.runs import ItemType, Resolution, SubmitKind
 from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, VerdictKind
+from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS

@@ -107,14 +107,13 @@ class DueIndex:
         known = await conversations.execute() if things else []
         acted = [(thing, found.decode()) for thing, found in zip(things, known, strict=True) if found]
         await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
-        patience = int(unclaimed_after * 1000)
         replies = await self._scripts.run_each(
             Sweep(
                 run=keys.of_run(thing.run_id, conversation),
                 what=thing.what,
                 dead_worker=worker or None,
                 unrenewed_before=unrenewed_before,
-                unclaimed_ms=patience,
+                unclaimed=unclaimed_after,
             )
             for thing, conversation in acted
         )

@@ -46,9 +46,9 @@ _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENI
 
 
 def settlement(
-    lease: Lease, verdict: Verdict, shown: Shown, of_attempt: bytes | None = None
+    lease: Lease, verdict: Verdict, shown: Shown, trace_note: bytes | None = None
 ) -> Settle | contracts.HandBack | contracts.Postpone:
-    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``of_attempt`` is what the
+    """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``trace_note`` is what the
     trace of the run is told.
 
     Raises:
@@ -62,7 +62,7 @@ def settlement(
                 run=run,
                 step=lease.step,
                 fence=lease.fence,
-                delay_ms=ceil(delay * 1000),
+                delay=delay,
                 reason=reason,
                 code=code,
                 error=None if failure is None else _error(failure, lease),
@@ -70,18 +70,18 @@ def settlement(
             )
         case HandBack(begun=begun, usage=usage):
             return contracts.HandBack(
-                run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), told=of_attempt
+                run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), trace_note=trace_note
             )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, shown, of_attempt)
+            return _settle(lease, verdict, shown, trace_note)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None) -> Settle:
+def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
-    delay_ms, fallback = 0, False
+    delay, fallback = 0.0, False
     attempts: int | None = None
     message: Message | None = None
     outcomes: tuple[ToolOutcome, ...] = ()
@@ -95,7 +95,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
             error = _error(verdict.withheld, lease) if verdict.withheld else None
         case RetryAfter():
             kind, fallback, attempts = VerdictKind.RETRY, verdict.fallback, verdict.attempts
-            delay_ms, error = int(verdict.delay * 1000), _error(verdict.failure, lease)
+            delay, error = verdict.delay, _error(verdict.failure, lease)
         case GiveUp() if lease.call is None:
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
             message = verdict.message
@@ -138,13 +138,13 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, of_attempt: bytes | None
         error=error,
         failed=_failed(lease, verdict),
         attempts=attempts,
-        delay_ms=delay_ms,
+        delay=delay,
         streamed=shown is Shown.HALF,
         used=used(verdict.usage),
         ends=ending is not None,
         output=last.text or None if last else None,
         tool_calls=len(outcomes),
-        told=of_attempt,
+        trace_note=trace_note,
         entries=tuple(entries),
         calls=tuple(opened),
     )
@@ -221,9 +221,8 @@ def _opened(
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
             action, queue = _action(lease, step), step.kind.queue
-            limit = None if step.limit is None else ceil(step.limit * 1000)
             told = call.model_dump_json()
-            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, limit))
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, step.limit))
         elif finishes or call.id in answered:
             opened.append(NewCall(call.id, call.name, None, False, None, None, None))
         else:

@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, Final, assert_never
-
-import orjson
+from typing import Final, assert_never
 
 from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, NotDurable, StaleLease
-from palaver.events import MESSAGES, EventKind
-from palaver.schemas.content import parts_from
-from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
-from palaver.steps.leases import AnswerProgress, Delta, Lease, LogMessage, Progress, Renewal, Settled, Shown, Stray
+from palaver.events import EventKind
+from palaver.schemas.models import Usage
+from palaver.steps.leases import AnswerProgress, Delta, Lease, LogTail, Progress, Renewal, Settled, Shown, Stray
 from palaver.steps.verdicts import Verdict
-from palaver.store.reading import records
-from palaver.store.reading.events import Withdrawn, in_reply, number
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, StreamEntry
+from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Moved, Stale, Unknown
-from palaver.store.scripting.contracts.steps import HeldLease, Leased, NewDelta
+from palaver.store.scripting.contracts.steps import HeldLease, NewDelta
+from palaver.store.scripting.log_entries import read_tail
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.settling import settlement, used
 from palaver.telemetry.outage_log import outage_reason
-from palaver.telemetry.traces import Trace
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.limits import most
-from palaver.vocabulary.opaque import Opaque
 
 log = logging.getLogger("palaver.store.steps.steps")
 
-_MESSAGES: Final = frozenset(
-    kind.encode() for kind in (*MESSAGES, EventKind.CONVERSATION_CONDENSED, EventKind.REASONING_DROPPED)
-)
-"""The entries that a model's messages are derived from."""
 _BATCH: Final = 100
 """Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
 _BATCH_BYTES: Final = most("script_page_bytes")
@@ -53,7 +44,7 @@ class Steps:
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._lease_ms = int(settings.lease_seconds * 1000)
+        self._lease = settings.lease_seconds
 
     async def claim(
         self,
@@ -78,52 +69,23 @@ class Steps:
             NotDurable: a tool step's lease is not as safe as PALAVER_DURABILITY asks; it was handed back.
         """
         claim = Claim(
+            run_id=run_id,
+            conversation_id=conversation_id,
             run=keys.of_run(run_id, conversation_id),
             step=step,
             queue=queue,
             worker=worker,
-            lease_ms=self._lease_ms,
+            lease=self._lease,
             known=known,
             known_at=known_at,
             nonce=nonce,
         )
-        leased = await (self._scripts.run(claim) if call_of(step) is None else self._begin(claim))
-        if isinstance(leased, Stray):
-            return leased
-        spec, tail = records.agent(leased.agent), [in_reply(each) for each in leased.tail]
-        since, withdrawn = leased.since, leased.withdrawn
-        if not leased.ends:
-            since, tail, withdrawn = await self._read_on(conversation_id, leased, tail)
-        last = tail[-1] if tail else None
-        return Lease(
-            run_id=run_id,
-            conversation_id=conversation_id,
-            step=step,
-            fence=leased.fence,
-            attempt=leased.attempt,
-            try_number=leased.try_number,
-            elapsed=leased.elapsed_ms / 1000,
-            out_for=None if leased.out_ms is None else leased.out_ms / 1000,
-            lacking_for=leased.lacking_ms / 1000,
-            time_left=leased.left_ms / 1000,
-            agent=_asking(spec, leased.model),
-            fallback=spec.models[leased.model + 1] if leased.model < len(spec.fallbacks) else None,
-            call=None if leased.call is None else ToolCall.model_validate_json(leased.call),
-            position=number(last[0]) if last else known or 0,
-            position_at=int(last[1][b"at"]) if last else known_at,
-            entries=tuple(_messages(tail, Withdrawn(withdrawn))),
-            calls_left=leased.calls_left,
-            rebuilt=since == 0,
-            metadata=orjson.loads(leased.metadata),
-            submitted_by=leased.submitted_by,
-            edited=leased.edited,
-            condenses=leased.condenses,
-            waited=leased.waited_ms / 1000,
-            secrets_at=leased.secrets_at,
-            trace=Trace.from_stored(leased.trace) if leased.trace else None,
-        )
+        lease = await (self._scripts.run(claim) if call_of(step) is None else self._begin(claim))
+        if isinstance(lease, Stray) or lease.log.ends:
+            return lease
+        return replace(lease, log=await self._read_on(conversation_id, lease.log))
 
-    async def _begin(self, claim: Claim) -> Leased | Stray:
+    async def _begin(self, claim: Claim) -> Lease | Stray:
         """Claim a tool step. The claim is the record of intent: if Redis lost it, the tool would be started a second
         time.
 
@@ -133,51 +95,51 @@ class Steps:
         try:
             return await self._scripts.promise(claim)
         except NotDurable as error:
-            if isinstance(error.reply, Leased):
+            if isinstance(error.reply, Lease):
                 fence = error.reply.fence
                 await self._scripts.run(
-                    HandBack(run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()), told=None)
+                    HandBack(
+                        run=claim.run, step=claim.step, fence=fence, begun=False, used=used(Usage()), trace_note=None
+                    )
                 )
             raise
 
-    async def _read_on(
-        self, conversation_id: str, leased: Leased, tail: list[StreamEntry]
-    ) -> tuple[int, list[StreamEntry], bytes | None]:
-        """The log's tail to its end, where a claim brought its first page; behind what, and what of it is withdrawn.
+    async def _read_on(self, conversation_id: str, tail: LogTail) -> LogTail:
+        """The log's tail to its end, where a claim brought its first page.
 
         Raises:
             StaleLease: the conversation is gone, and with it the lease.
         """
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
-        since, withdrawn, withdrawals, ends = leased.since, leased.withdrawn, leased.withdrawals, False
-        while not ends:
-            behind = number(tail[-1][0]) if tail else 0
-            match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=behind)):
-                case LogPage() as page if page.withdrawals == withdrawals:
-                    tail += map(in_reply, page.entries)
-                    ends = page.ends
+        while not tail.ends:
+            match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=tail.position)):
+                case LogPage() as page if page.withdrawals == tail.withdrawals:
+                    more = read_tail(
+                        (tail.position, tail.position_at, page.entries, page.ends, page.withdrawals, page.withdrawn)
+                    )
+                    tail = replace(more, entries=(*tail.entries, *more.entries), rebuilt=tail.rebuilt)
                 case LogPage() as page:
                     # Entries were deleted meanwhile, and the pages read so far may contain some of them.
-                    since, tail, withdrawn, withdrawals = 0, [], page.withdrawn, page.withdrawals
+                    tail = LogTail(rebuilt=True, ends=False, withdrawals=page.withdrawals)
                 case Unknown():
                     raise StaleLease
                 case other:
                     assert_never(other)
-        return since, tail, withdrawn
+        return tail
 
     async def settle(
-        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, told: bytes | None = None
+        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, trace_note: bytes | None = None
     ) -> Settled:
         """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
-        nothing, whoever reads its event makes the deltas. ``told`` is what the worker says of the attempt in the trace
-        of the run, JSON.
+        nothing, whoever reads its event makes the deltas. ``trace_note`` is what the worker says of the attempt in
+        the trace of the run, JSON.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        match await self._scripts.run(settlement(lease, verdict, shown, told)):
+        match await self._scripts.run(settlement(lease, verdict, shown, trace_note)):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)
             case Stale():
@@ -213,7 +175,7 @@ class Steps:
             for start in range(0, len(members), _BATCH):
                 chunk = members[start : start + _BATCH]
                 held = tuple(_held(leases[i], progress.get(i)) for i in chunk)
-                calls.append(Renew(due=keys.due(shard), lease_ms=self._lease_ms, leases=held))
+                calls.append(Renew(due=keys.due(shard), lease=self._lease, leases=held))
                 order += chunk
         replies = [Renewal(code) for renewed in await self._scripts.run_all(calls) for code in renewed.answers]
         answers = dict(zip(order, replies, strict=True))
@@ -234,9 +196,8 @@ def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:
     run_id = lease.run_id
     place = keys.run(run_id), keys.steps(run_id), run_id, lease.step, lease.fence
     if progress is None:
-        return HeldLease(*place, 0, 0, 0, None)
-    quiet_ms, left_ms = int(progress.quiet * 1000), max(0, int(progress.left * 1000))
-    return HeldLease(*place, progress.received, progress.characters, quiet_ms, left_ms)
+        return HeldLease(*place, 0, 0, 0.0, None)
+    return HeldLease(*place, progress.received, progress.characters, progress.quiet, max(0.0, progress.left))
 
 
 def _shown(delta: Delta | Progress) -> NewDelta:
@@ -260,42 +221,3 @@ def _batches(deltas: Iterable[NewDelta]) -> Iterator[list[NewDelta]]:
         size += len(delta.payload)
     if batch:
         yield batch
-
-
-def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMessage]:
-    """The messages for the model in the log's ``tail``."""
-    found = []
-    for entry_id, fields in tail:
-        position = number(entry_id)
-        run_id = fields[b"run"].decode()
-        if fields[b"type"] in _MESSAGES and not withdrawn.has(position, run_id):
-            data = orjson.loads(fields[b"data"])
-            said = data.get("message") or {"role": "user", "content": data.get("summary", "")}
-            found.append(
-                LogMessage(
-                    position,
-                    Message.model_construct(**_as_fields(said)),
-                    run_id=run_id,
-                    nudge=data.get("nudge", False),
-                    misfit="error" in data and data.get("nudge", False),
-                    through=data.get("through", 0),
-                    prompt_tokens=data.get("prompt_tokens", 0),
-                    opaque=Opaque.from_stored(fields[b"opaque"]) if b"opaque" in fields else None,
-                    drops=data.get("origin", ""),
-                )
-            )
-    return found
-
-
-def _as_fields(message: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(message.get("content"), list):
-        message["content"] = parts_from(message["content"])
-    if "tool_calls" in message:
-        message["tool_calls"] = tuple(ToolCall.model_construct(**call) for call in message["tool_calls"])
-    return message
-
-
-def _asking(spec: AgentSpec, model: int) -> AgentSpec:
-    """The agent, with the model that is used now by its provider's name: its own or one of its fallbacks."""
-    named = spec.models[model]
-    return spec if named == spec.model else spec.model_copy(update={"model": named})

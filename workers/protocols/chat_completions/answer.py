@@ -8,12 +8,10 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderError, ProviderHTTPError
-from palaver.schemas.models import Usage
-from palaver.secrets.redaction import hide
+from palaver.errors import EmptyCompletion, ProviderError, ProviderHTTPError
 from palaver.vocabulary.limits import most
 
-from ..bounds import Parts, check_stored, parsed, tokens, too_large
+from ..bounds import Parts, tokens, too_large
 from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import WITHHELD, ModelReply
@@ -41,7 +39,6 @@ class Completion(EventStreamReader):
         self._refused = False
         self._answered = False
         """There was text of an answer, and of a refusal."""
-        self._counted = False
 
     def _other(self, line: bytes) -> None:
         """A line that is no data: of an event stream, or of something else."""
@@ -53,34 +50,28 @@ class Completion(EventStreamReader):
 
     def _event(self, payload: bytes) -> str:
         """Take in a chunk; answers its text."""
-        if not payload:
-            return ""
         if payload == b"[DONE]":
             self.done = True
-            return ""
-        if self._error_follows:
+        elif payload and self._error_follows:
             raise ProviderHTTPError(200, payload)
-        try:
-            chunk = parsed(payload)
-            self._anything = True
-            if chunk.get("error"):
-                raise ProviderHTTPError(200, payload)
-            if not self._id:
-                self._identify(chunk)
-            if chunk.get("usage"):
-                self._count(chunk["usage"])
-            text = ""
-            for place, choice in enumerate(_few(chunk.get("choices") or ())):
-                if choice.get("index", 0) == 0:
-                    if choice.get("delta"):
-                        text += self._delta(chunk, payload, place)
-                    if finish := choice.get("finish_reason"):
-                        self._finish = text_of(finish)
-                    if usage := choice.get("usage"):  # Kimi
-                        self._count(usage)
-            return text
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise MalformedResponse(f"a chunk of the stream cannot be read: {type(error).__name__}") from error
+        return super()._event(payload)
+
+    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
+        """Take in a chunk, as the base says."""
+        if not self._id:
+            self._identify(event)
+        if event.get("usage"):
+            self._count(event["usage"])
+        text = ""
+        for place, choice in enumerate(_few(event.get("choices") or ())):
+            if choice.get("index", 0) == 0:
+                if choice.get("delta"):
+                    text += self._delta(event, payload, place)
+                if finish := choice.get("finish_reason"):
+                    self._finish = text_of(finish)
+                if usage := choice.get("usage"):  # Kimi
+                    self._count(usage)
+        return text
 
     def _delta(self, document: dict[str, Any], payload: bytes, place: int, *, whole: bool = False) -> str:
         """Take in a delta, or a whole message, of the choice at ``place`` of ``document``, whose JSON is ``payload``;
@@ -132,28 +123,17 @@ class Completion(EventStreamReader):
             indexes.append(self._calls.add(index, identity=part.get("id"), name=name, arguments=arguments))
         return indexes
 
-    def read(self, body: bytes) -> str:
-        """Take in a whole answer that was not streamed; answers its text.
-
-        Raises:
-            MalformedResponse: it is no chat completion.
-            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
-            ProviderHTTPError: it is an error.
-        """
-        try:
-            document = parsed(body)
-            self._anything = self.done = True
-            if document.get("error"):
-                raise ProviderHTTPError(200, body)
-            self._identify(document)
-            if document.get("usage"):
-                self._count(document["usage"])
-            for choice in _few(document.get("choices") or ())[:1]:
-                self._finish = text_of(choice.get("finish_reason")) or "stop"
-                return self._delta(document, body, 0, whole=True)
-            return ""
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
+    def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
+        """Take in a chat completion, as the base says."""
+        if document.get("error"):
+            raise ProviderHTTPError(200, body)
+        self._identify(document)
+        if document.get("usage"):
+            self._count(document["usage"])
+        for choice in _few(document.get("choices") or ())[:1]:
+            self._finish = text_of(choice.get("finish_reason")) or "stop"
+            return self._delta(document, body, 0, whole=True)
+        return ""
 
     def _count(self, usage: dict[str, Any]) -> None:
         asked = tokens(usage.get("prompt_tokens"))
@@ -162,32 +142,20 @@ class Completion(EventStreamReader):
         written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - asked)
         # Kimi and DeepSeek have counts of their caches of their own.
         cached = details.get("cached_tokens") or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
-        cached = min(asked, tokens(cached))
-        self._counted = True
-        self.usage = Usage(
-            model_calls=1,
-            input_tokens=asked,
-            cached_tokens=cached,
-            cache_write_tokens=min(asked - cached, tokens(details.get("cache_write_tokens"))),
-            output_tokens=written,
-            reasoning_tokens=min(written, tokens(parts.get("reasoning_tokens"))),
+        self._count_tokens(
+            given=asked,
+            cached=tokens(cached),
+            cache_write=tokens(details.get("cache_write_tokens")),
+            output=written,
+            reasoning=tokens(parts.get("reasoning_tokens")),
         )
 
     def opaque_so_far(self) -> str:
         """What the provider wants back with an answer that was cut off; empty for nothing."""
         return self._opaque.so_far()
 
-    def reply(self) -> ModelReply:
-        """The whole answer, without secrets of this process.
-
-        Raises:
-            TruncatedStream: the stream ended before the model did.
-            EmptyCompletion: it has neither text nor calls.
-            MalformedResponse: it is no answer, or contradicts itself.
-            ResponseTooLarge: it would be too large as JSON.
-            ProviderError: the model broke off and says so.
-        """
-        self._take_in_the_rest()
+    def _ended(self) -> ModelReply:
+        """The reply, as the base says."""
         if not self._finish and not (self.done and (self._content or self._calls)):
             if self.done and (self._anything or not self._foreign):
                 raise EmptyCompletion
@@ -197,16 +165,10 @@ class Completion(EventStreamReader):
             finish = WITHHELD  # OpenAI says "stop" of it
         if finish == "error":
             raise ProviderError("the model broke off with an error")
-        content, by_index = hide("".join(self._content)), self._calls.whole()
-        calls = tuple(by_index.values())
-        if not content and not calls and finish not in (WITHHELD, "length"):
-            raise EmptyCompletion
-        if finish == "tool_calls" and not calls:
-            raise MalformedResponse("the answer announces tool calls and has none")
-        check_stored(self._length + self._calls.length, content, calls)
-        self.uncounted = not self._counted
-        opaque = self._opaque.whole({index: call.id for index, call in by_index.items()}, self._calls.given())
-        return ModelReply(content, calls, finish or "stop", self.usage, opaque, self._id, self._model)
+        calls = self._calls.whole()
+        opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.given())
+        may_be_empty = finish in (WITHHELD, "length")
+        return self._reply(finish or "stop", calls, opaque, announced=finish == "tool_calls", may_be_empty=may_be_empty)
 
 
 def _text_of_choice(document: dict[str, Any], payload: bytes, place: int, parts: Parts, *, whole: bool) -> str:

@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import ResponseTooLarge
 from palaver.secrets.redaction import hide
-from palaver.vocabulary.limits import beyond, most
 
 from ..bounds import Parts
+from ..sent_back import SentBack, as_stored, unchanged
 from ..verbatim import Tree, elements, members, merged, tree, value_of, written
 
 log = logging.getLogger("palaver.workers.protocols.chat_completions.opaque")
@@ -30,7 +29,6 @@ BLOCKS: Final = "thinking_blocks"
 EXTRA: Final = "extra_content"
 CALLS: Final = "tool_calls"
 ID: Final = "id"
-_MOST: Final = most("answer_opaque")
 _GROWING: Final = ("text", "summary", "thinking")
 """What of an entry comes in pieces."""
 _IN_ONE_PIECE: Final = ('"reasoning.encrypted"', '"redacted_thinking"')
@@ -70,17 +68,17 @@ class _Entry:
         return written({**self.found, **{name: f'"{"".join(pieces)}"' for name, pieces in self.texts.items()}})
 
 
-class OpaqueFields:
+class OpaqueFields(SentBack):
     """The fields of one answer, as far as they came."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[_Entry | str]] = {}
         self._newest: dict[tuple[str, str], _Entry] = {}
         """The newest entry of each list with each index."""
         self._extra: Tree | None = None
         self._calls: dict[int, Tree] = {}
-        self._size = 0
 
     def add(self, delta: Mapping[str, Any], text: Callable[[], str], parts: Parts, *, whole: bool) -> str:
         """Take in what a delta, or a message that came as a ``whole``, has of them; ``text`` is its JSON, of which
@@ -93,7 +91,7 @@ class OpaqueFields:
         thoughts = ""
         for name in TEXTS:
             if isinstance(piece := delta.get(name), str):
-                self._grow(len(piece))
+                self.grow(len(piece))
                 self._texts.setdefault(name, []).append(piece)
                 thoughts = thoughts or piece
         lists = [name for name in (DETAILS, BLOCKS) if delta.get(name) is not None]
@@ -101,7 +99,7 @@ class OpaqueFields:
             return thoughts
         found = members(text())
         for name in lists:
-            self._grow(len(found[name]))
+            self.grow(len(found[name]))
             parts.admit(delta[name])
             for value, entry in zip(delta[name], elements(found[name]), strict=True):
                 self._add_entry(name, entry if whole else tree(entry, value, parts))
@@ -119,7 +117,7 @@ class OpaqueFields:
         self._calls[index] = self._added(self._calls.get(index), members(text)[EXTRA], call[EXTRA], parts)
 
     def _added(self, old: Tree | None, text: str, value: Any, parts: Parts) -> Tree:
-        self._grow(len(text))
+        self.grow(len(text))
         new = tree(text, value, parts)
         return new if old is None else merged(old, new)
 
@@ -138,17 +136,11 @@ class OpaqueFields:
         if isinstance(index, str):
             self._newest[name, index] = begun
 
-    def _grow(self, size: int) -> None:
-        self._size += size
-        if self._size > _MOST:
-            raise _too_large()
-
     def so_far(self) -> str:
         """The thoughts of an answer that was cut off: text, of which a part is worth something. Empty if there is
         nothing, or more than may be kept."""
         found = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
-        text = orjson.dumps(found) if found else b""
-        return text.decode() if len(text) <= _MOST else ""
+        return as_stored(found, cut=True) if found else ""
 
     def whole(self, call_ids: Mapping[int, str], given_ids: Mapping[int, str] = MappingProxyType({})) -> str:
         """All of it as JSON, without secrets of this process: text like any other text, while what may be signed is
@@ -161,22 +153,17 @@ class OpaqueFields:
         found: dict[str, Any] = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
         for name, entries in self._lists.items():
             texts = (each if isinstance(each, str) else each.written() for each in entries)
-            found[name] = _free_of_secrets(f"[{','.join(texts)}]")
+            found[name] = unchanged(f"[{','.join(texts)}]")
         if self._extra is not None:
-            found[EXTRA] = _free_of_secrets(written(self._extra))
+            found[EXTRA] = unchanged(written(self._extra))
         calls: dict[str, dict[str, Any]] = {call_ids[index]: {ID: given} for index, given in given_ids.items()}
         for index, each in self._calls.items():
-            if (extra := _free_of_secrets(written(each))) is not None:
+            if (extra := unchanged(written(each))) is not None:
                 calls.setdefault(call_ids[index], {})[EXTRA] = extra
         if calls:
             found[CALLS] = calls
         found = {name: value for name, value in found.items() if value is not None}
-        if not found:
-            return ""
-        text = orjson.dumps(found)
-        if len(text) > _MOST:
-            raise _too_large()
-        return text.decode()
+        return as_stored(found) if found else ""
 
 
 def restored(fields: str) -> tuple[dict[str, orjson.Fragment], dict[str, dict[str, Any]]]:
@@ -205,19 +192,6 @@ def _fragments(found: Mapping[str, str]) -> dict[str, orjson.Fragment]:
     return {name: orjson.Fragment(value) for name, value in found.items() if value_of(value) is not None}
 
 
-def _free_of_secrets(text: str) -> orjson.Fragment | None:
-    if hide(text) != text:
-        log.warning("what a provider wants back unchanged has a secret of this process in it and is not kept")
-        return None
-    return orjson.Fragment(text)
-
-
 def _inside(text: Tree | None) -> str:
     """What a JSON string says, as it is written."""
     return text[1:-1] if isinstance(text, str) and text.startswith('"') else ""
-
-
-def _too_large() -> ResponseTooLarge:
-    """What a provider is told that wants more back than may be kept."""
-    beyond("answer_opaque")
-    return ResponseTooLarge(f"what the answer has to be sent back unchanged is more than {_MOST} bytes")

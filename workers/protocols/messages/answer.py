@@ -6,12 +6,10 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError
-from palaver.schemas.models import Usage
-from palaver.secrets.redaction import hide
+from palaver.errors import ProviderHTTPError
 from palaver.vocabulary.limits import most
 
-from ..bounds import Parts, check_stored, parsed, tokens
+from ..bounds import Parts, tokens
 from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import PAUSE, WITHHELD, ModelReply
@@ -35,33 +33,24 @@ class Answer(EventStreamReader):
         self._explanation = ""
         """Why the answer was refused."""
 
-    def _event(self, payload: bytes) -> str:
-        """Take in an event; answers its text. The name of an event stands in it, too."""
-        if not payload or payload == b"[DONE]":  # of proxies
-            return ""
-        try:
-            event = parsed(payload)
-            self._anything = True
-            if event.get("error"):
-                raise ProviderHTTPError(200, payload)
-            match event["type"]:
-                case "content_block_delta":
-                    return self._delta(event["delta"], event["index"])
-                case "content_block_start":
-                    return self._begin(event, payload)
-                case "content_block_stop":
-                    self._blocks.found[event["index"]].ended = True
-                case "message_start":
-                    self._identify(event["message"])
-                    self._count(event["message"].get("usage"))
-                case "message_delta":
-                    self._stop(event["delta"].get("stop_reason"), event["delta"].get("stop_details"))
-                    self._count(event.get("usage"))
-                case "message_stop":
-                    self.done = True
-            return ""
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
+    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
+        """Take in an event, as the base says."""
+        match event["type"]:
+            case "content_block_delta":
+                return self._delta(event["delta"], event["index"])
+            case "content_block_start":
+                return self._begin(event, payload)
+            case "content_block_stop":
+                self._blocks.found[event["index"]].ended = True
+            case "message_start":
+                self._identify(event["message"])
+                self._count(event["message"].get("usage"))
+            case "message_delta":
+                self._stop(event["delta"].get("stop_reason"), event["delta"].get("stop_details"))
+                self._count(event.get("usage"))
+            case "message_stop":
+                self.done = True
+        return ""
 
     def _begin(self, event: dict[str, Any], payload: bytes) -> str:
         """A block begins, mostly an empty one; answers its text."""
@@ -100,33 +89,22 @@ class Answer(EventStreamReader):
         block.said.append(text)
         return self._say(text)
 
-    def read(self, body: bytes) -> str:
-        """Take in a whole answer that was not streamed; answers its text.
-
-        Raises:
-            MalformedResponse: it is no message.
-            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
-            ProviderHTTPError: it is an error.
-        """
-        try:
-            document = parsed(body)
-            self._anything = self.done = True
-            if document.get("error"):
-                raise ProviderHTTPError(200, body)
-            self._identify(document)
-            self._count(document.get("usage"))
-            self._stop(document["stop_reason"], document.get("stop_details"))
-            self._finish = self._finish or "end_turn"
-            texts, parts = [], Parts()
-            parts.admit(document)
-            parts.admit(document["content"])
-            raws = elements(members(body)["content"])
-            for index, (block, raw) in enumerate(zip(document["content"], raws, strict=True)):
-                parts.admit(block)
-                texts.append(self._take(index, block, raw))
-            return "".join(texts)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
+    def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
+        """Take in a message, as the base says."""
+        if document.get("error"):
+            raise ProviderHTTPError(200, body)
+        self._identify(document)
+        self._count(document.get("usage"))
+        self._stop(document["stop_reason"], document.get("stop_details"))
+        self._finish = self._finish or "end_turn"
+        texts, parts = [], Parts()
+        parts.admit(document)
+        parts.admit(document["content"])
+        raws = elements(members(body)["content"])
+        for index, (block, raw) in enumerate(zip(document["content"], raws, strict=True)):
+            parts.admit(block)
+            texts.append(self._take(index, block, raw))
+        return "".join(texts)
 
     def _take(self, index: int, found: dict[str, Any], raw: str) -> str:
         """A whole block; answers its text."""
@@ -155,51 +133,37 @@ class Answer(EventStreamReader):
         if details := said.get("output_tokens_details"):
             self._counts["output_tokens_details"] = tokens(details.get("thinking_tokens"))
         fresh, cached, cache_write = (self._counts.get(name, 0) for name in _INPUTS)
-        output = self._counts.get("output_tokens", 0)
-        self.usage = Usage(
-            model_calls=1,
-            input_tokens=fresh + cached + cache_write,
-            cached_tokens=cached,
-            cache_write_tokens=cache_write,
-            output_tokens=output,
-            reasoning_tokens=min(output, self._counts.get("output_tokens_details", 0)),
-        )
+        if self._counts:
+            self._count_tokens(
+                given=fresh + cached + cache_write,
+                cached=cached,
+                cache_write=cache_write,
+                output=self._counts.get("output_tokens", 0),
+                reasoning=self._counts.get("output_tokens_details", 0),
+            )
 
     def opaque_so_far(self) -> str:
         """What the provider wants back with an answer that was cut off; empty for nothing."""
         return self._blocks.so_far()
 
-    def reply(self) -> ModelReply:
-        """The whole answer, without secrets of this process.
-
-        Raises:
-            TruncatedStream: the stream ended before the model did.
-            EmptyCompletion: it has neither text nor calls.
-            MalformedResponse: it is no answer, or contradicts itself.
-            ResponseTooLarge: it would be too large as JSON.
-            ProviderHTTPError: the conversation does not fit into the model's window any more.
-        """
-        self._take_in_the_rest()
+    def _ended(self) -> ModelReply:
+        """The reply, as the base says."""
         if not self._finish:
             raise self._cut_off("the stream ended without a stop reason")
         if self._finish == _OUT_OF_WINDOW:
             raise ProviderHTTPError(200, orjson.dumps({"type": "error", "error": {"type": _OUT_OF_WINDOW}}))
         finish = _FINISHES.get(self._finish, self._finish)
-        content = hide("".join(self._content))
         # A limit may have cut the last call off; none of such an answer is made.
         cut = finish in ("length", WITHHELD)
-        calls = {} if cut else self._calls.whole()
-        if not all(self._blocks.found[index].ended for index in calls):
-            raise MalformedResponse("a tool call of the answer has no end")
+        calls = {} if cut else self._whole_calls(self._blocks.found)
         opaque = self.opaque_so_far() if cut else self._blocks.whole({index: call.id for index, call in calls.items()})
-        if not content and not calls and not cut and not (finish == PAUSE and opaque):
-            raise EmptyCompletion
-        if finish == "tool_use" and not calls:
-            raise MalformedResponse("the answer announces tool calls and has none")
-        check_stored(self._length + self._calls.length, content, tuple(calls.values()))
-        self.uncounted = not self._counts
-        return ModelReply(
-            content, tuple(calls.values()), finish, self.usage, opaque, self._id, self._model, self._explanation
+        return self._reply(
+            finish,
+            calls,
+            opaque,
+            announced=finish == "tool_use",
+            may_be_empty=cut or (finish == PAUSE and bool(opaque)),
+            explanation=self._explanation,
         )
 
 

@@ -13,10 +13,10 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
-from palaver.config.carried import CARRIED
 from palaver.schemas.arguments import readable
 from palaver.schemas.content import FilePart, ImagePart, Part, inline_data, text_of
 from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.protocols import PROTOCOL_RULES
 
 from ..calls import id_elsewhere
 from ..verbatim import elements, members
@@ -141,7 +141,7 @@ def _text(said: str) -> bytes:
 
 def _part(part: Part) -> Sequence[bytes]:
     """A part. One that is refused at submit may be from a tool, or from when another provider was asked."""
-    if CARRIED["anthropic"].lacks("user", part):
+    if PROTOCOL_RULES["anthropic"].lacks("user", part):
         return text(text_of((part,)))
     match part:
         case ImagePart(url=url):

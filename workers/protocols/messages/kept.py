@@ -3,7 +3,6 @@ what is of no kind that is known here."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,16 +10,13 @@ import orjson
 
 from palaver.errors import MalformedResponse, ProviderError
 from palaver.secrets.redaction import hide
-from palaver.vocabulary.limits import most
 
-from ..bounds import Parts, parsed, too_large
+from ..bounds import Parts, parsed
 from ..calls import text_of
+from ..sent_back import SentBack, admit_part, as_stored, unchanged
 from ..verbatim import members
 from .blocks import BLOCKS
 
-log = logging.getLogger("palaver.workers.protocols.messages.kept")
-
-_MOST: Final = most("answer_opaque")
 _PLAIN: Final = frozenset(("text", "tool_use"))
 """Kinds that a message of any protocol has."""
 
@@ -65,12 +61,12 @@ class Block:
         return "{" + ",".join(f"{orjson.dumps(name).decode()}:{value}" for name, value in found.items()) + "}"
 
 
-class Blocks:
+class Blocks(SentBack):
     """All blocks of an answer, by their indices."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: dict[int, Block] = {}
-        self._size = 0
 
     def begin(self, index: Any, kind: str, first: str) -> Block:
         """A block that begins.
@@ -79,10 +75,7 @@ class Blocks:
             ValueError: there is one at ``index`` already.
             ResponseTooLarge: they are too many, or larger than may be kept.
         """
-        if type(index) is not int or index in self.found:
-            raise ValueError("a block begins at no place of its own")
-        if len(self.found) == most("answer_blocks"):
-            raise too_large("answer_blocks", "the answer has", "blocks")
+        admit_part(index, self.found, "blocks")
         block = self.found[index] = Block(kind, "" if kind in _PLAIN else first)
         self.grow(len(block.first))
         return block
@@ -101,12 +94,6 @@ class Blocks:
             begun = None if name == "input" else orjson.loads(block.first).get(name)
             block.pieces[name] = [text_of(begun)]
         block.pieces[name].append(text)
-
-    def grow(self, size: int) -> None:
-        """Raises ResponseTooLarge if, with this, what is to be kept is larger than may be."""
-        self._size += size
-        if self._size > _MOST:
-            raise too_large("answer_opaque", "what the answer has to be sent back unchanged is", "bytes")
 
     def so_far(self) -> str:
         """What is sent back of an answer that was cut off: what has ended, and is signed where it thinks."""
@@ -129,22 +116,14 @@ class Blocks:
         for index, block in self.found.items():
             if block.kind == "tool_use":
                 layout += [call_ids[index]] if index in call_ids else []
-            elif block.kept and (text := _finished(block) if cut else block.json()):
-                if hide(text) == text:
-                    layout.append(orjson.Fragment(text))
-                else:
-                    log.warning("what a provider wants back unchanged has a secret of this process and is not kept")
+            elif block.kept and (text := _finished(block) if cut else block.json()) and (raw := unchanged(text)):
+                layout.append(raw)
             if block.said:
                 # As the log has it.
                 layout.append(len(hide("".join(block.said))))
         if not any(isinstance(each, orjson.Fragment) for each in layout):
             return ""
-        text = orjson.dumps({BLOCKS: layout}).decode()
-        if len(text.encode()) > _MOST:
-            if cut:
-                return ""
-            raise too_large("answer_opaque", "what the answer has to be sent back unchanged is", "bytes")
-        return text
+        return as_stored({BLOCKS: layout}, cut=cut)
 
 
 def _finished(block: Block) -> str:

@@ -7,12 +7,10 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError
-from palaver.schemas.models import Usage
-from palaver.secrets.redaction import hide
+from palaver.errors import ProviderHTTPError
 from palaver.vocabulary.limits import most
 
-from ..bounds import Parts, check_stored, parsed, tokens
+from ..bounds import Parts, tokens
 from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import WITHHELD, ModelReply
@@ -36,42 +34,38 @@ class Answer(EventStreamReader):
         """The places of items that have only names."""
         self._refused = False
         """The model says that it will not answer."""
-        self._counted = False
 
     def _event(self, payload: bytes) -> str:
-        """Take in an event; answers its text. The name of an event stands in it, too."""
-        if not payload or payload == b"[DONE]" or payload.startswith(_ECHOES):  # [DONE] comes from proxies
-            return ""
-        try:
-            event = parsed(payload)
-            self._anything = True
-            if event.get("error") or event["type"] == "error":
+        """Take in an event, as the base says."""
+        return "" if payload.startswith(_ECHOES) else super()._event(payload)
+
+    def _take_in(self, event: dict[str, Any], payload: bytes) -> str:
+        """Take in an event, as the base says."""
+        match event["type"]:
+            case "response.output_text.delta":
+                return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
+            case "response.refusal.delta":
+                self._refused = True
+                return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
+            case "response.function_call_arguments.delta":
+                self._argue(self._place(event), event["delta"])
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._think(self._items.found[self._place(event)], text_of(event["delta"]))
+            case "response.reasoning_summary_part.added" if event["summary_index"]:
+                self._think(self._items.found[self._place(event)], "\n\n")
+            case "response.output_item.added":
+                self._begin(self._place(event), event["item"])
+            case "response.output_item.done":
+                parts = Parts()
+                parts.admit(event)
+                raw = "" if event["item"]["type"] in PLAIN else members(payload)["item"]
+                return self._take(self._place(event), event["item"], raw, parts)
+            case "response.completed" | "response.incomplete" | "response.failed":
+                Parts().admit(event)
+                return self._end(event["response"], lambda: members(payload)["response"])
+            case "error":
                 raise ProviderHTTPError(200, payload)
-            match event["type"]:
-                case "response.output_text.delta":
-                    return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
-                case "response.refusal.delta":
-                    self._refused = True
-                    return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
-                case "response.function_call_arguments.delta":
-                    self._argue(self._place(event), event["delta"])
-                case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                    self._think(self._items.found[self._place(event)], text_of(event["delta"]))
-                case "response.reasoning_summary_part.added" if event["summary_index"]:
-                    self._think(self._items.found[self._place(event)], "\n\n")
-                case "response.output_item.added":
-                    self._begin(self._place(event), event["item"])
-                case "response.output_item.done":
-                    parts = Parts()
-                    parts.admit(event)
-                    raw = "" if event["item"]["type"] in PLAIN else members(payload)["item"]
-                    return self._take(self._place(event), event["item"], raw, parts)
-                case "response.completed" | "response.incomplete" | "response.failed":
-                    Parts().admit(event)
-                    return self._end(event["response"], lambda: members(payload)["response"])
-            return ""
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise MalformedResponse(f"an event of the stream cannot be read: {type(error).__name__}") from error
+        return ""
 
     def _place(self, event: dict[str, Any]) -> Any:
         """Which item of the answer an event is about. llama.cpp does not number them, and names them."""
@@ -130,22 +124,11 @@ class Answer(EventStreamReader):
         item.length += len(text)
         return self._say(text)
 
-    def read(self, body: bytes) -> str:
-        """Take in a whole answer that was not streamed; answers its text.
-
-        Raises:
-            MalformedResponse: it is no response.
-            ResponseTooLarge, TooManyToolCalls, ToolCallTooLarge: something of it is longer than may be.
-            ProviderHTTPError: it is an error.
-        """
-        try:
-            document = parsed(body)
-            self._anything = True
-            text = self._end(document, lambda: body)
-            self._thoughts.clear()
-            return text
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
-            raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
+    def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
+        """Take in a response, as the base says."""
+        text = self._end(document, lambda: body)
+        self._thoughts.clear()
+        return text
 
     def _end(self, response: dict[str, Any], raw: Any) -> str:
         """The answer is over; ``raw`` gives its JSON. Answers the text of one whose items did not come before."""
@@ -171,45 +154,26 @@ class Answer(EventStreamReader):
     def _count(self, usage: Mapping[str, Any] | None) -> None:
         if not usage:
             return
-        self._counted = True
         read, made = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
-        given, output = tokens(usage.get("input_tokens")), tokens(usage.get("output_tokens"))
-        cached = min(given, tokens(read.get("cached_tokens")))
-        self.usage = Usage(
-            model_calls=1,
-            input_tokens=given,
-            cached_tokens=cached,
-            cache_write_tokens=min(given - cached, tokens(read.get("cache_write_tokens"))),
-            output_tokens=output,
-            reasoning_tokens=min(output, tokens(made.get("reasoning_tokens"))),
+        self._count_tokens(
+            given=tokens(usage.get("input_tokens")),
+            cached=tokens(read.get("cached_tokens")),
+            cache_write=tokens(read.get("cache_write_tokens")),
+            output=tokens(usage.get("output_tokens")),
+            reasoning=tokens(made.get("reasoning_tokens")),
         )
 
     def opaque_so_far(self) -> str:
         """What the provider wants back with an answer that was cut off; empty for nothing."""
         return self._items.so_far()
 
-    def reply(self) -> ModelReply:
-        """The whole answer, without secrets of this process.
-
-        Raises:
-            TruncatedStream: the stream ended before the model did.
-            EmptyCompletion: it has neither text nor calls.
-            MalformedResponse: it is no answer, or contradicts itself.
-            ResponseTooLarge: it would be too large as JSON.
-        """
-        self._take_in_the_rest()
+    def _ended(self) -> ModelReply:
+        """The reply, as the base says."""
         if not self._finish:
             raise self._cut_off("the stream ended before the response was completed")
         finish = WITHHELD if self._refused else self._finish
-        content = hide("".join(self._content))
         # A limit may have cut the last call off; none of such an answer is made.
-        calls = {} if finish in ("length", WITHHELD) else self._calls.whole()
-        if not all(self._items.found[index].ended for index in calls):
-            raise MalformedResponse("a tool call of the answer has no end")
-        if not content and not calls and finish == "end":
-            raise EmptyCompletion
-        check_stored(self._length + self._calls.length, content, tuple(calls.values()))
-        self.uncounted = not self._counted
+        calls = {} if finish in ("length", WITHHELD) else self._whole_calls(self._items.found)
         opaque = self._items.whole({index: call.id for index, call in calls.items()})
-        finish = "tool_calls" if calls else "stop" if finish == "end" else finish
-        return ModelReply(content, tuple(calls.values()), finish, self.usage, opaque, self._id, self._model)
+        ending = "tool_calls" if calls else "stop" if finish == "end" else finish
+        return self._reply(ending, calls, opaque, may_be_empty=finish != "end")

@@ -3,21 +3,14 @@ is of no kind that is known here."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
 from palaver.secrets.redaction import hide
-from palaver.vocabulary.limits import most
 
-from ..bounds import too_large
+from ..sent_back import SentBack, admit_part, as_stored, unchanged
 from .items import ITEMS, PLAIN
 
-log = logging.getLogger("palaver.workers.protocols.responses.kept")
-
-_MOST: Final = most("answer_opaque")
 _LONGEST_PHASE: Final = 64
 
 
@@ -38,12 +31,12 @@ class Item:
         """Whether arguments, or what the model thinks, came in pieces; whether it is whole."""
 
 
-class Items:
+class Items(SentBack):
     """All items of an answer, by their indices."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.found: dict[int, Item] = {}
-        self._size = 0
 
     def begin(self, index: Any, kind: str) -> Item:
         """An item that begins.
@@ -52,18 +45,13 @@ class Items:
             ValueError: there is one at ``index`` already.
             ResponseTooLarge: they are too many.
         """
-        if type(index) is not int or index in self.found:
-            raise ValueError("an item begins at no place of its own")
-        if len(self.found) == most("answer_blocks"):
-            raise too_large("answer_blocks", "the answer has", "items")
+        admit_part(index, self.found, "items")
         item = self.found[index] = Item(kind)
         return item
 
     def keep(self, item: Item, raw: str) -> None:
         """Keep it as it came. Raises ResponseTooLarge if all are larger than may be."""
-        self._size += len(raw)
-        if self._size > _MOST:
-            raise too_large("answer_opaque", "what the answer has to be sent back unchanged is", "bytes")
+        self.grow(len(raw))
         item.raw = raw
 
     def so_far(self) -> str:
@@ -86,20 +74,10 @@ class Items:
                 something = something or bool(phase)
             elif item.kind == "function_call":
                 layout += [call_ids[index]] if index in call_ids else []
-            elif item.raw and item.kind not in PLAIN:
-                if hide(item.raw) == item.raw:
-                    layout.append(orjson.Fragment(item.raw))
-                    something = True
-                else:
-                    log.warning("what a provider wants back unchanged has a secret of this process and is not kept")
-        if not something:
-            return ""
-        text = orjson.dumps({ITEMS: layout}).decode()
-        if len(text.encode()) > _MOST:
-            if cut:
-                return ""
-            raise too_large("answer_opaque", "what the answer has to be sent back unchanged is", "bytes")
-        return text
+            elif item.raw and item.kind not in PLAIN and (raw := unchanged(item.raw)):
+                layout.append(raw)
+                something = True
+        return as_stored({ITEMS: layout}, cut=cut) if something else ""
 
 
 def phase_of(item: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from typing import (
 from palaver.errors import NewerVersion
 from palaver.store.redis.connection import Value
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.contracts.wire import Field, each_of, is_record, wire_of
+from palaver.store.scripting.contracts.wire import Field, Read, Unsent, each_of, is_record, wire_of
 
 NEWER: Final = "newer"
 """What a script about a run answers when newer code has worked on its conversation; it is in no declaration."""
@@ -90,16 +90,19 @@ class Shape:
                 return _put_keys
             self.args.append(group)
             return _Record(group.name, group.fields).put
+        if hint == Unsent:
+            return _put_nothing
         if hint in (Key, Key | None):
             self.keys.append(Field(name, None))
             return _put_key
         if each := each_of(hint):
             record = each if is_record(each) else None
-            inner = Field.all_of(each) if record else (Field(name, wire_of(each)),)
+            inner = Field.all_of(each) if record else (Field.of(name, each),)
             self.lists.append(List(name, record, inner, get_origin(hint) is Annotated))
             return _Items(self.lists[-1]).put
-        self.args.append(Field(name, wire_of(hint)))
-        return None
+        field = Field.of(name, hint)
+        self.args.append(field)
+        return None if field.wire is None or field.wire.write is None else _Converted(field.wire.write).put
 
     def pack(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """KEYS and ARGV.
@@ -127,7 +130,7 @@ def _accepted(hint: Any) -> tuple[type, ...]:
         return (hint,)
     if each_of(hint):
         return (tuple, list)
-    if hint == Key:
+    if hint in (Key, Unsent):
         return (str,)
     return (str, NoneType) if hint == Key | None else wire_of(hint).accepts
 
@@ -147,9 +150,23 @@ def _put_keys(keys: list[Any], args: list[Any], value: tuple[str | tuple[str, ..
             keys += key
 
 
+def _put_nothing(keys: list[Any], args: list[Any], value: str) -> None:
+    """It is for the reply alone."""
+
+
 def _put_key(keys: list[Any], args: list[Any], value: str | None) -> None:
     if value is not None:
         keys.append(value)
+
+
+class _Converted:
+    """Puts a value on the wire in another unit."""
+
+    def __init__(self, write: Read) -> None:
+        self._write = write
+
+    def put(self, keys: list[Any], args: list[Any], value: Any) -> None:
+        args.append(self._write(value))
 
 
 class _Record:
@@ -162,12 +179,17 @@ class _Record:
         if any(field.wire is None for field in of[self._keys :]):
             raise TypeError(f"the keys of a record come first: {name}")
         self._checked: set[tuple[type, ...]] = set()
+        self._writes = [(place, field.wire.write) for place, field in enumerate(of) if field.wire and field.wire.write]
 
     def put(self, keys: list[Any], args: list[Any], record: Sequence[Any]) -> None:
         types = tuple(map(type, record))
         if types not in self._checked:
             _check(self._names, self._accepts, record)
             self._checked.add(types)
+        if self._writes:
+            record = list(record)
+            for place, write in self._writes:
+                record[place] = write(record[place])
         keys += record[: self._keys]
         args += record[self._keys :]
 
@@ -188,22 +210,28 @@ class _Items:
 class ScriptReply:
     """A reply of some script: its tag in Lua, and how it is read."""
 
-    def __init__(self, made: type) -> None:
+    def __init__(self, made: type, echoes: Sequence[str]) -> None:
         hints = get_type_hints(made, include_extras=True)
+        names = [field.name for field in fields(made)]
+        if answered := [name for name in echoes if name in names]:
+            assert answered == names[: len(answered)], f"{made.__name__} begins with what is echoed"
         self.made = made
         self.tag = snake(made.__name__)
-        self.fields = {field.name: wire_of(hints[field.name]) for field in fields(made)}
+        of = [Field.of(name, hints[name]) for name in names[len(answered) :]]
+        self.fields = {field.name: field.wire for field in of if field.wire}
+        self._echoes = answered
         self._reads = [wire.read for wire in self.fields.values()]
 
-    def read(self, values: Sequence[Any]) -> Any:
-        """The reply from what is behind its tag.
+    def read(self, values: Sequence[Any], asked: Script[Any]) -> Any:
+        """The reply to ``asked``, from what is behind its tag.
 
         Raises:
             TypeError: these are not its fields.
         """
         if len(values) != len(self._reads):
             raise TypeError(f"{self.tag} came with {len(values)} of {len(self._reads)} fields")
-        return self.made(*(read(value) for read, value in zip(self._reads, values, strict=True)))
+        echoed = (getattr(asked, name) for name in self._echoes)
+        return self.made(*echoed, *(read(value) for read, value in zip(self._reads, values, strict=True)))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -216,6 +244,8 @@ class Script(Generic[R]):
     """Whether it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or keeps what workers have."""
     grows: ClassVar[bool] = False
     """Whether it stores what clients send."""
+    echoes: ClassVar[Sequence[str]] = ()
+    """Fields that a reply of these names begins with: it has them from the script that was called, not from Lua."""
     shape: ClassVar[Shape]
     replies: ClassVar[Mapping[bytes, ScriptReply]]
 
@@ -223,7 +253,7 @@ class Script(Generic[R]):
         dataclass(frozen=True, kw_only=True)(cls)
         cls.name = snake(cls.__name__)
         cls.shape = Shape(cls)
-        cls.replies = {reply.tag.encode(): reply for reply in map(ScriptReply, _union(cls.__orig_bases__))}  # type: ignore[attr-defined]
+        cls.replies = {reply.tag.encode(): reply for reply in _replies(cls)}
 
     def pack(self) -> tuple[list[str], list[Value]]:
         """KEYS and ARGV.
@@ -246,13 +276,15 @@ class Script(Generic[R]):
             if tag == NEWER.encode():
                 raise NewerVersion
             raise TypeError(f"{self.name} answered {tag!r}, which is none of its replies")
-        found: R = reply.read(values)
+        found: R = reply.read(values, self)
         return found
 
 
-def _union(bases: Iterable[Any]) -> Iterator[type]:
+def _replies(script: type[Script[Any]]) -> Iterator[ScriptReply]:
+    bases: Iterable[Any] = script.__orig_bases__  # type: ignore[attr-defined]
     (declared,) = (get_args(base)[0] for base in bases if get_origin(base) is Script)
-    yield from get_args(declared) or (declared,)
+    for made in get_args(declared) or (declared,):
+        yield ScriptReply(made, script.echoes)
 
 
 def snake(name: str) -> str:

@@ -16,9 +16,6 @@ ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
 """Of each entry of a log, in this order; the last is there if there is something. Python reads them by name, Lua by
 their places: ``LogEntry.DATA``."""
 
-EVERY_RUN: Final = ""
-"""In the place of a run, in a withdrawn part of a log: nothing of it is told to models, of whichever run it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class LogPage:

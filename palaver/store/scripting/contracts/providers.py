@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from palaver.errors import Failure
 from palaver.store.redis.keys import ProviderKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.wire import Json
+from palaver.vocabulary.durations import Seconds
 
 
 class Rates(NamedTuple):
@@ -32,22 +34,23 @@ class Uncounted(NamedTuple):
 class Admitted:
     """The call may begin."""
 
-    probes: bool
-    """It shows whether an outage is over."""
-    woken: tuple[str, ...]
-    """Calls that have a place now, too."""
+    probes: bool = False
+    """It shows whether an outage is over: what became of it must be reported, or it is released."""
+    woken: tuple[str, ...] = ()
+    """Calls that have a place now, too: promote their steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """The call may not begin yet."""
 
-    why: str
-    """outage | cooldown | requests_per_minute | tokens_per_minute | max_in_flight"""
-    ms: int
-    error: Json | None
-    """The last failure, in an outage."""
-    woken: tuple[str, ...]
+    code: str
+    """Why: ``outage``, ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
+    seconds: Seconds
+    """Ask again then: this time is the caller's own."""
+    failure: Failure | None = None
+    """How the provider failed last, in an outage."""
+    woken: tuple[str, ...] = ()
 
 
 class Admit(Script[Admitted | Wait]):
@@ -55,7 +58,7 @@ class Admit(Script[Admitted | Wait]):
 
     provider: ProviderKeys
     call: str
-    lasts_ms: int
+    lasts: Seconds
     """The place in flight lasts so long unless it is held."""
     limits: Rates
     tokens: int
@@ -87,9 +90,7 @@ class Release(Script[Released]):
 class Cooled:
     """The provider cools down."""
 
-    ends_ms: int
-    """Until the cool-down ends."""
-    turn_ms: int
+    turn: Seconds
     """Until the turn of the call that is to be made again."""
 
 
@@ -98,7 +99,7 @@ class CoolDown(Script[Cooled]):
 
     provider: ProviderKeys
     gate_name: str
-    ms: int
+    lasts: Seconds
     call: str | None
     """A call that is to be made again."""
 
@@ -112,7 +113,7 @@ class Counted:
 class IsOut:
     """Nobody calls but one probe at a time, and the call that failed waits behind all others."""
 
-    ms: int
+    seconds: Seconds
     """Until it is to ask again."""
     woken: tuple[str, ...]
 
@@ -121,7 +122,7 @@ class IsOut:
 class FailsAlone:
     """It is an outage as far as is known: nobody was answered since the step's first attempt. Nobody else waits."""
 
-    ms: int
+    seconds: Seconds
     """Until it is to ask again."""
 
 
@@ -133,9 +134,9 @@ class ReportFailure(Script[Counted | IsOut | FailsAlone]):
     call: str
     counts_as: str
     """Failures that count as the same are one."""
-    answered_ms: int | None
+    answered: Seconds | None
     """Since the worker had its last answer; None if it had none."""
-    alone_ms: int | None
+    alone: Seconds | None
     """Since the step's first attempt, if it failed often enough for an outage, but counts once; else None."""
     error: Json
 
@@ -154,7 +155,7 @@ class ReportAnswer(Script[Answered]):
     provider: ProviderKeys
     gate_name: str
     call: str
-    answered_ms: int
+    answered: Seconds
     """Since then."""
 
 
@@ -170,5 +171,5 @@ class RenewPlaces(Script[PlacesRenewed]):
     when_full = True
 
     provider: ProviderKeys
-    ms: int
+    lasts: Seconds
     calls: tuple[str, ...]

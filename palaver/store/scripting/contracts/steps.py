@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.steps.leases import Stray
+from palaver.steps.leases import Lease, Stray
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
-from palaver.store.scripting.contracts.wire import Batch, Entries, Json
+from palaver.store.scripting.contracts.wire import Batch, Json, Unsent
+from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
 
 
@@ -41,65 +42,19 @@ class Used(NamedTuple):
     """In nano-dollars; None if nobody knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leased:
-    """The worker has the step. For a tool call the lease is the record of intent: from here on it may have taken
-    effect."""
-
-    fence: int
-    attempt: int
-    """As the retry policy counts."""
-    try_number: int
-    """Lost ones included."""
-    elapsed_ms: int
-    out_ms: int | None
-    """Since the step met an outage of its provider; None if it did not."""
-    lacking_ms: int
-    """Since a worker first lacked what the step needs; 0 if none did."""
-    left_ms: int
-    """Until the run's time is up."""
-    agent: bytes
-    call: bytes | None
-    """The tool call to answer, JSON."""
-    metadata: Json
-    """The run's."""
-    submitted_by: str | None
-    """The name of the key that submitted the run."""
-    condenses: bool
-    """The step condenses the conversation, and that is all that the run does."""
-    edited: bool
-    """A person changed the arguments of the call."""
-    model: int
-    """Which of the agent's models to ask, from 0."""
-    calls_left: int | None
-    """Tool calls that the run's budget has left; None for any number."""
-    since: int
-    """The log position that ``tail`` is behind."""
-    tail: Entries
-    """A page of the log."""
-    ends: bool
-    """The log ends with the tail."""
-    withdrawals: bytes
-    """As of `Page`; empty if the log ends with the tail."""
-    withdrawn: bytes | None
-    """What of the tail was withdrawn, JSON."""
-    waited_ms: int
-    """Since the step was delivered; 0 for a lease that is asked for again."""
-    secrets_at: str
-    """Another value after each change of the conversation's secrets; empty if it has none."""
-    trace: str | None
-    """The run's, as `palaver.telemetry.traces.Trace` is stored."""
-
-
-class Claim(Script[Leased | Stray]):
+class Claim(Script[Lease | Stray]):
     """Lease a step to a worker."""
 
+    echoes = ("run_id", "conversation_id", "step")
+
+    run_id: Unsent
+    conversation_id: Unsent
     run: RunKeys
     step: str
     queue: str
     """Where the worker's deliveries come from: the step must be of that kind."""
     worker: str
-    lease_ms: int
+    lease: Seconds
     known: int | None
     """The log position that the worker knows (model steps); None if it wants no messages."""
     known_at: int
@@ -116,7 +71,7 @@ class NewEntry(NamedTuple):
     """The call that it answers."""
     data: Json
     opaque: str | None = None
-    """What a provider wants back with it, behind who that is (`palaver.vocabulary.opaque`)."""
+    """What a provider wants back with it, behind who that is (`palaver.schemas.opaque`)."""
     deltas: int = 0
     """As many numbers of the run's events are left free before it, for deltas that readers make of its text
     (`palaver.store.reading.events`)."""
@@ -133,7 +88,7 @@ class NewCall(NamedTuple):
     call: Json | None
     action: Json | None
     """What it waits for; None if it may begin."""
-    limit_ms: int | None
+    limit: Seconds | None
     """The longest that an attempt may take; None if nobody knows."""
 
 
@@ -174,7 +129,7 @@ class Settle(Script[Moved | Stale]):
     """The class of the failure, if the step failed; also of one that does not end the run."""
     attempts: int | None
     """How many the retry policy allows after such a failure (retry)."""
-    delay_ms: int
+    delay: Seconds
     streamed: bool
     """Watchers saw text that is withdrawn."""
     used: Used
@@ -184,7 +139,7 @@ class Settle(Script[Moved | Stale]):
     """The text that the run ends with."""
     tool_calls: int
     """Done here."""
-    told: Json | None
+    trace_note: Json | None
     """What the worker says of the attempt in the trace of the run."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
@@ -202,7 +157,7 @@ class HandBack(Script[Moved | Stale]):
     begun: bool
     """The work may have begun."""
     used: Used
-    told: Json | None
+    trace_note: Json | None
     """As in `Settle`."""
 
 
@@ -213,7 +168,7 @@ class Postpone(Script[Moved | Stale]):
     run: RunKeys
     step: str
     fence: int
-    delay_ms: int
+    delay: Seconds
     reason: WaitReason
     code: str
     error: Json | None
@@ -247,7 +202,7 @@ class Sweep(Script[Moved | Gone | LeftToNewer]):
     unrenewed_before: int | None
     """Milliseconds. If it is there, a lease of the dead worker that lasts until then or longer is left: it was claimed
     or renewed after the worker was taken for dead."""
-    unclaimed_ms: int
+    unclaimed: Seconds
     """After so long an unclaimed delivery is sent again."""
 
 
@@ -263,9 +218,9 @@ class HeldLease(NamedTuple):
     """Bytes of an answer that have come so far."""
     characters: int
     """Of text in it."""
-    quiet_ms: int
+    quiet: Seconds
     """Since the last of it came."""
-    left_ms: int | None
+    left: Seconds | None
     """Until the attempt is given up; None if it does not say how far it is."""
 
 
@@ -282,7 +237,7 @@ class Renew(Script[Renewed]):
     when_full = True
 
     due: Key
-    lease_ms: int
+    lease: Seconds
     leases: Batch[HeldLease]
 
 

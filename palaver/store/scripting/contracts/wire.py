@@ -5,6 +5,7 @@ field                  on the wire                in Lua
 =====================  =========================  ==========================================
 ``str``, an enum       text                       text
 ``Json``               JSON text                  that text: a script decodes what it looks into
+``Seconds``            whole milliseconds         a number, by the field's name with ``_ms``
 ``int``                a number                   a number
 ``bool``               1 or 0                     a boolean
 ``… | None``           empty for None             nil for None; an empty text is None, too
@@ -12,23 +13,41 @@ field                  on the wire                in Lua
 ``Batch[X]``           the same                   a loop over the values, which makes no tables
 a record (NamedTuple)  its fields                 a table with the same names
 =====================  =========================  ==========================================
+
+Some types come in replies alone: what a script has as JSON, or as a text of ours, is read into what Python works with
+(`ANSWERS`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import orjson
+
+from palaver.errors import Failure
+from palaver.schemas.models import AgentSpec, ToolCall
+from palaver.steps.leases import AskingAgent, LogTail
 from palaver.store.redis.keys import Key, ReadyKeys
+from palaver.store.scripting.log_entries import read_tail
+from palaver.telemetry.traces import Trace
+from palaver.vocabulary.durations import Seconds
+from palaver.vocabulary.limits import KIB
 
 Json = Annotated[str | bytes, "JSON text"]
+Unsent = Annotated[str, "a text that a reply echoes, and Lua does not see"]
 Entries = Annotated[Sequence[Any], "entries of a stream, as Redis answers them"]
 T = TypeVar("T")
 Batch = Annotated[tuple[T, ...], "many, of which a script does the same with each"]
 
 Read = Callable[[Any], Any]
+Metadata = Mapping[str, str]
+
+_CACHED: Final = 16 * KIB
+"""Bytes of an agent's JSON that is kept as it was read: many runs have the same one."""
 
 
 class Wire(NamedTuple):
@@ -42,6 +61,35 @@ class Wire(NamedTuple):
     """The Lua expression that a reply has for it."""
     read: Read
     """Makes the value of what the reply has."""
+    write: Read | None = None
+    """Makes what is sent of the value; None if it is sent as it is."""
+    unit: str = ""
+    """What the field's name in Lua ends with."""
+
+
+def read_agent(text: bytes) -> AgentSpec:
+    """An agent from its JSON."""
+    return _cached_agent(text) if len(text) <= _CACHED else AgentSpec.model_validate_json(text)
+
+
+@lru_cache(maxsize=1024)
+def _cached_agent(text: bytes) -> AgentSpec:
+    return AgentSpec.model_validate_json(text)
+
+
+def _asking(reply: tuple[bytes, int]) -> AgentSpec:
+    """The agent, with the model that is asked now: its own or one of its fallbacks."""
+    text, place = reply
+    spec = read_agent(text)
+    return spec.model_copy(update={"model": spec.models[int(place)]}) if int(place) else spec
+
+
+def _seconds(millis: int) -> float:
+    return millis / 1000
+
+
+def _millis(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _same(value: Any) -> Any:
@@ -54,8 +102,18 @@ _WIRES: Final[Mapping[Any, Wire]] = {
     Json: Wire((str, bytes), "{}", "{}", _same),
     int: Wire((int,), "tonumber({})", "{}", int),
     bool: Wire((bool,), "{} == '1'", "{} and 1 or 0", bool),
+    Seconds: Wire((float, int), "tonumber({})", "{}", _seconds, _millis, "_ms"),
     Entries: Wire((), "", "{}", _same),
 }
+ANSWERS: Final[Mapping[Any, Read]] = {
+    AskingAgent: _asking,
+    LogTail: read_tail,
+    ToolCall: ToolCall.model_validate_json,
+    Metadata: orjson.loads,
+    Trace: lambda text: Trace.from_stored(text.decode()),
+    Failure: lambda text: Failure.of_error(orjson.loads(text)),
+}
+"""Types of replies, and what reads one."""
 
 
 def wire_of(hint: Any) -> Wire:
@@ -66,6 +124,8 @@ def wire_of(hint: Any) -> Wire:
     """
     if hint in _WIRES:
         return _WIRES[hint]
+    if hint in ANSWERS:
+        return Wire((), "", "{}", ANSWERS[hint])
     if get_origin(hint) is Literal:
         return _WIRES[str]
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -73,21 +133,28 @@ def wire_of(hint: Any) -> Wire:
     if get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
         (other,) = (each for each in get_args(hint) if each is not NoneType)
         wire = wire_of(other)
-        to_lua = wire.to_lua if other is int else "{} ~= '' and {} or nil"
-        return Wire(
-            (*wire.accepts, NoneType), to_lua, "{} or ''", lambda value: None if value == b"" else wire.read(value)
-        )
+        to_lua = wire.to_lua if other in (int, Seconds) else "{} ~= '' and {} or nil"
+        accepts, write = (*wire.accepts, NoneType), wire.write and _unless_none(wire.write)
+        return Wire(accepts, to_lua, "{} or ''", _unless_empty(wire.read), write, wire.unit)
     if get_origin(hint) is tuple:
         read = _reader_of_each(get_args(hint)[0])
         return Wire((), "", "{}", lambda values: tuple(map(read, values)))
     raise TypeError(f"a script's value cannot be {hint}")
 
 
+def _unless_empty(read: Read) -> Read:
+    return lambda value: None if value == b"" else read(value)
+
+
+def _unless_none(write: Read) -> Read:
+    return lambda value: None if value is None else write(value)
+
+
 def _reader_of_each(hint: Any) -> Read:
     if not is_record(hint):
         return wire_of(hint).read
-    wires = [wire_of(each) for each in get_type_hints(hint).values()]
-    return lambda values: hint(*(wire.read(value) for wire, value in zip(wires, values, strict=True)))
+    reads = [wire_of(each).read for each in get_type_hints(hint, include_extras=True).values()]
+    return lambda values: hint(*(read(value) for read, value in zip(reads, values, strict=True)))
 
 
 def each_of(hint: Any) -> Any:
@@ -106,6 +173,7 @@ class Field(NamedTuple):
     """A field of a script or of a record."""
 
     name: str
+    """In Lua: that of Python, and its unit."""
     wire: Wire | None
     """None for a key."""
     names: tuple[str, ...] = ()
@@ -122,4 +190,7 @@ class Field(NamedTuple):
         """One of that type."""
         if hint == Key:
             return cls(name, None)
-        return cls(name, None, hint.__metadata__[0]) if hint == ReadyKeys else cls(name, wire_of(hint))
+        if hint == ReadyKeys:
+            return cls(name, None, hint.__metadata__[0])
+        wire = wire_of(hint)
+        return cls(name + wire.unit, wire)

@@ -29,3 +29,9 @@ local function let_conversation_expire()
   redis.call('EXPIRE', LOG, Setting.RETENTION)
   list_conversation(':expiring', NOW + Setting.RETENTION * 1000)
 end
+
+local function begin_conversation()
+  redis.call('HSET', CONV, 'id', CONVERSATION, 'created_at', NOW)
+  list_conversation('', NOW)
+  touch()
+end

@@ -1,5 +1,5 @@
 -- The record of a new run, for submit.lua.
--- needs: begin, title, time_limits, count
+-- needs: title, time_limits, count
 
 local function create(kept, agent, max_steps, names)
   if not kept then begin_conversation() end

@@ -81,3 +81,8 @@ local function discard_text(name, step)
   if step.call then return end
   emit(EventKind.MESSAGE_DISCARDED, cjson.encode({ step = name, attempt = try_of(step) }))
 end
+
+-- The reply of a script that moved the run.
+local function moved(next_run)
+  return reply.moved { status = STATUS, deliveries = deliveries, next_run = next_run }
+end

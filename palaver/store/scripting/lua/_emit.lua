@@ -1,5 +1,5 @@
 -- Writes events to the feed of the run and to the log of its conversation.
--- needs: run, feed, trace
+-- needs: run, any_run, trace
 
 local is_for_feed_only = Events.FEED_ONLY
 

@@ -1,5 +1,18 @@
--- Applies the parts of a verdict, for settle.lua.
--- needs: turn
+-- Checks the lease under which a verdict is settled, and applies its parts.
+-- needs: any_run, turn
+
+-- Returns the step if the lease under which the verdict is settled is live, else nil and the reply. With the same fence the verdict is already settled,
+-- and the worker repeats the call because the answer was lost: it gets the same result again.
+local function step_to_settle()
+  local step = ID and leased_to(STEPS, args.step, args.fence)
+  if step then
+    redis.call('HSET', RUN, 'settled', args.fence)
+    return step
+  end
+  if not ID or tonumber(redis.call('HGET', RUN, 'settled')) ~= args.fence then return nil, reply.stale() end
+  publish_what_is_ready()
+  return nil, moved()
+end
 
 -- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)

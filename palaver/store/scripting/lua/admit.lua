@@ -12,7 +12,7 @@ local function wait(why, turn, at)
   wake_next()
   expire(at)
   local error = why == 'outage' and redis.call('HGET', OUTAGE, 'error') or nil
-  return reply.wait { why = why, ms = math.ceil(at - NOW), error = error, woken = woken }
+  return reply.wait { code = why, seconds_ms = math.ceil(at - NOW), failure = error, woken = woken }
 end
 
 local turn, why = NOW, nil

@@ -1,4 +1,4 @@
--- needs: begin, fields
+-- needs: fields
 local there = redis.call('HMGET', CONV, 'id', 'deleting')
 if there[2] then return reply.busy() end
 if there[1] then return reply.begun { there = true } end

@@ -1,4 +1,4 @@
--- needs: stop, moved, version
+-- needs: stop, version
 if not STATUS then return reply.unknown() end
 if STATUS == RunStatus.CANCELLED then return moved() end
 if has_ended() then return reply.ended { status = STATUS } end

@@ -34,16 +34,14 @@ if not again then
   emit(EventKind.STEP_STARTED, cjson.encode({ step = name, attempt = try_of(step), worker = worker }))
 end
 
-local log = { since = args.known or 0, tail = {}, ends = true, withdrawals = '' }
-if args.known then log = log_tail(args.known, args.known_at) end
-local most = limits().budget.tool_calls
-return reply.leased {
+local most, model = limits().budget.tool_calls, facts[3] or 0
+return reply.lease {
   fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
-  elapsed_ms = NOW - step.first, left_ms = first_time_limit().at - NOW,
-  out_ms = step.out_since and NOW - step.out_since or nil,
-  lacking_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = facts[1], model = facts[3] or 0,
+  elapsed_ms = NOW - step.first, time_left_ms = first_time_limit().at - NOW,
+  out_for_ms = step.out_since and NOW - step.out_since or nil,
+  lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[1], model }, model = model,
   metadata = facts[5], submitted_by = facts[6], condenses = facts[7], call = step.call, edited = step.edited,
   calls_left = most and math.max(0, most - (facts[4] or 0)),
-  since = log.since, tail = log.tail, ends = log.ends, withdrawals = log.withdrawals, withdrawn = log.withdrawn,
+  log = args.known and log_tail(args.known, args.known_at) or NO_TAIL,
   waited_ms = waited, secrets_at = redis.call('HGET', CONV, 'secrets_at') or '', trace = TRACE,
 }

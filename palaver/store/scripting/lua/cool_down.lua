@@ -1,5 +1,5 @@
 -- needs: circuit
-local ends = NOW + args.ms
+local ends = NOW + args.lasts_ms
 if UNTIL <= NOW then
   save_field('published', 0)
   redis.call('HINCRBY', keys.cooldowns, 'begun', 1)
@@ -30,4 +30,4 @@ if UNTIL - (gate.published or 0) >= 100 then
   list_model()
   publish_gate()
 end
-return reply.cooled { ends_ms = UNTIL - NOW, turn_ms = at - NOW }
+return reply.cooled { turn_ms = at - NOW }

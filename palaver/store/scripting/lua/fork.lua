@@ -1,4 +1,4 @@
--- needs: begin, copied, fields, request
+-- needs: copied, fields, request
 local earlier = earlier_request(args.request, 'fork')
 if earlier and not earlier.same then return reply.mismatch() end
 if earlier then return reply.forked { conversation_id = earlier.fields[1], replayed = earlier.replayed } end

@@ -1,8 +1,8 @@
--- needs: turn, settled, version
+-- needs: verdict, version
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
-if args.begun then record_attempt(name, step, SpanOutcome.HANDED_BACK, args.told) end
+if args.begun then record_attempt(name, step, SpanOutcome.HANDED_BACK, args.trace_note) end
 count_usage(args.used)
 if args.begun then discard_text(name, step) else untried(step) end
 count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.HANDED_BACK)

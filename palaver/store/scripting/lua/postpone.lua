@@ -1,4 +1,4 @@
--- needs: turn, settled, version
+-- needs: verdict, version
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end

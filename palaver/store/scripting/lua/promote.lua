@@ -1,4 +1,4 @@
--- needs: moved, version
+-- needs: deliver, version
 local name = args.step
 local step = ID and step_of(name)
 if not step or step.state ~= StepState.LATER or step.postponed ~= step['until'] then return reply.gone() end

@@ -1,4 +1,4 @@
--- needs: now, lease
+-- needs: now, any_run
 local expiry, answers = NOW + args.lease_ms, {}
 for i, run, steps, run_id, step, fence, received, characters, quiet_ms, left_ms in args.leases do
   local found = leased_to(steps, step, fence)

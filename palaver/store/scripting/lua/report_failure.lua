@@ -7,7 +7,7 @@ redis.call('ZREMRANGEBYRANK', STREAK, 0, -NEEDED - 1)
 if not was_out and redis.call('ZCARD', STREAK) < NEEDED then
   redis.call('PEXPIRE', STREAK, MEMORY)
   if not args.alone_ms or answered_since(NOW - args.alone_ms) then return reply.counted() end
-  return reply.fails_alone { ms = suspect_outage(args.alone_ms) }
+  return reply.fails_alone { seconds_ms = suspect_outage(args.alone_ms) }
 end
 
 local probed = end_probe(args.call)
@@ -28,4 +28,4 @@ if probed then wake_sleepers(0) end
 expire(gate.opens)
 list_model()
 if probed or not was_out then publish_gate() end
-return reply.is_out { ms = math.ceil(at - NOW), woken = woken }
+return reply.is_out { seconds_ms = math.ceil(at - NOW), woken = woken }

@@ -1,8 +1,8 @@
--- needs: verdict, time_limits, settled, version
+-- needs: verdict, time_limits, version
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
-record_attempt(name, step, args.verdict, args.told)
+record_attempt(name, step, args.verdict, args.trace_note)
 record_outcome(name, step)
 
 if STATUS == RunStatus.CANCELLING then

@@ -1,4 +1,4 @@
--- needs: overdue, time_limits, moved
+-- needs: overdue, time_limits
 local what = args.what
 if not STATUS then return reply.gone() end
 if NEWEST > Format.VERSION then

@@ -1,4 +1,4 @@
--- needs: now, feed, lease
+-- needs: now, any_run
 local written = 0
 for i, run, steps, feed, step, fence, kind, payload in args.deltas do
   if leased_to(steps, step, fence) then

@@ -1,0 +1,199 @@
+"""New conversations: begun with an agent, or as a fork of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import Field
+from starlette.responses import Response
+
+from palaver.errors import Fault, Refused
+from palaver.schemas.conversation import Fork, NewConversation
+from palaver.schemas.models import AgentSpec
+from palaver.schemas.stuck_limits import StuckLimits
+from palaver.vocabulary.ids import uuid_of
+
+from .. import operations
+from ..operations import Backend, Caller
+from ..operations.admission import AGENT_PROBLEMS
+from .agents import GivenAgent, Policy, spec_of
+from .content import GivenClientTool, GivenContent, GivenSecret, client_tools_of, user_message
+from .dialect import OPENHANDS, ConversationUuid
+from .history import find_position
+from .snapshot import NAME, load_snapshot
+from .state import ClientState, Generation
+from .steering import begin_unless_running
+from .wire import ConversationInfo, Known, plain, refusing
+
+
+class FirstMessage(Known):
+    """A message to begin with."""
+
+    role: Literal["user"] = "user"
+    content: GivenContent
+    run: bool = True
+
+
+class Thresholds(Known):
+    """When a run counts as stuck."""
+
+    action_observation: int = Field(default=4, ge=2, le=100)
+    action_error: int = Field(default=3, ge=1, le=99)
+    alternating_pattern: int = Field(default=6, ge=2, le=100)
+
+    def limits(self) -> StuckLimits:
+        """The same here: the model is told once before the run ends for errors."""
+        return StuckLimits(
+            same_result=self.action_observation,
+            nudge_after=self.action_error,
+            same_error=self.action_error + 1,
+            alternation=self.alternating_pattern,
+        )
+
+
+class ForkConversation(Known):
+    """What a fork is to be."""
+
+    id: UUID | None = None
+    title: str | None = None
+    tags: dict[str, str] | None = Field(default=None)
+    from_event_id: str | None = Field(default=None, max_length=100)
+
+
+class _Context(Known):
+    """The secrets that come with an agent."""
+
+    secrets: dict[str, GivenSecret] | None = None
+
+
+class StartConversation(Known):
+    """A conversation to begin."""
+
+    agent: dict[str, Any]
+    conversation_id: UUID | None = None
+    initial_message: FirstMessage | None = None
+    max_iterations: int = Field(default=500, ge=1)
+    stuck_detection: bool = True
+    stuck_detection_thresholds: Thresholds = Thresholds()
+    workspace: dict[str, Any] = Field(default={})
+    tool_module_qualnames: dict[str, str] = Field(default={})
+    client_tools: list[GivenClientTool] | None = None
+    tags: dict[str, str] | None = None
+    plugins: list[dict[str, Any]] | None = None
+    hook_config: dict[str, Any] | None = None
+    secrets: dict[str, GivenSecret] = Field(default={})
+    confirmation_policy: Policy = Policy()
+    security_analyzer: dict[str, Any] | None = None
+    title: str | None = None
+
+    @property
+    def generation(self) -> Generation:
+        """That of the client which sends this."""
+        return Generation.of_fields(self.model_fields_set)
+
+    def given_agent(self) -> GivenAgent:
+        """The agent as it is described.
+
+        Raises:
+            Refused: everything that does not fit.
+        """
+        with refusing("/agent"):
+            return GivenAgent.model_validate(self.agent)
+
+    def spec(self) -> AgentSpec:
+        """The agent here.
+
+        Raises:
+            Refused: everything that is asked for and that there is not.
+        """
+        if faults := list(self._faults()):
+            raise Refused.of_faults(faults)
+        return spec_of(
+            self.given_agent(),
+            max_iterations=self.max_iterations,
+            stuck=self.stuck_detection_thresholds.limits() if self.stuck_detection else None,
+            client_tools=client_tools_of(self.client_tools or ()),
+            policy=self.confirmation_policy,
+            analyzed=self.security_analyzer is not None,
+        )
+
+    def conversation(self) -> NewConversation:
+        """The conversation to begin, under an id of its own if none is chosen."""
+        number, agent = self.conversation_id or uuid4(), self.spec()
+        secrets = {**self._of_context(), **self.secrets}
+        with refusing(named={"metadata": "tags"}):
+            return NewConversation(
+                id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets
+            )
+
+    def kept(self) -> ClientState:
+        """What clients want back."""
+        return ClientState(
+            generation=self.generation,
+            agent=self.agent,
+            max_iterations=self.max_iterations,
+            stuck_detection=self.stuck_detection,
+            workspace=self.workspace or {"kind": "LocalWorkspace", "working_dir": "workspace"},
+            tool_module_qualnames=self.tool_module_qualnames,
+            policy=self.confirmation_policy,
+            analyzer=self.security_analyzer,
+        )
+
+    def _of_context(self) -> dict[str, GivenSecret]:
+        with refusing("/agent/agent_context"):
+            return _Context.model_validate(self.agent.get("agent_context") or {}).secrets or {}
+
+    def _faults(self) -> Iterator[Fault]:
+        refused = {
+            "plugins": "there are no plugins here: name tools of this server in agent.tools",
+            "hook_config": "there are no hooks here",
+        }
+        for name, why in refused.items():
+            if getattr(self, name):
+                yield Fault(f"/{name}", "unsupported_option", why)
+
+
+@OPENHANDS.route(
+    "POST",
+    "/openhands/api/conversations",
+    tag="openhands",
+    summary="Begin a conversation",
+    answers={201: ("Begun.", ConversationInfo), 200: ("It was there, and is as it was.", ConversationInfo)},
+    problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
+)
+async def start_conversation(backend: Backend, caller: Caller, wanted: StartConversation) -> Response:
+    """Begin a conversation with an agent, under the id that the client has chosen or one of ours."""
+    first = wanted.initial_message
+    said = None if first is None else user_message(first.content)
+    begun, there = await operations.create_conversation(
+        backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
+    )
+    number = uuid_of(begun.id)
+    if first is not None and said is not None:
+        # A request that is made again finishes what the one before has left undone.
+        if not begun.entries:
+            await operations.append(backend, begun.id, [said], caller, key=f"first message of {number}")
+        snapshot = await load_snapshot(backend, number)
+        if first.run and snapshot.untouched:
+            await begin_unless_running(backend, caller, snapshot)
+    return plain((await load_snapshot(backend, number)).info(), 200 if there else 201)
+
+
+async def fork_conversation(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: ForkConversation
+) -> dict[str, Any]:
+    """A conversation that begins with what this one has, up to an event if one is named."""
+    snapshot = await load_snapshot(backend, conversation)
+    given: dict[str, Any] = {
+        "id": wanted.id and str(wanted.id),
+        "title": wanted.title,
+        "metadata": wanted.tags,
+        "through": await find_position(backend, snapshot, wanted.from_event_id, "/from_event_id"),
+    }
+    with refusing(named={"metadata": "tags"}):
+        fork = Fork(**{name: value for name, value in given.items() if value is not None})
+    kept = {NAME: snapshot.kept.changed(paused_after=None, deleted_with=None).text()}
+    made, _ = await operations.fork(backend, snapshot.id, fork, caller, kept=kept)
+    return (await load_snapshot(backend, uuid_of(made.id))).info()

@@ -1,0 +1,98 @@
+"""What this process keeps for OpenHands' clients: how far their sockets have come, and snapshots that several want.
+
+A client that is answered may look at once at what its socket has brought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from palaver.errors import StoreUnavailable, UnknownConversation
+from palaver.schemas.conversation import Conversation
+
+from .. import operations
+from ..operations import Backend, Sharing
+
+_WAIT: Final = 0.25
+"""Seconds that an answer waits for sockets that are slower."""
+_READS: Final = 48
+"""Snapshots that are read at once."""
+
+
+@dataclass(eq=False, slots=True)
+class Follower:
+    """The socket of a client that follows a conversation."""
+
+    position: int
+    revision: int
+    gone: bool = False
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def reach(self, position: int, revision: int) -> None:
+        """It has the log up to this position, and the conversation by this revision."""
+        self.position, self.revision = position, revision
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def reaches(self, position: int, revision: int) -> None:
+        """Wait until it has come so far, or follows no more."""
+        while not self.gone and (self.position < position or self.revision < revision):
+            await self._moved.wait()
+
+    def leave(self) -> None:
+        """It follows no more: nobody is to wait for it."""
+        self.gone = True
+        self._moved.set()
+
+
+class Followers:
+    """All of this process, by conversation; one for each application."""
+
+    def __init__(self) -> None:
+        self.snapshots: Final = Sharing(_READS)
+        self._of: dict[str, set[Follower]] = {}
+
+    def __contains__(self, conversation_id: str) -> bool:
+        return conversation_id in self._of
+
+    @contextmanager
+    def joined(self, conversation_id: str, position: int, revision: int) -> Iterator[Follower]:
+        """One more, that knows so much already."""
+        follower = Follower(position, revision)
+        others = self._of.setdefault(conversation_id, set())
+        others.add(follower)
+        try:
+            yield follower
+        finally:
+            follower.leave()
+            others.discard(follower)
+            if not others:
+                del self._of[conversation_id]
+
+    async def reach(self, conversation_id: str, position: int, revision: int) -> None:
+        """Wait until all who follow the conversation now have come so far."""
+        for follower in tuple(self._of.get(conversation_id, ())):
+            await follower.reaches(position, revision)
+
+    async def close(self) -> None:
+        """Read no more."""
+        await self.snapshots.close()
+
+
+async def caught_up(backend: Backend, conversation_id: str, known: Conversation | None = None) -> None:
+    """Wait until the sockets that follow the conversation in this process have what has happened up to now, or what is
+    ``known``; a quarter of a second at most, whatever keeps them. Nobody waits for those of other processes."""
+    followers = backend.guest(Followers)
+    if conversation_id not in followers:
+        return
+    try:
+        async with asyncio.timeout(_WAIT):
+            end = known or await operations.log_end(backend, conversation_id)
+            await followers.reach(conversation_id, end.entries, end.revision)
+    except (TimeoutError, UnknownConversation, StoreUnavailable):
+        # What was asked for is done: this changes nothing of the answer to it.
+        return

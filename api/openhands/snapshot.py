@@ -1,0 +1,171 @@
+"""A conversation as it is now, in OpenHands' words; and what the dialect keeps with it, changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from palaver.errors import StateConflict, UnknownRun
+from palaver.schemas.actions import ClientTool
+from palaver.schemas.conversation import Conversation, ConversationPatch
+from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
+
+from .. import operations
+from ..operations import Backend
+from .content import shown, told_of
+from .events import Writer
+from .state import ClientState, full_state
+from .tables import ExecutionStatus, execution_status
+
+NAME: Final = "openhands"
+"""Of the dialect, beside what it keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A conversation, and all that clients are told of it."""
+
+    number: UUID
+    conversation: Conversation
+    kept: ClientState
+    run: Run | None
+    """The active one, else the one that ended last; None if it is gone, or there was none."""
+    last: dict[str, Any] | None
+    """The last message, if no run is there."""
+
+    @property
+    def id(self) -> str:
+        """The conversation's id here."""
+        return self.conversation.id
+
+    @property
+    def client_tools(self) -> Sequence[ClientTool]:
+        """The tools that clients carry out themselves."""
+        agent = self.conversation.agent
+        return told_of(agent.client_tools) if agent else ()
+
+    @property
+    def active(self) -> Run | None:
+        """The run that is going on."""
+        return None if self.run is None or self.run.status.terminal else self.run
+
+    @property
+    def newest_run(self) -> str | None:
+        """The id of the one that was begun last; None if there was none."""
+        about = self.conversation
+        ended = about.last_outcome.run_id if about.last_outcome else None
+        return next(reversed(about.queued_runs), None) or about.active_run or ended
+
+    @property
+    def unanswered(self) -> bool:
+        """The last word is the user's, and no run is there to answer it."""
+        return self.last is not None and self.last["role"] == "user"
+
+    @property
+    def untouched(self) -> bool:
+        """Something was said, and nothing was ever begun to answer it."""
+        return self.unanswered and self.conversation.last_outcome is None
+
+    @property
+    def answer(self) -> str:
+        """What its agent answered last; empty if it has not."""
+        if self.run is not None and self.run.output:
+            return self.run.output
+        match self.last:
+            # Its newest run has only condensed.
+            case {"role": "assistant", "content": said} | {"role": "tool", "name": "finish", "content": said}:
+                return "\n".join(part.get("text", "") for part in shown(said))
+            case _:
+                return ""
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """Its execution status."""
+        now, ended = self.conversation, self.conversation.last_outcome
+        if self.kept.deleted_with is not None and self.kept.deleted_with == self.newest_run:
+            return ExecutionStatus.DELETING
+        if now.active_run is not None or now.queued_runs:
+            pausing = self.active is not None and self.active.pausing
+            status = self.active.status if self.active else RunStatus.RUNNING
+            return ExecutionStatus.PAUSED if pausing else execution_status(status)
+        status_then = execution_status(ended.status, ended.stop_reason) if ended else ExecutionStatus.IDLE
+        if self.unanswered and status_then.over:
+            status_then = ExecutionStatus.IDLE
+        held = status_then is ExecutionStatus.IDLE and self.kept.paused_after == (self.newest_run or "")
+        return ExecutionStatus.PAUSED if held else status_then
+
+    @property
+    def writer(self) -> Writer:
+        """What writes its events."""
+        return Writer(self.number, self.kept.generation, {tool.name: tool for tool in self.client_tools})
+
+    def info(self) -> dict[str, Any]:
+        """The whole of it."""
+        about = self.conversation
+        return full_state(
+            self.number,
+            self.kept,
+            self.status,
+            title=about.title,
+            tags=about.metadata,
+            created_at=about.created_at,
+            updated_at=about.updated_at,
+            usage=about.usage,
+            client_tools=self.client_tools,
+        )
+
+
+async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
+    """The conversation of that UUID. One that was begun through another dialect is snapshot all the same.
+
+    Raises:
+        UnknownConversation: there is none (any more).
+    """
+    id = operations.conversation_of(backend, number)
+    conversation, text = await asyncio.gather(
+        operations.read_conversation(backend, id), operations.read_kept(backend, id, NAME)
+    )
+    run_id = conversation.active_run or (conversation.last_outcome.run_id if conversation.last_outcome else None)
+    run = None
+    if run_id is not None:
+        try:
+            run = await backend.run(run_id)
+        except UnknownRun:
+            run = None
+    over = conversation.active_run is None and not conversation.queued_runs
+    last = await operations.last_message(backend, id) if over and conversation.entries else None
+    kept = ClientState.model_validate_json(text.text) if text.text else ClientState.of_spec(conversation.agent)
+    return Snapshot(number, conversation, kept, run, last.data["message"] if last else None)
+
+
+_TRIES: Final = 5
+"""How often a change is made anew because somebody else made one."""
+_Patch: TypeAlias = Callable[[Snapshot, ClientState], ConversationPatch]
+
+
+async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **changes: Any) -> None:
+    """Change fields of what is kept, and what follows for the conversation, unless somebody else does meanwhile.
+
+    Raises:
+        UnknownConversation: there is no such conversation (any more).
+        StateConflict: ``conversation_revised``: others change it again and again.
+        NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
+    """
+    for left in reversed(range(_TRIES)):
+        snapshot = await load_snapshot(backend, conversation)
+        kept = snapshot.kept.changed(**changes)
+        try:
+            await operations.change_conversation(backend, snapshot.id, patch(snapshot, kept), kept={NAME: kept.text()})
+            return
+        except StateConflict as conflict:
+            if conflict.code != "conversation_revised" or not left:
+                raise
+
+
+def with_its_agent(snapshot: Snapshot, _: ClientState) -> ConversationPatch:
+    """Nothing follows for the conversation."""
+    return ConversationPatch(revision=snapshot.conversation.revision)

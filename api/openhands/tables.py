@@ -1,0 +1,165 @@
+"""The tables from ours to OpenHands': statuses of runs, error classes, limits, problems; and what is read from them.
+
+Each has a row for every member that it is about: the dialect declares them, and a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from palaver.errors import ErrorClass, ErrorObject
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+
+from ..dialects import ClosedTable
+
+
+class ExecutionStatus(StrEnum):
+    """Those that clients know; any other one is an error to them."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING = "waiting_for_confirmation"
+    FINISHED = "finished"
+    ERROR = "error"
+    STUCK = "stuck"
+    DELETING = "deleting"
+
+    @property
+    def over(self) -> bool:
+        """Whether a message of the user makes it idle."""
+        return self in (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)
+
+
+RUN_STATUSES: Final[Mapping[str, ExecutionStatus]] = MappingProxyType(
+    {
+        "idle": ExecutionStatus.IDLE,
+        RunStatus.QUEUED: ExecutionStatus.RUNNING,
+        RunStatus.RUNNING: ExecutionStatus.RUNNING,
+        RunStatus.REQUIRES_ACTION: ExecutionStatus.WAITING,
+        RunStatus.PAUSED: ExecutionStatus.PAUSED,
+        RunStatus.CANCELLING: ExecutionStatus.RUNNING,
+        RunStatus.COMPLETED: ExecutionStatus.FINISHED,
+        RunStatus.INCOMPLETE: ExecutionStatus.ERROR,
+        RunStatus.FAILED: ExecutionStatus.ERROR,
+        # What was rejected ends so; a pause or an interrupt does not end a run here.
+        RunStatus.CANCELLED: ExecutionStatus.IDLE,
+        RunStatus.EXPIRED: ExecutionStatus.ERROR,
+    }
+)
+"""Of a run, or of a conversation that has none. There is none for waiting: that is running."""
+FOUND_BY: Final[Mapping[ExecutionStatus, tuple[str, ...]]] = MappingProxyType(
+    {
+        ExecutionStatus.IDLE: ("idle", RunStatus.CANCELLED),
+        ExecutionStatus.RUNNING: (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING),
+        ExecutionStatus.PAUSED: (RunStatus.PAUSED,),
+        ExecutionStatus.WAITING: (RunStatus.REQUIRES_ACTION,),
+        ExecutionStatus.FINISHED: (RunStatus.COMPLETED,),
+        ExecutionStatus.ERROR: (RunStatus.FAILED, RunStatus.INCOMPLETE, RunStatus.EXPIRED),
+        ExecutionStatus.STUCK: (RunStatus.FAILED,),
+    }
+)
+"""Those of the newest run: one that is stuck has failed."""
+_C = ErrorClass
+ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        _C.RATE_LIMITED: ("LLMRateLimitError", "rate_limit"),
+        _C.PROVIDER_ERROR: ("LLMServiceUnavailableError", "transient"),
+        _C.CONNECTION: ("LLMServiceUnavailableError", "transient"),
+        _C.TIMEOUT: ("LLMTimeoutError", "transient"),
+        _C.QUOTA_EXHAUSTED: ("LLMRateLimitError", "quota"),
+        _C.AUTHENTICATION: ("LLMAuthenticationError", "auth"),
+        _C.PERMISSION: ("LLMAuthenticationError", "auth"),
+        _C.NOT_FOUND: ("LLMBadRequestError", "config"),
+        _C.INVALID_REQUEST: ("LLMBadRequestError", "config"),
+        _C.CONTEXT_WINDOW: ("LLMContextWindowExceedError", "agent_action"),
+        _C.CONTENT_FILTER: ("LLMContentPolicyViolationError", "agent_action"),
+        _C.INVALID_OUTPUT: ("LLMNoResponseError", "agent_action"),
+        _C.INVALID_TOOL_CALL: ("FunctionCallValidationError", "agent_action"),
+        _C.TOOL_ERROR: ("ToolError", "agent_action"),
+        _C.TOOL_TIMEOUT: ("ToolTimeout", "agent_action"),
+        _C.TOOL_INTERRUPTED: ("ToolInterrupted", "agent_action"),
+        _C.TOOL_DENIED: ("UserRejected", "agent_action"),
+        _C.WORKER_LOST: ("WorkerLost", "transient"),
+        _C.NO_WORKER: ("NoWorker", "config"),
+        _C.STUCK: ("Stuck", "agent_action"),
+        _C.STORAGE: ("StorageError", "transient"),
+        _C.INTERNAL: ("InternalError", "internal"),
+    }
+)
+"""By error class: the code, which is the name of an exception of its SDK, and what kind it is."""
+LIMITS: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
+    {
+        StopReason.MAX_STEPS: ("MaxIterationsReached", "agent_action", "Agent reached maximum iterations limit."),
+        StopReason.MAX_TOKENS: ("MaxTokensReached", "agent_action", "The answer was cut at the model's output limit."),
+        StopReason.BUDGET: ("MaxBudgetReached", "quota", "The budget of the run is used up."),
+        StopReason.CONTENT_FILTER: (*ERROR_CODES[_C.CONTENT_FILTER], "The provider withheld the answer."),
+        StopReason.CONVERSATION_FULL: (
+            "ConversationFull",
+            "agent_action",
+            "The conversation is full: begin a new one.",
+        ),
+        StopReason.DEADLINE: ("DeadlineReached", "quota", "The time that the run had is over."),
+    }
+)
+"""By stop reason of a run that a limit ended: its code, its kind and a sentence."""
+HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
+    # Clients take 409 for a run that goes on, which they wait for, 429 for what passes, any other 4xx for the end.
+    {
+        "steering_full": 429,
+        "queue_full": 429,
+        "conversation_changed": 429,
+        "conversation_full": 422,
+        "conversation_moved_on": 422,
+        "nothing_to_answer": 422,
+        "nothing_to_retry": 422,
+    }
+)
+"""By code of a problem, where it is another one than here."""
+TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
+    {
+        "error classes": ClosedTable(tuple(ErrorClass), ERROR_CODES),
+        "statuses": ClosedTable(("idle", *RunStatus), RUN_STATUSES),
+        # What is found by its status: nobody looks for what is about to go.
+        "searches": ClosedTable([each for each in ExecutionStatus if each is not ExecutionStatus.DELETING], FOUND_BY),
+        "limits": ClosedTable(
+            [each for each in StopReason if each.status in (RunStatus.INCOMPLETE, RunStatus.EXPIRED)], LIMITS
+        ),
+    }
+)
+_ACTIONS: Final = frozenset({"retry", "settings"})
+
+
+def execution_status(status: str, stop_reason: str | None = None) -> ExecutionStatus:
+    """That of a run, and why it stopped if it has."""
+    if stop_reason == StopReason.STUCK:
+        return ExecutionStatus.STUCK
+    return RUN_STATUSES.get(status, ExecutionStatus.RUNNING)
+
+
+def of_failure(error: ErrorObject) -> tuple[str, str, dict[str, Any]]:
+    """The code, the sentence and the classification of a failure."""
+    code, kind = ERROR_CODES.get(error["class"], ("InternalError", "unknown"))
+    advice = "retry" if error["user_action"] == "wait" else error["user_action"]
+    return code, _with_its_words(error["message"], error), _classified(kind, advice, retryable=error["retryable"])
+
+
+def of_limit(reason: str, details: ErrorObject | None) -> tuple[str, str, dict[str, Any]]:
+    """The same for a limit that has ended a run, with its ``incomplete_details``; also for one that only a newer
+    version knows."""
+    code, kind, sentence = LIMITS.get(reason, ("RunEnded", "unknown", f"The run ended: {reason}."))
+    return code, _with_its_words(sentence, details), _classified(kind, "retry", retryable=False)
+
+
+def _with_its_words(sentence: str, error: ErrorObject | None) -> str:
+    """A sentence of ours, and the provider's own."""
+    provider = error.get("provider") if error else None
+    words = provider.get("message") if provider else None
+    return f"{sentence} The provider said: {words}" if words else sentence
+
+
+def _classified(kind: str, advice: str, *, retryable: bool) -> dict[str, Any]:
+    return {"kind": kind, "retryable": retryable, "user_action": advice if advice in _ACTIONS else "none"}

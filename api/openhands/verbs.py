@@ -1,0 +1,155 @@
+"""Verbs: a POST below a conversation that does one use case, and answers that it is done or what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final
+
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from .. import operations
+from ..operations import Backend, Caller
+from ..operations.admission import AGENT_PROBLEMS
+from . import steering
+from .creating import fork_conversation
+from .dialect import OPENHANDS, ConversationUuid, OpenHandsSettings
+from .followers import caught_up
+from .wire import AgentAnswer, ConversationInfo, GeneratedTitle, Known, OpenHandsSuccess, done, plain
+
+_LONGEST_QUESTION: Final = 100_000
+_TITLE_WANTED: Final = (
+    "Give this conversation a title of at most {most} characters that says what the user wants, in the language of the "
+    "user. Answer with the title alone: one line, without quotes."
+)
+_RUN_PROBLEMS: Final = (
+    "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs", "queue_full",
+    "conversation_full", "store_nearly_full", "not_durable", "conversation_moved_on", "conversation_changed",
+)  # fmt: skip
+_CHANGE_PROBLEMS: Final = ("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable")
+_QUESTION_PROBLEMS: Final = (
+    *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer", "empty_input",
+    "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
+)  # fmt: skip
+_FORK_PROBLEMS: Final = (
+    "conversation_not_found", "unknown_position", "no_secret_key", "secrets_broken", "store_nearly_full", "not_durable",
+)  # fmt: skip
+_CONDENSE_PROBLEMS: Final = (
+    "conversation_not_found", "conversation_busy", "conversation_full", "nothing_to_condense", "no_agent", "no_answer",
+    "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
+)  # fmt: skip
+_PAUSED: Final = "Paused, or over, or waiting for somebody already."
+_FROM_NEXT_RUN: Final = "It holds from the next run on."
+
+
+class AgentQuestion(Known):
+    """What to ask beside the conversation."""
+
+    question: str = Field(min_length=1, max_length=_LONGEST_QUESTION)
+
+
+class TitleWanted(Known):
+    """What the title is to be."""
+
+    max_length: int = Field(default=50, ge=1, le=200)
+
+
+async def ask_agent(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: AgentQuestion
+) -> dict[str, str]:
+    """It knows all that was said, and answers without its tools. The conversation has no trace of it."""
+    id = operations.conversation_of(backend, conversation)
+    patience = backend.setting(OpenHandsSettings).patience
+    asked = await operations.ask(backend, id, wanted.question, caller, seconds=patience)
+    return {"response": asked.answer}
+
+
+async def generate_title(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: TitleWanted
+) -> dict[str, str]:
+    """The agent's own model is asked, whichever the client names."""
+    id = operations.conversation_of(backend, conversation)
+    question = _TITLE_WANTED.format(most=wanted.max_length)
+    patience = backend.setting(OpenHandsSettings).patience
+    asked = await operations.ask(backend, id, question, caller, seconds=patience)
+    return {"title": title_in(asked.answer, wanted.max_length)}
+
+
+def title_in(answer: str, most: int) -> str:
+    """The title that a model has given: its first line, without quotes, cut where it is too long."""
+    line = next(filter(None, map(str.strip, answer.splitlines())), "").strip("\"'`*# ")
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One of them."""
+
+    path: str
+    """Behind that of the conversation."""
+    use_case: Callable[..., Awaitable[dict[str, Any] | None]]
+    """Its parameters are what the request has to have, its docstring is the document's; None is answered as done."""
+    summary: str
+    answer: str
+    """A sentence of the document about the answer."""
+    problems: Sequence[str]
+    model: type[BaseModel] = OpenHandsSuccess
+    status: int = 200
+    shown_first: bool = False
+    """Programs look at the state next, and have it from their sockets: these are told before the answer. Not of a run:
+    what a client is told before the answer to that, it does not take for the end of the run."""
+    audited: bool = True
+
+    def handler(self) -> Callable[..., Awaitable[Response]]:
+        """The use case as a handler of a route."""
+
+        @wraps(self.use_case)
+        async def handle(backend: Backend, **given: Any) -> Response:
+            answer = await self.use_case(backend=backend, **given)
+            if self.shown_first:
+                await caught_up(backend, operations.conversation_of(backend, given["conversation"]))
+            return done() if answer is None else plain(answer, self.status)
+
+        return handle
+
+
+VERBS: Final = (
+    Verb("events", steering.send_message, "Send a message", "Taken.",
+         (*_RUN_PROBLEMS, "steering_full", "idempotency_key_reused"), shown_first=True),
+    Verb("run", steering.run_conversation, "Run",
+         "It runs, or waits for its turn: `execution_status` is running either way.", _RUN_PROBLEMS),
+    Verb("pause", steering.pause_conversation, "Pause", _PAUSED, _CHANGE_PROBLEMS, shown_first=True),
+    Verb("interrupt", steering.interrupt_conversation, "Interrupt", _PAUSED, _CHANGE_PROBLEMS, shown_first=True),
+    Verb("events/respond_to_confirmation", steering.respond_to_confirmation, "Decide on what waits for confirmation",
+         "Decided, or nothing waited.", _RUN_PROBLEMS, shown_first=True),
+    Verb("confirmation_policy", steering.confirmation_policy, "Say which calls wait for confirmation",
+         _FROM_NEXT_RUN, _CHANGE_PROBLEMS, shown_first=True),
+    Verb("security_analyzer", steering.security_analyzer, "Say what judges how risky a call is",
+         _FROM_NEXT_RUN, _CHANGE_PROBLEMS, shown_first=True),
+    Verb("secrets", steering.set_secrets, "Set secrets", "Tools are given them from their next call on.",
+         ("conversation_not_found", "no_secret_key", "secrets_full", "not_durable")),
+    Verb("navigate", steering.navigate, "Go back to an event",
+         "The model is told nothing any more of what came after it.",
+         ("conversation_not_found", "conversation_busy", "unknown_position", "not_durable")),
+    Verb("condense", steering.condense, "Condense a conversation",
+         "A summary stands for the older part, or soon does: it is running until then.", _CONDENSE_PROBLEMS),
+    Verb("fork", fork_conversation, "Fork a conversation", "The new one.", _FORK_PROBLEMS,
+         model=ConversationInfo, status=201),
+    Verb("ask_agent", ask_agent, "Ask the agent beside the conversation", "What it answered.", _QUESTION_PROBLEMS,
+         model=AgentAnswer, audited=False),
+    Verb("generate_title", generate_title, "Ask the agent for a title",
+         "The title. It is not set: that is up to the client.", _QUESTION_PROBLEMS, model=GeneratedTitle),
+)  # fmt: skip
+
+for _verb in VERBS:
+    OPENHANDS.route(
+        "POST",
+        f"/openhands/api/conversations/{{conversation}}/{_verb.path}",
+        tag="openhands",
+        summary=_verb.summary,
+        answers={_verb.status: (_verb.answer, _verb.model)},
+        problems=_verb.problems,
+        audited=_verb.audited,
+    )(_verb.handler())

@@ -1,0 +1,142 @@
+"""Bodies as clients send them, whose unknown fields are left out, and answers as they read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import takewhile
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+from pydantic import BaseModel, ConfigDict, RootModel, ValidationError, model_validator
+from starlette.responses import Response
+
+from palaver.errors import Fault, Refused
+from palaver.version import __version__
+
+from ..answers import answer_json
+
+_LONGEST_NAME: Final = 64
+_NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@contextmanager
+def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[None]:
+    """Around what makes a value of ours: what does not fit is said at its place in the body, where a field may have
+    another name.
+
+    Raises:
+        Refused: everything that does not fit.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        faults = [Fault(place + _pointer(each["loc"], named), each["type"], _sentence(each["msg"])) for each in found]
+        raise Refused.of_faults(faults) from None
+
+
+def _pointer(location: tuple[int | str, ...], named: Mapping[str, str]) -> str:
+    first, *rest = (str(each) for each in location)
+    # Names that clients have chosen end it, if they are long.
+    names = [named.get(first, first), *takewhile(lambda each: len(each) <= _LONGEST_NAME, rest)]
+    return "".join(f"/{each}" for each in names if each)
+
+
+def _sentence(message: str) -> str:
+    return message.replace("Input should be", "must be").replace("Value error, ", "")
+
+
+class Known(BaseModel):
+    """What is known of an object. docs/reference/openhands.md lists what is ignored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_the_rest(cls, value: Any) -> Any:
+        # Bodies are read with all unknown fields forbidden, whatever a model says.
+        if not isinstance(value, dict):
+            return value
+        names = {field.alias or name for name, field in cls.model_fields.items()}
+        return {name: given for name, given in value.items() if name in names}
+
+
+class OpenHandsSuccess(BaseModel):
+    """It is done."""
+
+    success: bool = True
+
+
+class ConversationInfo(RootModel[dict[str, Any]]):
+    """A conversation as OpenHands' clients read it: docs/reference/openhands.md has the fields."""
+
+
+class ConversationList(RootModel[list[ConversationInfo | None]]):
+    """Several conversations."""
+
+
+class Count(RootModel[int]):
+    """How many there are."""
+
+
+class OpenHandsServerInfo(BaseModel):
+    """What answers."""
+
+    title: str = "Palaver"
+    version: str = __version__
+
+
+class OpenHandsHealth(BaseModel):
+    """Well."""
+
+    status: str = "ok"
+
+
+class ConversationsFound(BaseModel):
+    """Conversations, in order."""
+
+    items: list[ConversationInfo]
+    next_page_id: str | None
+    """Where the next page begins; null if there is none."""
+
+
+class OpenHandsEvent(RootModel[dict[str, Any]]):
+    """An event as OpenHands' clients read it, told apart by `kind`."""
+
+
+class EventsFound(BaseModel):
+    """Events, in order."""
+
+    items: list[OpenHandsEvent]
+    next_page_id: str | None
+    """The first event of the next page; null if there is none."""
+
+
+class FinalResponse(BaseModel):
+    """What an agent answered."""
+
+    response: str
+
+
+class AgentAnswer(BaseModel):
+    """What an agent answered to a question."""
+
+    response: str
+
+
+class GeneratedTitle(BaseModel):
+    """What a conversation could be called."""
+
+    title: str
+
+
+def plain(value: Any, status: int = 200) -> Response:
+    """Any JSON."""
+    return answer_json(orjson.dumps(value), status)
+
+
+def done() -> Response:
+    """Nothing more is to be said."""
+    return plain({"success": True})

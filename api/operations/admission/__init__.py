@@ -1,0 +1,168 @@
+"""Admission of a request, beyond its shape: an agent's spec, its content, its history and its money.
+
+What a request is judged by is looked up once (``resolution``). Each rule compares and yields faults; all of a request
+are told in one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
+from typing import TypeVar
+
+from pydantic import SecretStr
+
+from palaver.errors import Fault, Refused
+from palaver.schemas.actions import Item
+from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
+from palaver.schemas.models import AgentSpec, Message, Retry, Submission
+from palaver.vocabulary.limits import most
+
+from ..backend import Backend, within_deadline
+from . import content, history, items, money, schedule, spec
+from .resolution import look_up, resolve
+from .spec import AGENT_PROBLEMS, UnknownName
+
+__all__ = [
+    "AGENT_PROBLEMS",
+    "admit_conversation",
+    "admit_items",
+    "admit_messages",
+    "admit_retry",
+    "admit_secrets",
+    "admit_submission",
+    "refuse",
+]
+
+Body = TypeVar("Body", Submission, Retry, NewConversation, Fork, ConversationPatch)
+OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
+
+
+async def admit_submission(submission: Submission, backend: Backend) -> Submission:
+    """Let a submission in: with its retry policy in the place of the policy's name.
+
+    Raises:
+        Refused: everything that is wrong with it.
+        UnknownConversation: it depends on the agent of a conversation that is not there.
+        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+    """
+    agent, conversation_id = submission.agent, submission.conversation_id
+    known = await look_up(agent, backend)
+    models, owner = known.models, ""
+    # Most need no look at the agent that the conversation has.
+    looks = money.needs_prices(submission.budget) or content.has_parts(submission.input)
+    if agent is None and conversation_id is not None and looks:
+        models, owner = resolve(await _agent_of(conversation_id, backend), backend.providers), "conversation"
+    refuse(
+        chain(
+            spec.faults(agent, known) if agent is not None else spec.missing(conversation_id),
+            spec.secret_faults(submission.secrets, "/secrets", seals=known.seals),
+            content.faults(submission.input, models),
+            money.faults(submission.budget, models, owner),
+            history.faults(submission),
+            schedule.faults(submission),
+        )
+    )
+    return _with_policy(submission, backend)
+
+
+async def admit_retry(run_id: str, wanted: Retry, backend: Backend) -> Retry:
+    """Let a retry or a fork of a run in: with the retry policy of its agent in the place of the policy's name.
+
+    Raises:
+        Refused: everything that is wrong with it.
+        UnknownRun: it depends on the agent of a run that is not there.
+        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+    """
+    known = await look_up(wanted.agent, backend)
+    models, owner = known.models, ""
+    if wanted.agent is None and money.needs_prices(wanted.budget):
+        run = await within_deadline(backend.store.runs.get(run_id))
+        models, owner = resolve(run.agent, backend.providers), "run"
+    refuse(
+        chain(
+            spec.faults(wanted.agent, known) if wanted.agent is not None else (),
+            money.faults(wanted.budget, models, owner),
+            history.input_faults(wanted.input) if wanted.input is not None else (),
+            schedule.faults(wanted),
+        )
+    )
+    return _with_policy(wanted, backend)
+
+
+async def admit_conversation(wanted: OfConversation, backend: Backend) -> OfConversation:
+    """Let a new conversation, a fork or a change of one in: with the retry policy of its agent in the place of the
+    policy's name.
+
+    Raises:
+        Refused: everything that is wrong with its agent or its secrets.
+        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+    """
+    known = await look_up(wanted.agent, backend)
+    secrets = wanted.secrets if isinstance(wanted, NewConversation) else None
+    refuse(
+        chain(
+            spec.faults(wanted.agent, known) if wanted.agent is not None else (),
+            spec.secret_faults(secrets, "/secrets", seals=known.seals),
+        )
+    )
+    return _with_policy(wanted, backend)
+
+
+async def admit_messages(conversation_id: str, given: str | Sequence[Message], backend: Backend) -> None:
+    """Let the user's words into a conversation. One without an agent takes any: nobody knows who will be sent them.
+
+    Raises:
+        Refused: everything that is wrong with them.
+        UnknownConversation, StoreUnavailable: its agent cannot be looked at.
+    """
+    agent = await _agent_of(conversation_id, backend) if content.has_parts(given) else None
+    refuse(
+        chain(
+            history.input_faults(given),
+            history.role_faults(given, "must be user: these are words of the user's"),
+            content.faults(given, resolve(agent, backend.providers)),
+        )
+    )
+
+
+async def admit_items(run_id: str, given: Sequence[Item], backend: Backend) -> None:
+    """Let the items of an input in. Which action is which, and whether it is still pending, is the store's to say.
+
+    Raises:
+        Refused: everything that is wrong with them.
+        UnknownRun: the arguments of a call are edited, and the run is not there.
+    """
+    refuse(items.faults(given))
+    if items.edits(given):
+        run = await within_deadline(backend.store.runs.get(run_id))
+        tools = await within_deadline(backend.catalog.tools())
+        refuse(items.edit_faults(given, run.pending_actions, tools))
+
+
+def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend: Backend) -> None:
+    """Let secrets in that stand at ``pointer`` in a body.
+
+    Raises:
+        Refused: ``no_secret_key``.
+    """
+    refuse(spec.secret_faults(secrets, pointer, seals=backend.store.vault.usable))
+
+
+def refuse(faults: Iterable[Fault | UnknownName]) -> None:
+    """Raise a problem if there is a fault. No more are looked for than it names."""
+    found = islice(faults, most("faults"))
+    if named := [each.as_fault() if isinstance(each, UnknownName) else each for each in found]:
+        raise Refused.of_faults(named)
+
+
+async def _agent_of(conversation_id: str, backend: Backend) -> AgentSpec | None:
+    return (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
+
+
+def _with_policy(wanted: Body, backend: Backend) -> Body:
+    agent = wanted.agent
+    if agent is None or not isinstance(agent.retry, str):
+        return wanted
+    named = agent.model_copy(update={"retry": backend.policies[agent.retry].dump()})
+    return wanted.model_copy(update={"agent": named})

@@ -1,0 +1,28 @@
+"""What a budget needs to be held: a price of each model that may be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from palaver.errors import Fault
+from palaver.schemas.models import Budget
+
+from .resolution import AgentModels
+
+
+def needs_prices(budget: Budget | None) -> bool:
+    """Whether it is one in dollars."""
+    return budget is not None and budget.cost_usd is not None
+
+
+def faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Iterator[Fault]:
+    """The models whose use cannot be counted in dollars, if ``budget`` limits these. ``owner`` has the agent, if the
+    request has none."""
+    for model in models.all if needs_prices(budget) else ():
+        provider, _, name = model.name.partition("/")
+        if model.provider.price(name) is None:
+            why = f"has no price: a budget in dollars needs one, in [providers.{provider}.prices] of PALAVER_PROVIDERS"
+            if owner:
+                yield Fault("/budget/cost_usd", "unknown_price", f"the {owner}'s {model.pointer} {why}")
+            else:
+                yield Fault(model.pointer, "unknown_price", why)

@@ -1,0 +1,99 @@
+"""What a request is judged by, looked up once: the models of its agent, and the names that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from palaver.config.providers import Provider
+from palaver.errors import NoRoom
+from palaver.schemas.models import AgentSpec
+from palaver.schemas.protocols import ProtocolRules
+from palaver.steps.retry import RetryPolicy
+
+from ..backend import Backend, within_deadline
+from ..catalog import KnownTools
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedModel:
+    """A model of an agent, with the provider that is asked for it and the protocol that this one speaks."""
+
+    pointer: str
+    """Its place in a body that has the agent as ``agent``."""
+    name: str
+    """As the agent has it, behind the name of its provider."""
+    provider: Provider
+    protocol: ProtocolRules
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModels:
+    """The models of an agent, in the order in which they are asked; those whose provider there is not are left out."""
+
+    providers: Mapping[str, Provider]
+    """All that an agent may name: those of the table, and that of its own endpoint."""
+    all: Sequence[ResolvedModel] = ()
+    of_each_protocol: Sequence[ResolvedModel] = ()
+    """The first one of each: it has the faults that all others of its protocol would have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names that an agent may use, and its models."""
+
+    models: AgentModels
+    policies: Mapping[str, RetryPolicy]
+    endpoint_hosts: Collection[str]
+    """The hosts at which an agent may have an endpoint of its own."""
+    seals: bool
+    """Whether there is a key that secrets are kept under."""
+    tools: KnownTools
+    """None if the agent wants none."""
+    callable_providers: frozenset[str] | None
+    """Those that a worker can call; none if none has told yet, None if some do not tell."""
+
+
+async def look_up(agent: AgentSpec | None, backend: Backend) -> Known:
+    """The names that ``agent`` may use. The store is asked for those alone that it needs.
+
+    Raises:
+        NoRoom: ``no_workers``: none has told of its tools yet.
+        StoreUnavailable: the store took too long.
+    """
+    return Known(
+        models=resolve(agent, backend.providers),
+        policies=backend.policies,
+        endpoint_hosts=backend.settings.inline_provider_hosts,
+        seals=backend.store.vault.usable,
+        tools=await _tools(backend) if agent is not None and agent.tools else {},
+        callable_providers=None if agent is None else await within_deadline(backend.catalog.providers()),
+    )
+
+
+def resolve(agent: AgentSpec | None, table: Mapping[str, Provider]) -> AgentModels:
+    """The models of an agent; none if there is no agent."""
+    if agent is None:
+        return AgentModels(table)
+    own = agent.endpoint
+    providers = table if own is None else {**table, own.name: Provider.inline(own)}
+    models = [
+        ResolvedModel(pointer_of(index), name, provider, provider.rules)
+        for index, name in enumerate(agent.models)
+        if (provider := providers.get(name.partition("/")[0])) is not None
+    ]
+    first: dict[str, ResolvedModel] = {}
+    for model in models:
+        first.setdefault(model.protocol.name, model)
+    return AgentModels(providers, models, tuple(first.values()))
+
+
+def pointer_of(index: int) -> str:
+    """The place of a model by its place in ``AgentSpec.models``."""
+    return f"/agent/fallbacks/{index - 1}" if index else "/agent/model"
+
+
+async def _tools(backend: Backend) -> KnownTools:
+    if tools := await within_deadline(backend.catalog.tools()):
+        return tools
+    raise NoRoom("no_workers", "no worker has told which tools it has: start one, and send this again")

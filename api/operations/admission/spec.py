@@ -1,0 +1,197 @@
+"""The spec of an agent: models, tools and policies that are known, approvals that apply, options that can be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+import orjson
+
+from palaver.errors import ConfigurationError, Fault
+from palaver.schemas.endpoints import INLINE
+from palaver.schemas.json_pointers import pointer
+from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
+from palaver.schemas.models import AgentSpec
+from palaver.schemas.schema_faults import answer_schema_faults, tool_schema_faults
+from palaver.steps.policies import policy_of_agent
+from palaver.steps.retry import RetryPolicy
+from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.names import did_you_mean
+
+from ..catalog import KnownTools
+from .resolution import AgentModels, Known, pointer_of
+
+AGENT_PROBLEMS: Final = (
+    "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
+    "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key", "secrets_full",
+)  # fmt: skip
+"""The codes of what may be wrong with an agent."""
+_LISTED: Final = 50
+"""Names that a fault lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName:
+    """A name that is none of those that are known, one of which may have been meant."""
+
+    pointer: str
+    code: str
+    why: str
+    name: str
+    known: Collection[str]
+    own: bool = False
+    """Whether those are the agent's own, which are listed in its order."""
+    nothing: str = "none"
+    """What is listed if none is known."""
+
+    def as_fault(self) -> Fault:
+        """The fault, with a hint."""
+        hint = did_you_mean(self.name, self.known)
+        if not hint:
+            names = [*self.known] if self.own else sorted(self.known)
+            hint = f"; {'they' if self.own else 'there'} are: {_listed(names) or self.nothing}"
+        return Fault(self.pointer, self.code, f"{self.why}{hint}")
+
+
+def faults(agent: AgentSpec, known: Known) -> Iterator[Fault | UnknownName]:
+    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
+    yield from _endpoint_faults(agent, known)
+    yield from _provider_faults(agent, known)
+    yield from _tool_faults(agent, known.tools)
+    yield from _client_tool_faults(agent)
+    yield from _approval_faults(agent, known.tools)
+    yield from _tool_choice_faults(agent)
+    yield from _policy_faults(agent, known.policies)
+    yield from _extra_body_faults(agent)
+    yield from _schema_faults(agent)
+    yield from _option_faults(agent, known.models)
+
+
+def missing(conversation_id: str | None) -> Iterator[Fault]:
+    """That there is no agent, and no conversation that could have one."""
+    if conversation_id is None:
+        yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
+
+
+def secret_faults(secrets: object, where: str, *, seals: bool) -> Iterator[Fault]:
+    """That ``secrets`` cannot be kept, if there are any."""
+    if secrets and not seals:
+        yield Fault(where, "no_secret_key", "cannot be kept: PALAVER_SECRET_KEY is not set for the API")
+
+
+def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[Fault]:
+    endpoint, hosts = agent.endpoint, known.endpoint_hosts
+    if endpoint is None:
+        return
+    if not endpoint.allowed_by(hosts):
+        allowed = f"it allows: {', '.join(hosts)}" if hosts else "it is not set"
+        why = f"is at a host that PALAVER_INLINE_PROVIDER_HOSTS does not allow; {allowed}"
+        yield Fault("/agent/endpoint/base_url", "endpoint_not_allowed", why)
+    if not any(name.partition("/")[0] == endpoint.name for name in agent.models):
+        why = f"is asked for no model: call one of them {INLINE}/NAME"
+        yield Fault("/agent/endpoint", "endpoint_not_allowed", why)
+    yield from secret_faults(endpoint.api_key, "/agent/endpoint/api_key", seals=known.seals)
+
+
+def _provider_faults(agent: AgentSpec, known: Known) -> Iterator[Fault | UnknownName]:
+    callable_ones = known.callable_providers
+    for index, name in enumerate(agent.models):
+        where, provider = pointer_of(index), name.partition("/")[0]
+        if provider == INLINE:
+            yield Fault(where, "unknown_provider", "is asked at an endpoint of the agent's own: give it one")
+        elif provider not in known.models.providers:
+            yield UnknownName(
+                where, "unknown_provider", "names a provider that is not configured", provider, known.models.providers,
+                nothing="none (see PALAVER_PROVIDERS)",
+            )  # fmt: skip
+        elif callable_ones and provider not in callable_ones:
+            table = "PALAVER_INLINE_PROVIDER_HOSTS" if provider.startswith(f"{INLINE}:") else "PALAVER_PROVIDERS"
+            why = f"their {table} lacks it, or they lack its key; they can call: {_listed(sorted(callable_ones))}"
+            yield Fault(where, "unknown_provider", f"names a provider that no worker can call: {why}")
+
+
+def _tool_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault | UnknownName]:
+    before: set[str] = set()
+    for index, name in enumerate(agent.tools):
+        if name not in tools:
+            yield UnknownName(f"/agent/tools/{index}", "unknown_tool", "is a tool that no worker has", name, tools)
+        elif name in before:
+            yield Fault(f"/agent/tools/{index}", "duplicate_tool", "is named before")
+        before.add(name)
+
+
+def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
+    servers, before = frozenset(agent.tools), set[str]()
+    for index, tool in enumerate(agent.client_tools):
+        where = f"/agent/client_tools/{index}/name"
+        if tool.name in servers:
+            yield Fault(where, "duplicate_tool", "is the name of one of the agent's tools: rename it")
+        elif tool.name in before:
+            yield Fault(where, "duplicate_tool", "is named before")
+        before.add(tool.name)
+
+
+def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault | UnknownName]:
+    """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
+    servers = frozenset(agent.tools)
+    known = [name for name in agent.tools if name in tools]
+    require, exempt = agent.approvals.require, agent.approvals.exempt
+    for field, patterns in (("require", () if isinstance(require, str) else require), ("exempt", exempt)):
+        for index, pattern in enumerate(patterns):
+            if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
+                where, why = f"/agent/approvals/{field}/{index}", "fits none of the agent's tools"
+                yield UnknownName(where, "unknown_tool", why, pattern, known, own=True)
+
+
+def _tool_choice_faults(agent: AgentSpec) -> Iterator[Fault | UnknownName]:
+    named = [*agent.tools, *(tool.name for tool in agent.client_tools)]
+    if isinstance(agent.tool_choice, NamedTool) and agent.tool_choice.name not in named:
+        where, why = "/agent/tool_choice/name", "is none of the agent's tools"
+        yield UnknownName(where, "unknown_tool", why, agent.tool_choice.name, named, own=True)
+    elif agent.tool_choice == "required" and not named:
+        yield Fault("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
+
+
+def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[Fault | UnknownName]:
+    if isinstance(agent.retry, str):
+        if agent.retry not in policies:
+            why = "is no policy of PALAVER_RETRY_POLICIES"
+            yield UnknownName("/agent/retry", "unknown_policy", why, agent.retry, policies)
+    elif agent.retry is not None:
+        try:
+            policy_of_agent(agent.retry)
+        except ConfigurationError as error:
+            yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
+
+
+def _extra_body_faults(agent: AgentSpec) -> Iterator[Fault]:
+    size = 0 if agent.extra_body is None else len(orjson.dumps(agent.extra_body))
+    if size > most("extra_body"):
+        beyond("extra_body")
+        yield Fault("/agent/extra_body", "unsupported_option", f"has {size} bytes; at most {most('extra_body')}")
+
+
+def _schema_faults(agent: AgentSpec) -> Iterator[Fault]:
+    for index, tool in enumerate(agent.client_tools):
+        for path, why in tool_schema_faults(tool.parameters):
+            yield Fault(f"/agent/client_tools/{index}/parameters{path}", "invalid_schema", why)
+    if isinstance(agent.response_format, JsonSchemaFormat):
+        for path, why in answer_schema_faults(agent.response_format.json_schema):
+            yield Fault(f"/agent/response_format/schema{path}", "invalid_schema", why)
+
+
+def _option_faults(agent: AgentSpec, models: AgentModels) -> Iterator[Fault]:
+    """Options that a model cannot be sent. Of those that think, the first one has the faults of all."""
+    for model in models.of_each_protocol:
+        for path, why in model.protocol.option_faults(agent, model.name):
+            yield Fault(pointer(("agent", *path)), "unsupported_option", why)
+    thinking = next((model for model in models.all if model.provider.thinks), None)
+    if thinking is not None and "thinking" not in (agent.extra_body or {}):
+        for path, why in thinking.protocol.thinking_faults(agent, thinking.name):
+            yield Fault(pointer(("agent", *path)), "unsupported_option", why)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LISTED])

@@ -1,0 +1,386 @@
+"""docs/why/one-step.md: the functions and scripts that one model step passes, in order, from the code.
+
+``WALK`` names them. A name that is gone is an error here; that a real step passes all of them in this order, and none
+that is missing, is what `tests/unit/test_one_step.py` holds.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[1]
+LUA: Final = "palaver/store/scripting/lua/"
+
+
+class Stop(NamedTuple):
+    """Functions of one file that the step calls one after the other, and why it calls them."""
+
+    file: str
+    names: Sequence[str]
+    """As ``Class.method``; none for the whole of a script."""
+    text: str
+
+
+class Part(NamedTuple):
+    """What belongs together."""
+
+    title: str
+    stops: Sequence[Stop]
+
+
+_HEAD: Final = """\
+# One step, from the delivery to the verdict
+
+A run is a row of steps, and each step is one Celery task. This page prints what one model step really passes: a
+worker is sent a delivery, asks the model, and settles. It is made from the code, and a test takes a real step along
+it, so it cannot go stale. Read it once from top to bottom; afterwards you know where a change belongs.
+
+Three sentences carry the whole of it. *A delivery is only a hint*: it names a step, and the store decides whether
+anything is to be done. *A lease is the right to work*: it has a number, and without the newest number nobody can write.
+*A verdict is a value*: the function of a step answers what is to follow, and one script makes it so.
+
+"""
+
+_STEPS: Final = "workers/steps/"
+WALK: Final = (
+    Part(
+        "A delivery becomes a lease",
+        (
+            Stop(
+                _STEPS + "step.py",
+                ("make_attempt",),
+                "Celery calls this with three ids. Claim, work, settle, follow up: all that happens to a step is in "
+                "these lines. What is raised at the end is for Flower alone; the store knows the outcome by then.",
+            ),
+            Stop(
+                _STEPS + "outages.py",
+                ("claim",),
+                "Redis may be away just now, and an answer may be lost on its way. So the claim is repeated under the "
+                "same nonce, which gets the same lease again and never a second one.",
+            ),
+            Stop(
+                "palaver/store/steps/steps.py",
+                ("Steps.claim",),
+                "The store has one typed method for each script. The answer is a `Lease` already: the declaration of "
+                "the script says how each field is read, milliseconds and JSON included.",
+            ),
+            Stop(
+                LUA + "claim.lua",
+                (),
+                "Here it is decided, in one atomic script. Whatever is out of order is a stray, and the task ends. "
+                "The fence grows with each lease, and the due index gets the time at which the lease runs out: if this "
+                "worker dies, the step is delivered again.",
+            ),
+        ),
+    ),
+    Part(
+        "The attempt begins",
+        (
+            Stop(
+                _STEPS + "attempt.py",
+                ("Attempt.__init__",),
+                "An attempt is four things: the lease, the prompt, the calls of models, and the stream to watchers.",
+            ),
+            Stop(
+                _STEPS + "step.py",
+                ("_verdict", "_work"),
+                "Whatever ends the function becomes a verdict here: its answer, an exception, or an interruption. Only "
+                "a lost lease has none, because somebody else goes on.",
+            ),
+            Stop(
+                _STEPS + "attempt.py",
+                ("Attempt.missing_capability", "Attempt.load_conversation"),
+                "A worker does only what it can. If a key, a tool or a provider is missing here, the step goes to a "
+                "worker that has it, and no run fails for it. Then the log is read, beyond what this worker knew.",
+            ),
+            Stop(
+                _STEPS + "conversations.py",
+                ("ConversationCache.load", "CachedConversation.extend", "CachedConversation._add"),
+                "The log is append-only, so what was derived from its beginning stays right. The messages are kept as "
+                "ready-made JSON, and a claim brings only the entries that are new.",
+            ),
+        ),
+    ),
+    Part(
+        "The function of the step",
+        (
+            Stop(
+                _STEPS + "step_functions.py",
+                ("call_model",),
+                "This is what a step of the kind *model* is, with its retry policy above it. All that was before, and "
+                "all that comes behind, is the same for each kind.",
+            ),
+            Stop(
+                _STEPS + "prompt.py",
+                ("Prompt.detect_repetition",),
+                "A model that makes the same calls again and again is told so once, and then the run ends as stuck.",
+            ),
+            Stop(
+                "workers/models/provider_permit.py",
+                ("ProviderPermit.__aenter__",),
+                "The gate of the provider is shared by all workers: cool-downs, outages, calls in flight, rates. It is "
+                "asked only where it could say no. It answers with a `Wait`, a value like any other.",
+            ),
+            Stop(
+                _STEPS + "prompt.py",
+                ("Prompt.bytes", "Prompt.messages"),
+                "The gate counts tokens before they are spent, so it wants to know how large the prompt is. The hint "
+                "to a model that repeats itself is in this call alone, and in the log once it was answered.",
+            ),
+            Stop(
+                _STEPS + "asking.py",
+                ("ask_model", "_ask"),
+                "Two things can be wrong with a conversation, and both are mended within the attempt: it is too long, "
+                "or it has what the provider no longer takes back.",
+            ),
+            Stop(
+                _STEPS + "prompt.py",
+                ("Prompt.agent",),
+                "What the model is sent of the agent can differ from turn to turn.",
+            ),
+            Stop(
+                _STEPS + "model_calls.py",
+                ("ModelCalls.ask",),
+                "Each call has a reader. It is kept from before the call, so that tokens are counted also of an answer "
+                "that is cut off.",
+            ),
+            Stop(
+                "workers/models/provider_permit.py",
+                ("ProviderPermit.begin_call",),
+                "A cool-down may have begun while an earlier call of this attempt was made.",
+            ),
+        ),
+    ),
+    Part(
+        "The call of the model",
+        (
+            Stop(
+                "workers/models/model.py",
+                ("ModelPort.complete", "_request"),
+                "One request over one pool of connections. The protocol of the provider has written the body.",
+            ),
+            Stop(
+                "workers/models/call_clock.py",
+                ("CallClock.__init__",),
+                "Three clocks bound a call: until the first bytes, between two reads, and in all.",
+            ),
+            Stop(
+                "workers/models/model.py",
+                ("ModelPort._complete", "_answering", "ModelPort._read_stream"),
+                "Everything that can go wrong with a connection or an answer leaves here as an exception that "
+                "`classify` knows. Leaving the block closes the stream, and with it the provider's work.",
+            ),
+            Stop(
+                "workers/models/call_clock.py",
+                ("CallClock.read",),
+                "This runs for each piece of each answer, thousands of times a second in a busy worker.",
+            ),
+            Stop(
+                _STEPS + "model_calls.py",
+                ("ModelCalls._answer_began",),
+                "The first bytes show that neither the model nor its provider is out.",
+            ),
+            Stop(
+                "workers/models/call_clock.py",
+                ("CallClock.rest",),
+                "A worker has one loop for hundreds of streams. Whoever floods it is read more slowly.",
+            ),
+            Stop(
+                _STEPS + "answer_stream.py",
+                ("AnswerStream.show",),
+                "What the model says is gathered for some tens of milliseconds: one write for each token would cost "
+                "more than the call.",
+            ),
+            Stop(
+                _STEPS + "answer_stream.py",
+                ("AnswerStream.take",),
+                "The writer of all streams takes what is there. What may be the beginning of a secret is kept back "
+                "until it is known to be none.",
+            ),
+            Stop(
+                "workers/models/model.py",
+                ("_end_of",),
+                "A connection whose answer was read to its end serves the next call.",
+            ),
+            Stop(
+                "workers/models/provider_permit.py",
+                ("ProviderPermit.__aexit__",),
+                "The place in flight goes to the next who waits, and the provider's account of tokens is put right.",
+            ),
+        ),
+    ),
+    Part(
+        "The answer becomes a verdict",
+        (
+            Stop(
+                _STEPS + "step_functions.py",
+                ("_without_calls",),
+                "An answer without tool calls ends the run, unless it is not what was asked for. One with tool calls "
+                "opens a step for each.",
+            ),
+            Stop(
+                _STEPS + "answer_stream.py",
+                ("AnswerStream.flush",),
+                "Watchers who saw a beginning see the rest, before the message itself comes.",
+            ),
+            Stop(
+                _STEPS + "attempt.py",
+                ("Attempt.with_usage",),
+                "The changes of the prompt go with the verdict: the log has them with the outcome, or not at all.",
+            ),
+            Stop(
+                _STEPS + "model_calls.py",
+                ("ModelCalls.usage", "ModelCalls._cost"),
+                "So does the bill of the attempt, whatever the verdict is.",
+            ),
+            Stop(
+                _STEPS + "answer_stream.py",
+                ("AnswerStream.close",),
+                "If watchers saw text that the verdict does not keep, they are told that it is withdrawn.",
+            ),
+            Stop(
+                _STEPS + "attempt.py",
+                ("Attempt.trace_note",),
+                "What only this worker knows of the attempt is written into the trace, without content.",
+            ),
+        ),
+    ),
+    Part(
+        "The verdict is settled",
+        (
+            Stop(
+                _STEPS + "outages.py",
+                ("settle",),
+                "A finished answer was paid for, so it waits out an outage of Redis in this worker. Only a verdict "
+                "that the store cannot take, though it is well, ends the run: it would be repeated for ever.",
+            ),
+            Stop(
+                "palaver/store/steps/steps.py",
+                ("Steps.settle",),
+                "Stale means that the lease is not the newest. Then nothing was written, not a byte.",
+            ),
+            Stop(
+                "palaver/store/steps/settling.py",
+                ("settlement", "_settle", "used"),
+                "A closed union of six verdicts is matched, and each becomes the call of one script: the entries of "
+                "the log, the steps that are opened, what was used.",
+            ),
+            Stop(
+                LUA + "settle.lua",
+                (),
+                "All that follows from a step happens in this script, or nothing of it: the entries of the log, the "
+                "next steps, the end of the run, the counts. An acknowledged cancel wins over whatever the worker "
+                "brings. What it answers are the deliveries that are due now.",
+            ),
+            Stop(
+                _STEPS + "step.py",
+                ("_for_flower",),
+                "`make_attempt` publishes the deliveries, and the due index covers a crash before that. Last, Flower "
+                "is shown what became of the step; Celery itself retries nothing.",
+            ),
+        ),
+    ),
+)
+
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "palaver/processes/failpoints.py": "Where tests stop a process; nothing happens there in yours",
+    "palaver/secrets/redaction.py": "Finds secrets in a text that comes piece by piece",
+    "palaver/steps/stuck.py": "The rules by which a run counts as stuck",
+    "palaver/store/redis/keys.py": "The names of keys",
+    "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0006)",
+    "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
+    "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
+    "workers/models/gates.py": "The names of a provider's gates",
+    "workers/models/model.py:ModelPort._connected": "Makes the pool of connections, at the first call",
+    "workers/models/provider_limiter.py": "The gate as this worker knows it; a provider without limits is not asked",
+    "workers/models/refused_keys.py": "Looks for another worker, if the provider refuses the key of this one",
+    "workers/models/response_heads.py": "Bounds the heads in front of an answer",
+    "workers/protocols/": "Three wires to models: each writes a request, and reads bytes into text and a reply",
+    "workers/steps/abilities.py": "What this worker has, compared with what the step needs",
+    "workers/steps/active_step.py": "Where a cancel, a pause or a drain finds the step",
+    "workers/steps/conversations.py:CachedConversation.__init__": "The fields of a conversation",
+    "workers/steps/answer_stream.py:AnswerStream.__init__": "The fields of a stream",
+    "workers/steps/delta_writer.py": "Writes the deltas of all streams of the worker, beside the steps",
+    "workers/steps/histograms.py": "How long things took",
+    "workers/steps/model_calls.py:ModelCalls.__init__": "The fields of the calls",
+    "workers/models/provider_permit.py:ProviderPermit.__init__": "The fields of a permit",
+    "workers/steps/output_check.py": "Compares an answer with the schema that was asked for, if one was",
+    "workers/tracing/": "The note for the trace, of a run that is traced",
+}
+"""Files, folders and functions that a step passes besides, and what they are for."""
+
+
+def page() -> str:
+    """The whole page."""
+    return "".join((_HEAD, *_walk(), *_left_out()))
+
+
+def printed() -> Iterator[tuple[str, str]]:
+    """File and name of each function that is printed, in order; of a script its file, and no name."""
+    for part in WALK:
+        for stop in part.stops:
+            for name in stop.names or ("",):
+                yield stop.file, name
+
+
+def _walk() -> Iterator[str]:
+    for number, part in enumerate(WALK, 1):
+        yield f"## {number}. {part.title}\n\n"
+        for stop in part.stops:
+            yield f"### {stop.file}\n\n{_wrapped(stop.text)}\n\n"
+            if stop.names:
+                yield f"```python\n{_functions(stop)}\n```\n\n"
+            else:
+                yield f"```lua\n{(ROOT / stop.file).read_text().rstrip()}\n```\n\n"
+
+
+def _left_out() -> Iterator[str]:
+    yield "## What a step passes besides\n\nEach of these is a subject of its own, and can be read by itself.\n\n"
+    yield "| where | what it is for |\n|---|---|\n"
+    for name, reason in LEFT_OUT.items():
+        yield f"| `{name.replace(':', '`: `')}` | {reason} |\n"
+
+
+def _wrapped(text: str) -> str:
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + len(word) >= 118:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])
+
+
+def _functions(stop: Stop) -> str:
+    """The source of its functions; methods below the name of their class."""
+    blocks: list[str] = []
+    within = ""
+    for name in stop.names:
+        owner = name.rpartition(".")[0]
+        source = _sources(stop.file)[name]
+        if owner and owner != within:
+            source = f"class {owner}:\n{source}"
+        blocks.append(("\n\n" if not owner or owner != within else "\n") + source if blocks else source)
+        within = owner
+    return "\n".join(blocks)
+
+
+@cache
+def _sources(file: str) -> Mapping[str, str]:
+    """The source of each function of a file, by its name, decorators included."""
+    text = (ROOT / file).read_text()
+    lines = text.splitlines()
+    found: dict[str, str] = {}
+    body = ast.parse(text).body
+    owned = [("", body), *((f"{each.name}.", each.body) for each in body if isinstance(each, ast.ClassDef))]
+    for owner, nodes in owned:
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                found[owner + node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+    return found

@@ -1,0 +1,65 @@
+"""Answers that the request brings itself: `[[raw {...}]]` in the last user message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from palaver.fake_provider.marks import told
+from palaver.fake_provider.requests import InvalidRequest
+
+Then = Literal["close", "reset", "hang"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer with this body, whatever a provider would send."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Bytes in place of an HTTP answer, and what happens to the connection then."""
+
+    data: bytes
+    then: Then
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Answer(_Told):
+    status: int = Field(default=200, ge=200, le=599)
+    headers: dict[str, str] = {}
+    body: Any = ""
+
+
+class _Wire(_Told):
+    wire: str
+    then: Then = "close"
+
+
+def given(last_user: str) -> Answer | Wire:
+    """What the user wrote as `[[raw {...}]]`. Raises InvalidRequest if nothing, or nothing that can be sent."""
+    value = told(last_user, "raw")
+    if value is None:
+        raise InvalidRequest("The model name says raw, but the last user message has no [[raw {...}]].", "messages")
+    try:
+        if "wire" in value:
+            wire = _Wire.model_validate(value)
+            return Wire(wire.wire.encode("latin-1"), wire.then)
+        answer = _Answer.model_validate(value)
+        body = answer.body.encode() if isinstance(answer.body, str) else orjson.dumps(answer.body)
+        return Answer(answer.status, answer.headers, body)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        raise InvalidRequest(f"[[raw …]]: {wrong}", "messages") from None
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"[[raw …]]: {error}", "messages") from None

@@ -1,0 +1,53 @@
+"""What a provider wants back unchanged with a message that it made: its reasoning, and what it signed.
+
+It goes back to where it came from and nowhere else. The log keeps it beside the message's own data and not in it:
+events are made of that data, so that nobody who watches a run is shown what a provider hides.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+from palaver.schemas.protocols import PROTOCOL_RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Fields of a message that only their origin understands."""
+
+    origin: str
+    """Who made them: ``protocol/provider/model``."""
+    fields: str
+    """JSON text of an object, in which the order of keys and the digits of numbers are as they came."""
+
+    @property
+    def stored(self) -> str:
+        """As the log has it."""
+        return f"{self.origin}\n{self.fields}"
+
+    @classmethod
+    def from_stored(cls, text: bytes) -> Self:
+        """What ``stored`` wrote."""
+        origin, _, fields = text.decode().partition("\n")
+        return cls(origin, fields)
+
+    def reasoning(self) -> str:
+        """What of it people can read, as the protocol has it that it came in."""
+        protocol = self.origin.partition("/")[0]
+        rules = (rules for name, rules in PROTOCOL_RULES.items() if name == protocol)
+        return "".join(each.reasoning(self._read()) for each in rules)
+
+    def shown(self) -> dict[str, Any]:
+        """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole. Without
+        fields if they cannot be read."""
+        return {"origin": self.origin, "fields": self._read()}
+
+    def _read(self) -> dict[str, Any]:
+        """The fields; none if they are no JSON that can be read: a message is shown without them."""
+        try:
+            found = json.loads(self.fields)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,72 @@
+"""Faults of JSON schemas that requests bring: of the tools that clients run, and of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.schemas.json_pointers import Path, pointer
+from palaver.schemas.structured_output import output_schema_faults
+from palaver.vocabulary.limits import beyond, most
+
+_TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+_HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
+    "properties": dict,
+    "patternProperties": dict,
+    "$defs": dict,
+    "anyOf": list,
+    "oneOf": list,
+    "allOf": list,
+    "prefixItems": list,
+}
+"""Keywords that hold schemas by name or in a row."""
+
+
+def tool_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where ``schema`` is none for the arguments of a tool, as a JSON pointer, and why."""
+    if schema.get("type") != "object":
+        yield "/type", 'must be "object": the arguments of a call are one'
+    yield from _size_fault(schema, "tool_schema")
+    yield from _faults({name: value for name, value in schema.items() if name != "type"}, ())
+
+
+def answer_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where ``schema`` is none that an answer can be held to, as a JSON pointer, and why."""
+    found = [*_size_fault(schema, "output_schema"), *_faults(schema, ())]
+    yield from found or output_schema_faults(schema)
+
+
+def _size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:
+    size = len(orjson.dumps(schema))
+    if size > most(limit):
+        beyond(limit)
+        yield "", f"has {size} bytes; at most {most(limit)}"
+
+
+def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        yield pointer(path), "must be a schema: an object or a boolean"
+        return
+    if not all(kind in _TYPES for kind in _row(schema.get("type", []))):
+        yield pointer((*path, "type")), f"must be one of {', '.join(_TYPES)}, or a list of them"
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        yield pointer((*path, "required")), "must be a list of names"
+    for key, kind in _HOLDERS.items():
+        held = schema.get(key, kind())
+        if not isinstance(held, kind):
+            yield pointer((*path, key)), f"must be {'an object' if kind is dict else 'a list'} of schemas"
+            continue
+        for name, each in held.items() if isinstance(held, dict) else enumerate(held):
+            yield from _faults(each, (*path, key, name))
+    for key in ("items", "additionalProperties", "not"):
+        if key in schema:
+            yield from _faults(schema[key], (*path, key))
+
+
+def _row(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,68 @@
+"""What a provider wants back unchanged with an answer: as much as may be kept, and nothing with a secret in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from palaver.secrets.redaction import hide
+from palaver.vocabulary.limits import most
+
+from .bounds import too_large
+
+log = logging.getLogger("palaver.workers.protocols.sent_back")
+
+_MOST: Final = most("answer_opaque")
+_WHAT: Final = "what the answer has to be sent back unchanged is"
+
+
+class SentBack:
+    """Base of what gathers it while an answer comes."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        """Raises ResponseTooLarge if, with this, what is to be kept is larger than may be."""
+        self._size += size
+        if self._size > _MOST:
+            raise too_large("answer_opaque", _WHAT, "bytes")
+
+
+def admit_part(index: Any, there: Mapping[int, object], what: str) -> None:
+    """A part of an answer, such as a block, begins at ``index`` behind those that are ``there``; ``what`` they are.
+
+    Raises:
+        ValueError: there is one at ``index`` already.
+        ResponseTooLarge: they are too many.
+    """
+    if type(index) is not int or index in there:
+        raise ValueError("a part begins at no place of its own")
+    if len(there) == most("answer_blocks"):
+        raise too_large("answer_blocks", "the answer has", what)
+
+
+def unchanged(text: str) -> orjson.Fragment | None:
+    """The JSON ``text`` as it came. None if a secret of this process is in it: what may be signed is left out rather
+    than changed."""
+    if hide(text) != text:
+        log.warning("what a provider wants back unchanged has a secret of this process in it and is not kept")
+        return None
+    return orjson.Fragment(text)
+
+
+def as_stored(found: Mapping[str, Any], *, cut: bool = False) -> str:
+    """All of it as one JSON object. Empty if it is larger than may be and the answer was ``cut`` off.
+
+    Raises:
+        ResponseTooLarge: it is larger than may be.
+    """
+    text = orjson.dumps(found)
+    if len(text) <= _MOST:
+        return text.decode()
+    if cut:
+        return ""
+    raise too_large("answer_opaque", _WHAT, "bytes")

@@ -1,0 +1,75 @@
+"""Asking the model for its next move: once more, if the conversation itself is what it does not take.
+
+What a model thought goes back to its provider, and one that no longer takes it is asked without it. What is encrypted
+can be read by those alone who made it, and they change their keys; or it was made for another organization than the key
+of today belongs to. Nothing that anybody could mend is lost: the conversation is whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from palaver.errors import ErrorClass, Failure, ProviderError, classify
+from palaver.steps.verdicts import RetryAfter
+from palaver.store.scripting.contracts.providers import Wait
+
+from ..protocols import ModelReply
+from .attempt import Attempt
+from .condensing import condense
+
+log = logging.getLogger("palaver.workers.steps.asking")
+
+_NOT_TAKEN: Final = ("invalid_encrypted_content", "item_not_found")
+"""Codes of a refusal that is about what was sent back, and about nothing else."""
+
+
+async def ask_model(attempt: Attempt) -> ModelReply | RetryAfter | Wait:
+    """The model's answer to the conversation, condensed before if it is longer than the agent lets it be, and once if
+    the model refuses it as too long. If its answer is what did not fit any more, and watchers have seen of it, the next
+    attempt asks: they are told then that it is withdrawn.
+
+    Raises:
+        ProviderError: the conversation is still too long, or something else is wrong with the call.
+    """
+    prompt, stream = attempt.prompt, attempt.stream
+    if (least := prompt.too_long) is not None and isinstance(wait := await condense(attempt, least=least), Wait):
+        return wait
+    try:
+        return await _ask(attempt)
+    except ProviderError as error:
+        failure = _failure_of(attempt, error)
+        overflowed = failure.error_class is ErrorClass.CONTEXT_WINDOW
+        in_vain = stream.shown and prompt.condensed
+        if not (overflowed and attempt.lease.agent.condense and not in_vain):
+            raise
+        condensed = await condense(attempt)
+        if not condensed:
+            raise
+    if isinstance(condensed, Wait):
+        return condensed
+    if stream.shown:
+        return RetryAfter(0.0, failure, attempts=attempt.lease.attempt + 1)
+    return await _ask(attempt)
+
+
+async def _ask(attempt: Attempt) -> ModelReply | Wait:
+    """The model's answer; if its provider refuses what was sent back to it, to the conversation without that, once.
+
+    Raises:
+        ProviderError, httpx.HTTPError: from the model port.
+    """
+    prompt, show = attempt.prompt, attempt.stream.show
+    try:
+        return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
+    except ProviderError as error:
+        code = _failure_of(attempt, error).code
+        if not code.endswith(_NOT_TAKEN) or attempt.stream.shown or not prompt.drop_reasoning():
+            raise
+    log.warning("%s/%s goes on without earlier reasoning: %s", attempt.lease.run_id, attempt.lease.step, code)
+    return await attempt.calls.ask(prompt.agent, prompt.protocol, prompt.messages(), show=show)
+
+
+def _failure_of(attempt: Attempt, error: ProviderError) -> Failure:
+    agent = attempt.lease.agent
+    return classify(error, source="model", provider=agent.provider, model=agent.model_name)

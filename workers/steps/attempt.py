@@ -1,0 +1,152 @@
+"""One attempt of a step: its lease, what it takes to make it, and what is accounted for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pydantic import SecretStr
+
+from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation
+from palaver.schemas.models import Message, ToolCall
+from palaver.secrets.redaction import keep, keep_everywhere
+from palaver.secrets.sealing import KeyMissing
+from palaver.steps.leases import Lease, Renewal
+from palaver.steps.verdicts import Finish, HandBack, Postpone, Verdict
+from palaver.tools import ToolDeclaration
+from palaver.vocabulary.lifecycle import StopReason
+
+from ..sources.containment import failure_of
+from ..tracing.attempt_notes import AttemptNotes, InlineCall
+from .abilities import SECRET_KEY
+from .active_step import ActiveStep
+from .answer_stream import AnswerStream
+from .conversations import CachedConversation
+from .model_calls import ModelCalls
+from .opened_secrets import OpenedSecrets
+from .prompt import Prompt
+from .runtime import Runtime, is_store_outage
+
+
+class Attempt:
+    """What a step's function gets: the lease, the prompt, the calls of models, and the stream to watchers."""
+
+    def __init__(self, lease: Lease, runtime: Runtime, active: ActiveStep) -> None:
+        self.lease = lease
+        self.runtime = runtime
+        self._active = active
+        self.source: Source = "engine"
+        """Whose work is going on."""
+        self.secrets: Mapping[str, str] = {}
+        """The conversation's, for its tools, by name."""
+        self.prompt = Prompt(lease, CachedConversation(runtime.terms.protocol(lease.agent)))
+        self.stream = AnswerStream(runtime.deltas, lease)
+        self._notes = AttemptNotes()
+        self.calls = ModelCalls(lease, runtime, active.progress, self._notes, lambda: self.prompt.bytes)
+        self._begun = time.monotonic()
+
+    async def missing_capability(self) -> Verdict | None:
+        """The verdict on a step that needs what this worker has not; None if it can do it, and knows the secrets of the
+        conversation: they are kept out of whatever comes of this attempt.
+
+        Raises:
+            StaleLease: the conversation is gone, and with it the lease.
+            NoWorker: no worker has had it for too long.
+        """
+        lease, runtime, lack = self.lease, self.runtime, None
+        self.source = "model" if lease.call is None else "tool"
+        try:
+            if lease.secrets_at:
+                self._keep(await runtime.secrets.of(lease))
+        except KeyMissing:
+            lack = SECRET_KEY
+        except UnknownConversation:
+            raise StaleLease from None
+        except Exception as error:
+            if not is_store_outage(error):
+                raise
+            # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
+            return HandBack(begun=False)
+        able = await runtime.abilities.missing_capability(
+            runtime.store, lease.agent, lease.call, lease.lacking_for, lack
+        )
+        return able or await runtime.with_another_key(lease)
+
+    def _keep(self, opened: OpenedSecrets) -> None:
+        (keep_everywhere if self.runtime.alone else keep)(opened.compared)
+        self.secrets = opened.values
+        endpoint = self.lease.agent.endpoint
+        if endpoint is not None and (key := opened.keys.get(endpoint.secret_name)):
+            keyed = endpoint.model_copy(update={"api_key": SecretStr(key)})
+            self.lease = replace(self.lease, agent=self.lease.agent.model_copy(update={"endpoint": keyed}))
+        # Made anew: it compares with what was known when it was made.
+        self.stream = AnswerStream(self.runtime.deltas, self.lease)
+
+    def load_conversation(self, known: CachedConversation | None) -> None:
+        """Read what the lease brought, beyond what was ``known`` of the conversation. What cannot be read is no fault
+        of the model's."""
+        source, self.source = self.source, "engine"
+        protocol = self.prompt.protocol
+        self.prompt = Prompt(self.lease, self.runtime.conversations.load(known, self.lease, protocol))
+        self.source = source
+
+    async def confirm(self) -> None:
+        """Before a side effect begins: renew the lease if it may have expired. This process may have been
+        stopped.
+
+        Raises:
+            StaleLease: the lease is gone, or Redis is away and nobody can tell.
+        """
+        runtime, lease = self.runtime, self.lease
+        if self._active.unheard < runtime.settings.lease_seconds:
+            return
+        try:
+            (answer,) = await runtime.store.steps.renew([lease])
+        except Exception as error:
+            if not is_store_outage(error):
+                raise
+            raise StaleLease from error
+        if answer is Renewal.GONE:
+            raise StaleLease
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the run's time is up."""
+        return self.lease.time_left - (time.monotonic() - self._begun)
+
+    @contextmanager
+    def calling(self, tool: ToolDeclaration, call: ToolCall) -> Iterator[None]:
+        """Around a call of a tool. One that is a step of its own is known to the trace as that."""
+        began, error = time.monotonic(), None
+        try:
+            yield
+        except ToolFailure as failure:
+            error = failure_of(failure).error_class
+            raise
+        finally:
+            if self.lease.call is None:
+                since, seconds = began - self._begun, time.monotonic() - began
+                self._notes.inline_calls.append(InlineCall(call.id, tool.name, since, seconds, error))
+
+    def cut_off(self) -> Finish:
+        """The verdict on an attempt that a cancel ended: the text of the model up to here stays."""
+        text = self.stream.text
+        if not text:
+            return Finish(None, StopReason.CANCELLED)
+        opaque = self.prompt.opaque(self.calls.opaque_so_far())
+        message = Message(role="assistant", content=text, partial=True)
+        return Finish(message, StopReason.CANCELLED, opaque=opaque)
+
+    def with_usage(self, verdict: Verdict) -> Verdict:
+        """``verdict`` with the usage of the attempt, and what the log is to have of its prompt."""
+        if isinstance(verdict, Postpone | HandBack):
+            # The next attempt condenses, and looks for repetitions, for itself.
+            return replace(verdict, usage=self.calls.usage)
+        return replace(verdict, usage=self.calls.usage, notes=self.prompt.notes)
+
+    def trace_note(self, verdict: Verdict) -> bytes | None:
+        """The part of the attempt in the trace of the run, with its verdict `with_usage`; None if it is not traced."""
+        trace = self.lease.trace
+        return self._notes.dump(verdict) if trace and trace.sampled else None

@@ -1,0 +1,132 @@
+"""The calls of models that one attempt makes, and what all of them together take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from palaver.config.providers import Price
+from palaver.processes.failpoints import failpoint
+from palaver.schemas.models import AgentSpec, Usage
+from palaver.steps.leases import Lease
+from palaver.store.scripting.contracts.providers import Wait
+
+from ..models.call_clock import CallProgress
+from ..protocols import AnswerReader, ModelProtocol, ModelReply, Offer
+from ..tracing.attempt_notes import AttemptNotes, word_of
+from .runtime import Runtime
+
+
+class ModelCalls:
+    """Makes them under one permit of the provider, and counts their tokens: of one that is cut off, too."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        runtime: Runtime,
+        progress: CallProgress,
+        notes: AttemptNotes,
+        prompt_bytes: Callable[[], int],
+    ) -> None:
+        self._lease = lease
+        self._runtime = runtime
+        self._progress = progress
+        self._notes = notes
+        self._ends_at = time.monotonic() + lease.time_left
+        self._readers: list[tuple[AnswerReader, Price | None]] = []
+        self._answering: AnswerReader | None = None
+        """Of the newest call that is no purpose of ours."""
+        self.permit = runtime.limiter.permit(lease, prompt_bytes, lambda: self.usage)
+        """Around all of them."""
+
+    async def ask(
+        self,
+        agent: AgentSpec,
+        protocol: ModelProtocol,
+        messages: Sequence[bytes],
+        *,
+        show: Callable[[str, str], None] = lambda text, thoughts: None,
+        purpose: str = "",
+    ) -> ModelReply | Wait:
+        """The answer of ``agent`` to ``messages`` of the ``protocol``, or when to ask again. A call for a ``purpose``
+        of ours says so in its id.
+
+        Raises:
+            ProviderError, httpx.HTTPError: from the model port.
+        """
+        if (wait := self.permit.begin_call()) is not None:
+            return wait
+        failpoint("model.asking")
+        lease, runtime, progress = self._lease, self._runtime, self._progress
+        assert runtime.model is not None  # a step of a model is done where one can be called
+        reader = protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
+        self._readers.append((reader, runtime.model.price(agent)))
+        request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
+        if purpose:
+            request_id = f"{request_id}:{purpose}-{len(self._readers)}"
+        else:
+            self._answering = reader
+        settings = runtime.model.settings(agent, plain=bool(purpose))
+        body = protocol.body(agent, messages, self._offers(agent), settings)
+        called_at = time.monotonic()
+        try:
+            reply = await runtime.model.complete(
+                agent,
+                body,
+                on_begin=self._answer_began,
+                show=show,
+                time_left=self._ends_at - called_at,
+                request_id=request_id,
+                reader=reader,
+                progress=progress,
+            )
+        finally:
+            seconds = time.monotonic() - called_at
+            runtime.histograms.model_call(agent.provider, agent.model_name, seconds, progress.first_after, reader.usage)
+        if not purpose:
+            self._note(reply)
+        return reply
+
+    def _offers(self, agent: AgentSpec) -> list[Offer]:
+        tools = (self._runtime.tools[name] for name in agent.tools)
+        return [
+            *(Offer(tool.name, tool.description, tool.parameters) for tool in tools),
+            *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
+        ]
+
+    def _answer_began(self) -> None:
+        """Neither the model nor its provider is out, and the key is taken."""
+        self._runtime.abilities.refused_keys.note_answer(self._lease.agent.provider)
+        self.permit.answered()
+
+    def _note(self, reply: ModelReply) -> None:
+        self._notes.finish_reason = word_of(reply.finish_reason)
+        self._notes.response_id, self._notes.response_model = reply.response_id, reply.response_model
+        self._notes.first_token = self._progress.first_after
+
+    def opaque_so_far(self) -> str:
+        """What the model wants back with an answer that was cut off; empty for nothing."""
+        return self._answering.opaque_so_far() if self._answering else ""
+
+    @property
+    def usage(self) -> Usage:
+        """What the provider has reported so far, of all calls; also of one that is cut off."""
+        calls = [reader.usage for reader, _ in self._readers]
+        return Usage(
+            input_tokens=sum(call.input_tokens for call in calls),
+            cached_tokens=sum(call.cached_tokens for call in calls),
+            cache_write_tokens=sum(call.cache_write_tokens for call in calls),
+            output_tokens=sum(call.output_tokens for call in calls),
+            reasoning_tokens=sum(call.reasoning_tokens for call in calls),
+            model_calls=len(calls),
+            cost_usd=self._cost(),
+        )
+
+    def _cost(self) -> float | None:
+        """US dollars for all calls; None if one has no price, or its answer came without a count."""
+        total = 0.0
+        for reader, price in self._readers:
+            if price is None or reader.uncounted:
+                return None
+            total += price.cost(reader.usage)
+        return total

@@ -1,0 +1,112 @@
+"""The conversation as the next model call is to see it, and what this attempt changed about it."""
+
+from __future__ import annotations
+
+from palaver.schemas.models import AgentSpec, Message
+from palaver.schemas.opaque import Opaque
+from palaver.steps.leases import Lease
+from palaver.steps.stuck import Nudge, Stuck, find_repetition
+from palaver.steps.verdicts import Condensed, LogNote, ReasoningDropped
+
+from ..protocols import ModelProtocol
+from .conversations import CachedConversation, OlderPart
+
+
+class Prompt:
+    """What the model is sent. The log has the changes of it with the outcome of the attempt: its `notes`."""
+
+    def __init__(self, lease: Lease, conversation: CachedConversation) -> None:
+        self._lease = lease
+        self._conversation = conversation
+        self._changes: list[Condensed | ReasoningDropped] = []
+        self._nudge: Nudge | None = None
+
+    @property
+    def agent(self) -> AgentSpec:
+        """The agent as the next call is to see it: once the model has called the tool that it had to, it is free to
+        answer. It would call it for ever."""
+        agent = self._lease.agent
+        if agent.tool_choice in (None, "auto", "none") or not self._conversation.turns(self._lease.run_id):
+            return agent
+        return agent.model_copy(update={"tool_choice": None})
+
+    def messages(self) -> list[bytes]:
+        """The conversation up to here, each message in the form of the protocol."""
+        messages = self._conversation.messages()
+        if self._nudge is None:
+            return messages
+        return [*messages, self.protocol.message(Message(role="user", content=self._nudge.text))]
+
+    @property
+    def protocol(self) -> ModelProtocol:
+        """How the model is spoken to."""
+        return self._conversation.protocol
+
+    @property
+    def bytes(self) -> int:
+        """Its approximate size."""
+        return len(self._lease.agent.instructions) + sum(map(len, self.messages()))
+
+    @property
+    def tokens(self) -> int:
+        """Input tokens of the conversation's newest call; 0 when unknown, or when it was condensed since."""
+        return self._conversation.prompt_tokens
+
+    @property
+    def too_long(self) -> int | None:
+        """Bytes that have to go away at least, of a conversation that is longer than the agent lets it be; None if it
+        is not. Less is not worth a call: with long instructions each call would be over the threshold."""
+        agent = self._lease.agent
+        if agent.condense_at is not None and self.tokens > agent.condense_at:
+            return agent.condense_at
+        if agent.condense_at_messages is not None and len(self.messages()) > agent.condense_at_messages:
+            return 1
+        return None
+
+    def opaque(self, fields: str) -> Opaque | None:
+        """``fields`` that the model that is asked wants back with its answer; None if there are none."""
+        return Opaque(self._conversation.origin, fields) if fields else None
+
+    def older_part(self) -> OlderPart | None:
+        """The part of the conversation that could be condensed."""
+        most = self._lease.agent.condense_at_messages
+        return self._conversation.older_part(most // 2) if most else self._conversation.older_part()
+
+    def condense(self, condensed: Condensed) -> None:
+        """The model sees a summary from here on."""
+        self._changes.append(condensed)
+        self._conversation = self._conversation.having(condensed)
+
+    @property
+    def condensed(self) -> bool:
+        """Whether the conversation was condensed, and not answered since."""
+        return self._conversation.condensed
+
+    def drop_reasoning(self) -> bool:
+        """Send the model nothing back that it made so far. Whether there was something."""
+        dropped = ReasoningDropped(self._conversation.origin)
+        without = self._conversation.dropping(dropped)
+        if without.messages() == self._conversation.messages():
+            return False
+        self._conversation = without
+        self._changes.append(dropped)
+        return True
+
+    def detect_repetition(self) -> Stuck | None:
+        """How the run is stuck; None if it is not. If it might be, the next model call contains a hint to the model."""
+        turns = self._conversation.turns(self._lease.run_id)
+        judged = find_repetition(turns, self._lease.agent.stuck, nudged=self._conversation.nudged)
+        if isinstance(judged, Stuck):
+            return judged
+        self._nudge = judged
+        return None
+
+    @property
+    def corrected(self) -> bool:
+        """Whether the model was told already that an answer of this run is not what was asked for."""
+        return self._conversation.corrected
+
+    @property
+    def notes(self) -> tuple[LogNote, ...]:
+        """What this attempt changed, for the log."""
+        return (*self._changes, *((self._nudge,) if self._nudge else ()))
