@@ -19,9 +19,9 @@ from palaver.config.settings import Settings
 from palaver.processes.tasks import end
 from palaver.schemas.models import AgentSpec
 from palaver.store import Store
-from palaver.testing.model_server import ModelServer
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.store_driver import StoreDriver
+from tests.model_server import ModelServer
 from tests.waiting import aeventually
 from workers.models.model import ModelPort
 from workers.sources import SOURCES, open_toolbox
