@@ -38,8 +38,8 @@ log = logging.getLogger("palaver.api")
 
 _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
-"""Seconds for which an idle connection is kept: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs. Who
-closes first may do so while a request is on its way, which is then lost."""
+"""Seconds for which an idle connection stays open: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs.
+Who closes first may do so while a request is on its way, which is then lost."""
 _HEAD: Final = most("url") + most("headers") + 8 * KIB
 """Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
 
@@ -55,32 +55,32 @@ def main() -> None:
     words.add_argument(
         "--root-path", type=_root_path, default="", help="what a proxy takes off the beginning of the path"
     )
-    given = words.parse_args()
+    options = words.parse_args()
     serve_json()
-    port = port_number(given.port, "--port or PALAVER_API_PORT")
+    port = port_number(options.port, "--port or PALAVER_API_PORT")
     with refusing():
-        app = _app(given.host)
-    require_port(given.host, port, "PALAVER_API_PORT")
+        app = _app(options.host)
+    require_port(options.host, port, "PALAVER_API_PORT")
     config = uvicorn.Config(
         app,
-        host=given.host,
+        host=options.host,
         port=port,
         http=H11,
         ws="websockets-sansio",
         ws_max_size=_FRAME,
         ws_per_message_deflate=False,
         log_config=None,
-        log_level=given.log_level,
+        log_level=options.log_level,
         access_log=False,
-        root_path=given.root_path,
+        root_path=options.root_path,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
         h11_max_incomplete_event_size=_HEAD,
     )
-    if given.log_level:
-        ACCESS.setLevel(LOG_LEVELS[given.log_level])
+    if options.log_level:
+        ACCESS.setLevel(LOG_LEVELS[options.log_level])
     config.load()
-    # What is imported stays: looking through it for garbage again and again holds the loop for 100 ms each time.
+    # Imported modules stay: looking through them for garbage again and again holds the loop for 100 ms each time.
     gc.collect()
     gc.freeze()
     server = uvicorn.Server(config)
@@ -92,10 +92,10 @@ def main() -> None:
         sys.exit(3)
 
 
-def _root_path(given: str) -> str:
-    path = given.rstrip("/")
+def _root_path(text: str) -> str:
+    path = text.rstrip("/")
     if path and not path.startswith("/"):
-        raise argparse.ArgumentTypeError(f"{given!r} must begin with a /, such as /agents/palaver")
+        raise argparse.ArgumentTypeError(f"{text!r} must begin with a /, such as /agents/palaver")
     return path
 
 
@@ -105,20 +105,20 @@ def _app(host: str) -> FastAPI:
     Raises:
         ConfigurationError: it could not serve.
     """
-    found = settings()
+    here = settings()
     # Not left to uvicorn: what follows has something to say.
-    dictConfig(configuration(found.log_format))
+    dictConfig(configuration(here.log_format))
     logging.captureWarnings(True)
-    providers, policies = load_providers(found.providers), load_policies(found.retry_policies)
-    own = frozenset(each.api_key_env or "" for each in providers.values()).union(found.tool_env)
+    providers, policies = load_providers(here.providers), load_policies(here.retry_policies)
+    own = frozenset(provider.api_key_env or "" for provider in providers.values()).union(here.tool_env)
     for sentence in unread(os.environ, own):
         log.warning("%s", sentence)
     process_gate()
-    refuse_open_bind(found, host)
-    tls_options(found.deliveries_url)
+    refuse_open_bind(here, host)
+    tls_options(here.deliveries_url)
     Tracing.of(os.environ)
-    require_redis(found)
-    return create_app(found, providers=providers, policies=policies)
+    require_redis(here)
+    return create_app(here, providers=providers, policies=policies)
 
 
 if __name__ == "__main__":

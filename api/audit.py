@@ -20,9 +20,9 @@ _details: Final[ContextVar[dict[str, Any] | None]] = ContextVar("details", defau
 
 def detail(**facts: Any) -> None:
     """Say more of what the present request does: kinds and counts, never what somebody wrote."""
-    found = _details.get()
-    if found is not None:
-        found.update(facts)
+    details = _details.get()
+    if details is not None:
+        details.update(facts)
 
 
 class Audit:
@@ -36,7 +36,7 @@ class Audit:
         _details.set(self._facts)
 
     def answered(self, answer: Response) -> None:
-        """Write the line of a request that was answered: what was refused has changed nothing."""
+        """Write the line of a request that was answered: a refused one has changed nothing."""
         if answer.status_code < 400 and (self._facts or self._operation not in self._unaudited):
             self._write(answer.status_code, answer.headers.get("location"))
 
@@ -61,6 +61,6 @@ class Audit:
         client = scope.get("client")
         if client:
             fields["client"] = client[0]
-        told = " ".join(f"{name}={value}" for name, value in fields.items() if name not in {"operation", "key"})
+        line = " ".join(f"{name}={value}" for name, value in fields.items() if name not in {"operation", "key"})
         who = fields["key"] or "-"
-        AUDIT.info("%s %s %s request=%s", who, self._operation, told, state["request_id"], extra={"fields": fields})
+        AUDIT.info("%s %s %s request=%s", who, self._operation, line, state["request_id"], extra={"fields": fields})

@@ -27,7 +27,7 @@ async def read_body(request: Request, model: type[M]) -> M:
     """The JSON body, as a ``model``.
 
     Raises:
-        Refused: what is wrong with it.
+        Refused: the faults of it.
     """
     raw = await _read(request)
     _check_type(request)
@@ -40,7 +40,7 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
     """The JSON body as a ``model``; its defaults when there is none.
 
     Raises:
-        Refused: what is wrong with it.
+        Refused: the faults of it.
     """
     raw = await _read(request)
     if not raw and not _of_a_page(request):
@@ -54,20 +54,20 @@ async def read_optional_body(request: Request, model: type[M]) -> M:
 async def _validated(request: Request, model: type[M], raw: bytes) -> M:
     value = parse(raw)
     await _let_others(raw)
-    found = validate(model, raw, value, backend_of(request).providers)
+    body = validate(model, raw, value, backend_of(request).providers)
     await _let_others(raw)
-    return found
+    return body
 
 
 async def _let_others(raw: bytes) -> None:
-    """What follows may take as long as what was done: others have a turn on the loop in between."""
+    """Give others a turn on the loop after a large body: the next part may take as long as the last."""
     if len(raw) > _LARGE:
         await asyncio.sleep(0)
 
 
 def _of_a_page(request: Request) -> bool:
-    """Whether a browser says so. It asks us before it sends JSON for another site's page, and not where there is no
-    type."""
+    """Tell whether a browser says that a page sent the request. It asks us before it sends JSON for another site's
+    page, and not where there is no type."""
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 

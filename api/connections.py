@@ -51,18 +51,18 @@ class Bounded(Sending, _Base):
         """Runs until the head is here; the connection is half-open while there is one."""
         self._end: asyncio.TimerHandle | None = None
 
-    # What depends on the parser.
+    # The methods that depend on the parser.
 
     def has_part_of_a_head(self) -> bool:
-        """Whether bytes of a request are here, but not its whole head."""
+        """Tell whether bytes of a request are here, but not its whole head."""
         raise NotImplementedError
 
     def may_answer(self) -> bool:
-        """Whether an answer may be written that the application knows nothing of."""
+        """Tell whether an answer may be written that the application knows nothing of."""
         raise NotImplementedError
 
     def what_the_parser_said(self) -> Problem:
-        """The problem with what was just parsed."""
+        """The problem with the part that was just parsed."""
         return Problem("malformed_request", "It is not HTTP as RFC 9112 has it.")
 
     # The life of a connection.
@@ -124,7 +124,7 @@ class Bounded(Sending, _Base):
         self._close(_full())
 
     def _close(self, why: Problem) -> None:
-        # Who has said nothing yet would take what is said for the answer to what it says next.
+        # A client that has sent nothing yet would take this for the answer to its next request.
         if self.has_part_of_a_head() and self.may_answer():
             self._refuse(why)
         else:
@@ -143,7 +143,7 @@ class Bounded(Sending, _Base):
                 self._await_head()
 
     def shutdown(self) -> None:
-        """End once what is under way is done; whoever takes nothing of it now is not waited for."""
+        """End once work that is under way is done; nobody waits for a client that takes nothing of it now."""
         super().shutdown()
         self.send_hastily()
 
@@ -196,15 +196,15 @@ class H11(Bounded, H11Protocol):
     """The protocol class of this process: ``uvicorn --http api.connections:H11``."""
 
     def has_part_of_a_head(self) -> bool:
-        """Whether bytes of a request are here, but not its whole head."""
+        """Tell whether bytes of a request are here, but not its whole head."""
         return bool(self.conn.trailing_data[0])
 
     def may_answer(self) -> bool:
-        """Whether an answer may be written that the application knows nothing of."""
+        """Tell whether an answer may be written that the application knows nothing of."""
         return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
     def what_the_parser_said(self) -> Problem:
-        """The problem with what was just parsed."""
+        """The problem with the part that was just parsed."""
         error = sys.exception()
         if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
             beyond("headers")

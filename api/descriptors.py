@@ -1,6 +1,6 @@
-"""File descriptors: what a process has of them for connections, and a socket that does not take the last one.
+"""File descriptors: the number that a process has for connections, and a socket that does not take the last one.
 
-asyncio accepts all that wait in the backlog at once, 2,048 of them, before the first is told of; and if there is no
+asyncio accepts all that wait in the backlog at once, 2,048 of them, before it reports the first; and if there is no
 descriptor left, a Python before June 2026 logs a traceback for each (python/cpython#151615).
 """
 
@@ -12,17 +12,17 @@ import socket
 from typing import Final
 
 LINGERING: Final = 32
-"""Refused connections that are kept for a moment, to tell them why."""
+"""Refused connections that stay open for a moment, for the reason to reach them."""
 _AT_ONCE: Final = 8
 """Connections that are accepted in one turn of the event loop; each is known, or refused and gone, four turns later."""
 _RESERVE: Final = 64 + LINGERING + 4 * _AT_ONCE + 32
 """The store's pool, the refused, those on their way in, and logs, broker, pub/sub, the listening socket, …"""
 
 
-def capacity(wanted: int) -> int:
-    """Connections that this process may have: what is ``wanted``, or fewer if its descriptors do not reach."""
+def capacity(needed: int) -> int:
+    """Connections that this process may have: as many as are ``needed``, or fewer if its descriptors do not reach."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if limit == resource.RLIM_INFINITY else max(1, min(wanted, limit - _RESERVE))
+    return needed if limit == resource.RLIM_INFINITY else max(1, min(needed, limit - _RESERVE))
 
 
 class Listener(socket.socket):

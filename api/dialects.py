@@ -62,14 +62,14 @@ class Dialect:
         self.name: Final = name
         """Before the names of its operations in the document; empty for none."""
         self.prefix: Final = prefix
-        """Of all its paths; empty for what no other dialect has."""
+        """The prefix of all its paths; empty for the dialect of all paths that no other one has."""
         self.respond: Final = respond
         self.errors: Final = errors
         self.key_of: Final = key_of
         self.query: Final = query
-        """Of routes that take no parameters there."""
+        """The query model of routes that take no parameters there."""
         self.unfit: Final = unfit
-        """Looks, where a query or a body does not fit, whether something else is said first."""
+        """Looks, where a query or a body does not fit, whether something else has to be answered first."""
         self.about: Final = about
         """A sentence of the document about the operations that have its name as their tag."""
         self.tables: Final = tables
@@ -85,7 +85,8 @@ class Dialect:
         self.sockets: Final[list[WebSocketRoute]] = []
 
     def owns(self, path: str) -> bool:
-        """Whether a path is below its prefix. Without one it owns any, also what is no path: ``*``, ``host:443``."""
+        """Tell whether a path is below its prefix. Without one it owns any, also texts that are no path: ``*``,
+        ``host:443``."""
         return path.startswith(self.prefix) and (not self.prefix or path[len(self.prefix) :][:1] in {"", "/"})
 
     def route(
@@ -154,14 +155,14 @@ class Dialect:
         return declare
 
     def greets(self, scope: Scope) -> bool:
-        """Whether a request is for one of its sockets, which asks for the key itself."""
+        """Tell whether a request is for one of its sockets, which asks for the key itself."""
         path = routed_path(scope)
         return scope["type"] == "websocket" and any(route.path_regex.match(path) for route in self.sockets)
 
 
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
     """The dialect that owns a path: of those that do, the one with the longest prefix."""
-    return max((each for each in dialects if each.owns(path)), key=lambda each: len(each.prefix))
+    return max((dialect for dialect in dialects if dialect.owns(path)), key=lambda dialect: len(dialect.prefix))
 
 
 def respond(error: Exception, request: HTTPConnection) -> Response:

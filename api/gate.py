@@ -1,4 +1,4 @@
-"""How many connections there may be: to the process, and half-open ones of an address."""
+"""The limits on connections: to the process, and on half-open ones of an address."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Gate:
         self.open = 0
         """Connections that were let in and are there."""
         self.lingering = 0
-        """Connections that were refused and are still told why."""
+        """The number of connections that were refused and still get the reason."""
         self.heads: Counter[str] = Counter()
         """Half-open connections of each address: without a whole head, or sockets of whom nobody knows."""
         self.spare: OrderedDict[Connection, float] = OrderedDict()
         """Connections with nothing under way, and since when; the first has been so for longest."""
-        self._told = float("-inf")
+        self._logged_at = float("-inf")
 
     def enter(self, connection: Connection, now: float) -> bool:
-        """Whether there is room for one more. If there is none, one that has nothing under way gives way."""
+        """Tell whether there is room for one more. If there is none, an idle one gives way."""
         if self.open >= self.most_open:
             beyond("connections")
-            if now - self._told > _QUIET:
-                self._told = now
+            if now - self._logged_at > _QUIET:
+                self._logged_at = now
                 _log.warning("%d connections, as many as there may be: the oldest idle ones go, or new ones", self.open)
             oldest, since = next(iter(self.spare.items()), (None, now))
             if oldest is None or now - since < HASTE:
@@ -94,8 +94,8 @@ def process_gate() -> Gate:
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: of IPv6, where everybody has 2^64, the network."""
+    """Return the part of an address that counts as one: of IPv6, where everybody has 2^64, the network."""
     if ":" not in address:
         return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((found.packed[:8] + bytes(8), 64)))
+    ip = ipaddress.IPv6Address(address.partition("%")[0])
+    return str(ip.ipv4_mapped or ipaddress.IPv6Network((ip.packed[:8] + bytes(8), 64)))

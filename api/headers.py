@@ -1,4 +1,5 @@
-"""What request headers ask for: media types, waiting, idempotency, and where a stream goes on; read, and documented."""
+"""The request headers with options: media types, waiting, idempotency, and where a stream goes on; read, and
+documented."""
 
 from __future__ import annotations
 
@@ -42,17 +43,17 @@ def accepted(request: Request, *offered: str) -> str:
 
 
 def _quality(ranges: str, kind: str) -> float:
-    """How much an Accept header likes a media type: the most specific range that covers it decides."""
+    """Return the weight that an Accept header gives a media type: the most specific range that covers it decides."""
     family = kind.partition("/")[0] + "/*"
-    found: dict[str, float] = {}
-    for each in ranges.lower().split(","):
-        name, *parameters = (part.strip() for part in each.split(";"))
+    weights: dict[str, float] = {}
+    for media_range in ranges.lower().split(","):
+        name, *parameters = (part.strip() for part in media_range.split(";"))
         weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
         try:
-            found[name] = min(max(float(weight), 0.0), 1.0)
+            weights[name] = min(max(float(weight), 0.0), 1.0)
         except ValueError:
-            found[name] = 0.0
-    return next((found[name] for name in (kind, family, "*/*") if name in found), 0.0)
+            weights[name] = 0.0
+    return next((weights[name] for name in (kind, family, "*/*") if name in weights), 0.0)
 
 
 def preferred_wait(request: Request) -> int:
@@ -69,12 +70,12 @@ def idempotency_key(request: Request) -> str | None:
     Raises:
         Problem: ``invalid_idempotency_key``.
     """
-    given = request.headers.getlist("idempotency-key")
-    if not given:
+    keys = request.headers.getlist("idempotency-key")
+    if not keys:
         return None
-    if len(given) > 1 or not _KEY.fullmatch(given[0]):
+    if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
         raise Problem("invalid_idempotency_key", "One key of 1 to 255 printable ASCII characters.")
-    return given[0]
+    return keys[0]
 
 
 def last_event_id(request: Request) -> int | None:
@@ -83,12 +84,12 @@ def last_event_id(request: Request) -> int | None:
     Raises:
         Problem: ``invalid_cursor``.
     """
-    given = request.headers.get("last-event-id")
-    if given is None:
+    event_id = request.headers.get("last-event-id")
+    if event_id is None:
         return None
-    if not _SEQ.fullmatch(given):
+    if not _SEQ.fullmatch(event_id):
         raise Problem("invalid_cursor", "Last-Event-ID is not an id of an event of this run.")
-    return int(given)
+    return int(event_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

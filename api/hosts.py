@@ -1,4 +1,4 @@
-"""Where a request may come from: the address it arrived at, the host it asks for, and the page that sent it.
+"""The origin of a request: the address it arrived at, the host it asks for, and the page that sent it.
 
 A browser sends what any page tells it to, to any address that it can reach. Without keys only the names tell such a
 request from one of ours: a page can point its own name at 127.0.0.1, but it cannot take the name off the request.
@@ -76,14 +76,14 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
     Raises:
         Problem: ``invalid_host``.
     """
-    found = _HOST.fullmatch(headers.get(b"host", b""))
-    if found is None:
+    match = _HOST.fullmatch(headers.get(b"host", b""))
+    if match is None:
         raise Problem("invalid_host")
-    return (found[1] or found[2]).decode().lower()
+    return (match[1] or match[2]).decode().lower()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is one of this machine that nobody else can reach."""
+    """Tell whether a name or an address is one of this machine that nobody else can reach."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
@@ -107,5 +107,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _is_loopback_address(server: tuple[str, int | None] | None) -> bool:
-    """Whether a connection came to this machine from itself: also by a socket in the file system, which has no port."""
+    """Tell whether a connection came to this machine from itself: also by a socket in the file system, which has no
+    port."""
     return server is None or server[1] is None or is_loopback(server[0])

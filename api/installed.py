@@ -48,9 +48,9 @@ def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:
     if module.startswith(f"{_OURS}."):
         module = f"{__package__}{module.removeprefix(_OURS)}"
     try:
-        found = getattr(import_module(module), entry.attr)
+        dialect = getattr(import_module(module), entry.attr)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(f"PALAVER_DIALECTS: {name!r} cannot be imported from {module}: {error}") from error
-    if not isinstance(found, Dialect):
+    if not isinstance(dialect, Dialect):
         raise ConfigurationError(f"PALAVER_DIALECTS: {entry.value}, which {name!r} names, is no Dialect")
-    return found
+    return dialect

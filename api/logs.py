@@ -25,7 +25,7 @@ def _requests(log_format: LogFormat) -> logging.Formatter:
 
 
 def configuration(log_format: LogFormat) -> dict[str, Any]:
-    """What uvicorn is to do about logs, as `logging.config.dictConfig` takes it."""
+    """Return uvicorn's settings for logs, as `logging.config.dictConfig` takes them."""
     stream = {"class": "logging.StreamHandler"}
     return {
         "version": 1,

@@ -41,7 +41,7 @@ _REFUSED: Final = 1008
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who and what is let in, as the settings say."""
+    """The rules of access, as the settings say: keys and hosts."""
 
     keys: Keys
     hosts: Hosts
@@ -52,7 +52,7 @@ class Access:
     narrow: Mapping[str, Keys]
     """By the path that they open, keys for nothing else."""
     tracing: Tracing | None = None
-    """How the runs that are submitted get their traces; None if tracing is off."""
+    """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
     def of(cls, settings: Settings, dialects: Sequence[Dialect]) -> Access:
@@ -67,10 +67,11 @@ class Access:
         return cls(Keys(settings.api_keys), Hosts(settings), probes, opened, narrow, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
-        """Who asks for a path, as routes are compared with it. A socket of a dialect hears that from the client.
+        """Return the caller of a path, as routes are compared with it. A socket of a dialect hears that from the
+        client.
 
         Raises:
-            Problem: whoever asks may not, or not from there.
+            Problem: the caller may not ask, or not from there.
         """
         if path in self.probes:
             host_of(headers)
@@ -90,7 +91,7 @@ class Access:
         if self.tracing is None:
             yield
             return
-        with self.tracing.asked(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
+        with self.tracing.request(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
             if parent is not None:
                 mention(trace_id=parent.trace_id)
             yield
@@ -145,10 +146,10 @@ class Middleware:
                     log_request(scope, status, state["caller"].name, monotonic() - asked_at)
 
 
-def _request_id(given: bytes | None) -> str:
+def _request_id(header: bytes | None) -> str:
     """The client's, if it is one that may enter a log; else a new one."""
-    if given is not None and _REQUEST_ID.fullmatch(given):
-        return given.decode()
+    if header is not None and _REQUEST_ID.fullmatch(header):
+        return header.decode()
     return f"req_{secrets.token_hex(10)}"
 
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about each route: parameters, bodies, answers and problems."""
+"""The OpenAPI document's account of each route: parameters, bodies, answers and problems."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Schemas:
     """The schemas that the document's components hold, gathered as routes are declared.
 
     A body may leave out what has a default, and an answer has every field. So a model that is in both has two schemas:
-    ``AgentSpec`` is what is answered, and ``AgentSpecInput`` what may be sent.
+    ``AgentSpec`` for answers, and ``AgentSpecInput`` for requests.
     """
 
     def __init__(self) -> None:
@@ -117,24 +117,24 @@ def _name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ErrorFormat:
-    """How a dialect's errors look."""
+    """The form of a dialect's errors."""
 
     media_type: str
     name: str
-    """Of the schema."""
+    """The name of the schema."""
     schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """What a route says about itself beside what it takes."""
+    """A route's account of itself, besides its parameters."""
 
     answers: Mapping[int, tuple[str, Answer]]
     """By status; the first is the usual one."""
     problems: Sequence[str] = ()
     """Codes, beside those that come from what it takes."""
     examples: Mapping[str, Any] | None = None
-    """Of its body."""
+    """Examples of its body."""
     also: Mapping[str, Any] | None = None
     """The media type objects of a 200 that is not JSON, by media type."""
 

@@ -65,8 +65,9 @@ async def _file(request: Request) -> Response:
 
 @cache
 def _folder() -> Path:
-    """Where the files are. Their package is looked for and not imported: it would patch nothing, and cost memory."""
-    found = find_spec("fastapi_offline")
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    return Path(next(iter(found.submodule_search_locations)), "static")
+    """Return the folder of the files. Their package is looked for and not imported: it would patch nothing, and cost
+    memory."""
+    spec = find_spec("fastapi_offline")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations)), "static")

@@ -64,7 +64,7 @@ def read_query(request: Request, model: type[Q]) -> Q:
     Raises:
         Refused: which parameter does not fit.
     """
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, value in _pairs(request.scope["query_string"]):
         if name not in model.model_fields:
             if model.model_config["extra"] == "ignore":
@@ -73,26 +73,26 @@ def read_query(request: Request, model: type[Q]) -> Q:
             hint = did_you_mean(name, model.model_fields) or f"; there are: {known}"
             shown = name if _NAME.fullmatch(name) else ""
             raise Refused.of_faults([Fault(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
-        if name in found and not is_list(model, name):
+        if name in parameters and not is_list(model, name):
             raise Refused.of_faults([Fault(f"?{name}", "duplicate_parameter", "is given twice")])
         # Clients write a list as `name=a,b` or as `name=a&name=b`.
-        found[name] = f"{found[name]},{value}" if name in found else value
+        parameters[name] = f"{parameters[name]},{value}" if name in parameters else value
     try:
-        return model.model_validate(found)
+        return model.model_validate(parameters)
     except ValidationError as error:
         faults = [
             Fault(
-                f"?{each['loc'][0]}" if each["loc"] else "?",
-                each["type"],
-                each["msg"].replace("Value error, ", "").replace("Input should be", "must be"),
+                f"?{misfit['loc'][0]}" if misfit["loc"] else "?",
+                misfit["type"],
+                misfit["msg"].replace("Value error, ", "").replace("Input should be", "must be"),
             )
-            for each in error.errors(include_url=False, include_input=False)
+            for misfit in error.errors(include_url=False, include_input=False)
         ]
         raise Refused("validation_error", faults=faults) from None
 
 
 def is_list(model: type[BaseModel], name: str) -> bool:
-    """Whether a parameter has several values: with commas between them, or given several times."""
+    """Tell whether a parameter has several values: with commas between them, or in several parameters of that name."""
     return get_origin(model.model_fields[name].annotation) in (tuple, dict)
 
 

@@ -21,7 +21,7 @@ def backend_of(request: HTTPConnection) -> Backend:
 
 
 def caller_of(request: HTTPConnection) -> Caller:
-    """Who sent the request."""
+    """Return the caller of the request."""
     return cast(Caller, request.scope["state"]["caller"])
 
 

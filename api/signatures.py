@@ -1,4 +1,4 @@
-"""What a route takes, said once, by the parameters of its handler: it is read from each request and documented."""
+"""The parameters of a route, defined once, by those of its handler: they are read from each request and documented."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
 Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
-"""Is given a request whose body does not fit, and what else was read of it."""
+"""Gets a request whose body does not fit, and the other parameters that were read of it."""
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -32,14 +32,14 @@ class InPath:
 
     description: str
     read: Callable[[str], Any] = str
-    """What makes the parameter of it. Raises what is wrong with it."""
+    """Makes the parameter's value of it. Raises if there is something wrong with it."""
     format: str | None = None
-    """What it must look like, as JSON Schema names it."""
+    """The form of it, as JSON Schema names it."""
 
 
 @dataclass(slots=True)
 class Takes:
-    """What a route takes.
+    """The parameters of a route.
 
     Of the parameters of its handler, a ``Backend`` and a ``Caller`` are those of the request; a ``Query`` its query
     parameters, of which there are none otherwise; another model its JSON body, which may be left out if there is a
@@ -58,11 +58,11 @@ class Takes:
     body_name: str = ""
     body_required: bool = False
     readers: dict[str, Callable[[Request], Any]] = field(default_factory=dict)
-    """What reads each parameter but the body from a request."""
+    """The reader of each parameter but the body, from a request."""
 
     @classmethod
     def of(cls, handler: Handler, path: str, *, probe: bool = False) -> Takes:
-        """What ``handler`` takes at ``path``.
+        """Return the parameters that ``handler`` takes at ``path``.
 
         Raises:
             TypeError: it has a parameter that is none of the above, or another path.
@@ -105,8 +105,8 @@ class Takes:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing.
 
-        ``others`` is what a query is read as where the handler takes none. ``unfit`` gets what was read where the
-        query or the body does not fit, and raises what is to be answered in place of that.
+        A query is read as ``others`` where the handler takes none. ``unfit`` gets the parameters that were read where
+        the query or the body does not fit, and raises another answer in place of that one.
         """
         checks: list[Callable[[Request], object]] = []
         if in_json and self.offers is None and not self.probe:
@@ -120,16 +120,16 @@ class Takes:
         async def endpoint(request: Request) -> Response:
             for check in checks:
                 check(request)
-            given: dict[str, Any] = {}
+            arguments: dict[str, Any] = {}
             try:
                 for name, reader in readers:
-                    given[name] = reader(request)
+                    arguments[name] = reader(request)
                 if body is not None:
-                    given[body_name] = await read(request, body)
+                    arguments[body_name] = await read(request, body)
             except Refused:
                 if unfit is not None:
-                    await unfit(request, given)
+                    await unfit(request, arguments)
                 raise
-            return await handler(**given)
+            return await handler(**arguments)
 
         return endpoint

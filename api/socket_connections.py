@@ -35,7 +35,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         self._late: asyncio.TimerHandle | None = None
         """Runs until it is known whose this is."""
         self._pings = 0
-        """That came while the client was behind."""
+        """Pings that came while the client was behind."""
         self.logger = self.conn.logger = _log
         self.conn.debug = False
 
@@ -91,7 +91,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
             self._late.cancel()
             self._late = self.loop.call_later(HASTE, self.transport.abort)
 
-    # What it may take.
+    # Back-pressure.
 
     def pause_writing(self) -> None:
         """The client is behind."""

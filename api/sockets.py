@@ -1,7 +1,7 @@
-"""WebSockets: who may open one, what is told to whom that may not, and how each of them ends.
+"""WebSockets: who may open one, the answers to others, and the ends of each.
 
 A socket is accepted before anybody knows whose it is: clients send their key in the first frame, or in the query of the
-address. Nothing is told to who has shown none.
+address. Without one they get nothing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
 
     async def endpoint(socket: WebSocket) -> None:
         if backend_of(socket).closing.is_set():
-            # Who was sent away comes back at once, and is to find another process, or none.
+            # A client that was sent away comes back at once, and is to meet another process, or none.
             await socket.send_denial_response(Response(status_code=503))
             return
         await socket.accept()
@@ -83,7 +83,7 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
 
 
 def has_socket(scope: Scope) -> bool:
-    """Whether there is a socket at the path of a request."""
+    """Tell whether there is a socket at the path of a request."""
     path = routed_path(scope)
     return any(route.path_regex.match(path) for route in _routes)
 

@@ -1,4 +1,4 @@
-"""Streams: events on the wire as they come, until they end, the client goes or the process is told to end."""
+"""Streams: events on the wire as they come, until they end, the client goes or the process has to end."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ E = TypeVar("E", bound=StoredEvent)
 
 
 class Frames(Generic[E]):
-    """Events as a dialect writes them. Those of late are kept: all watchers of a run get the same, written once."""
+    """Events as a dialect writes them. The latest stay in memory: all watchers of a run get the same, written once."""
 
     def __init__(self, write: Callable[[E], bytes]) -> None:
         self._write = write
         self._made: OrderedDict[E, bytes] = OrderedDict()
-        """By value: what was read twice, or came live and was read, is one event."""
+        """The frames by event: one that was read twice, or came live and was read, is one event."""
         self._size = 0
 
     def of(self, event: E) -> bytes:
         """The frame of an event."""
-        found = self._made.get(event)
-        if found is not None:
-            return found
+        frame = self._made.get(event)
+        if frame is not None:
+            return frame
         made = self._made[event] = self._write(event)
         self._size += len(made)
         while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:
@@ -49,7 +49,7 @@ class Frames(Generic[E]):
 
 
 class EventStream(Response):
-    """Sends frames until they end, the client goes, or the process is told to end.
+    """Sends frames until they end, the client goes, or the process has to end.
 
     An error on the way ends the stream without ``run.finished``: the client connects again and goes on.
     """

@@ -47,7 +47,7 @@ def parse(raw: bytes) -> Any:
 class _Reader:
     def __init__(self) -> None:
         self.odd = False
-        """Whether a number was too large; it is infinity in the value."""
+        """True if a number was too large; it is infinity in the value."""
 
     def read(self, text: str) -> Any:
         if text.startswith("\ufeff"):
@@ -73,10 +73,10 @@ class _Reader:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise Refused("duplicate_key", "Parsers disagree about which of the two counts.")
-    return found
+    return entries
 
 
 def _constant(name: str) -> NoReturn:
@@ -114,23 +114,23 @@ def _inspect(value: Any) -> None:
     waiting: list[tuple[Any, Path]] = [(value, ())]
     items = 0
     while waiting:
-        each, path = waiting.pop()
+        part, path = waiting.pop()
         items += 1
         if items > _MAX_VALUES:
             raise _too_many()
-        match each:
+        match part:
             case dict() | list():
                 if len(path) >= _MAX_DEPTH:
                     raise _too_deep()
-                if isinstance(each, dict):
-                    for key in each:
+                if isinstance(part, dict):
+                    for key in part:
                         _inspect_text(key, path)
-                    waiting += [(child, (*path, key)) for key, child in each.items()]
+                    waiting += [(child, (*path, key)) for key, child in part.items()]
                 else:
-                    waiting += [(child, (*path, index)) for index, child in enumerate(each)]
+                    waiting += [(child, (*path, index)) for index, child in enumerate(part)]
             case str():
-                _inspect_text(each, path)
-            case float() if math.isinf(each):
+                _inspect_text(part, path)
+            case float() if math.isinf(part):
                 raise Refused.of_faults([Fault(pointer(path), "number_out_of_range", "is too large a number")])
 
 

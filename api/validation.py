@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, told in our words, without what the client sent."""
+"""Validation errors of pydantic, in our words, without the values that the client sent."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _MUST_BE: Final = "must be "
 
 
 def _pattern(name: object) -> str:
-    found: str = get_args(name)[1].pattern
-    return found
+    pattern: str = get_args(name)[1].pattern
+    return pattern
 
 
 _MODEL: Final = _pattern(ModelName)
@@ -65,23 +65,23 @@ def validate(model: type[M], raw: bytes, value: Any, providers: Mapping[str, Pro
 def faults_of(
     error: ValidationError, model: type[BaseModel], value: Any, providers: Mapping[str, Provider]
 ) -> list[Fault]:
-    """What is wrong with ``value``, which was to be a ``model``: as far as it is looked at."""
+    """Return the faults of ``value``, which was to be a ``model``: as far as it is looked at."""
     looked = most("faults_found")
     if error.error_count() > looked:
         beyond("faults_found")
     errors = error.errors(include_url=False, include_input=False)
-    return _without_doubles([_fault(model, value, each, providers) for each in islice(errors, looked)])
+    return _without_doubles([_fault(model, value, details, providers) for details in islice(errors, looked)])
 
 
-def _fault(model: type[BaseModel], value: Any, found: Any, providers: Mapping[str, Provider]) -> Fault:
-    kind, message = found["type"], found["msg"]
-    path = _path(found["loc"], value, missing=kind == "missing")
+def _fault(model: type[BaseModel], value: Any, error: Any, providers: Mapping[str, Provider]) -> Fault:
+    kind, message = error["type"], error["msg"]
+    path = _path(error["loc"], value, missing=kind == "missing")
     for theirs, ours in _WORDS:
         message = message.replace(theirs, ours)
-    if kind == "string_pattern_mismatch" and found["ctx"]["pattern"] == _MODEL:
+    if kind == "string_pattern_mismatch" and error["ctx"]["pattern"] == _MODEL:
         message = f"must be provider/name, such as {example_model(providers)}"
     elif kind == "string_pattern_mismatch":
-        message = _PATTERNS.get(found["ctx"]["pattern"], "is not written as it must be")
+        message = _PATTERNS.get(error["ctx"]["pattern"], "is not written as it must be")
     elif kind == "extra_forbidden":
         kind, message = "unknown_field", message + did_you_mean(str(path[-1]), _names_beside(model, path))
     elif kind in {"model_type", "model_attributes_type"}:
@@ -90,9 +90,9 @@ def _fault(model: type[BaseModel], value: Any, found: Any, providers: Mapping[st
         kind = "missing" if kind == "union_tag_not_found" else "literal_error"
         path, message = (*path, "type"), f"must be one of {_tags(model, path)}"
     elif kind == "literal_error" and path[:1] == ("input",) and path[-1] == "role":
-        given = value["input"][path[1]]["role"]
-        if isinstance(given, str) and given in _NO_MESSAGES:
-            message += f"; what a {given} message says goes into the agent's instructions"
+        role = value["input"][path[1]]["role"]
+        if isinstance(role, str) and role in _NO_MESSAGES:
+            message += f"; what a {role} message says goes into the agent's instructions"
     elif path == ("input",) and kind.endswith("_type") and not isinstance(value["input"], str | list):
         kind, message = "input_type", "must be a text or a list of messages"
     return Fault(pointer(path), kind, message)
@@ -118,20 +118,20 @@ def _inside(value: Any, part: str | int) -> bool:
 
 def _names_beside(model: type[BaseModel], path: Path) -> Iterator[str]:
     """The fields that the object has, or may have, in which ``path`` ends."""
-    for each in _models_at(model, path[:-1]):
-        yield from each.model_fields
+    for inner in _models_at(model, path[:-1]):
+        yield from inner.model_fields
 
 
 def _tags(model: type[BaseModel], path: Path) -> str:
-    fields = [each.model_fields["type"] for each in _models_at(model, path)]
+    fields = [inner.model_fields["type"] for inner in _models_at(model, path)]
     return ", ".join(tag for field in fields for tag in get_args(field.annotation))
 
 
 def _models_at(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
     here = [model]
     for name in (part for part in path if isinstance(part, str)):
-        types = [each.model_fields[name].annotation for each in here if name in each.model_fields]
-        here = [inner for each in types for inner in _models_in(each)]
+        types = [parent.model_fields[name].annotation for parent in here if name in parent.model_fields]
+        here = [inner for annotation in types for inner in _models_in(annotation)]
     return here
 
 
@@ -143,7 +143,8 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _without_doubles(faults: list[Fault]) -> list[Fault]:
-    """One fault a place: all branches of a union complain, the wrong ones of the type, and all above what is wrong."""
+    """Keep one fault a place: all branches of a union complain, the wrong ones of the type, and all above the fault
+    itself."""
     best: dict[str, Fault] = {}
     for fault in faults:
         known = best.setdefault(fault.pointer, fault)

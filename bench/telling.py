@@ -101,7 +101,7 @@ async def _told(rig: Rig) -> Side:
     }
 
     async def submit() -> object:
-        with Tracing().asked(None):
+        with Tracing().request(None):
             return await _submit(rig)
 
     return Side(_SIDES[1], rig.start_worker(_AT_ONCE, environment), submit)

@@ -29,8 +29,8 @@ def events() -> str:
     """docs/reference/events.md from its first heading on: a table for each place where events are kept, with the first
     sentence of each event, and the others below it."""
     parts = []
-    for kept, title in _EVENTS.items():
-        kinds = [kind for kind in EventKind if kind.kept is kept]
+    for place, title in _EVENTS.items():
+        kinds = [kind for kind in EventKind if kind.stored_in is place]
         parts.append(_grouped(("type", "says", "carries"), ((title, _event(kind)) for kind in kinds)))
         parts.append("".join(wrapped(f"- `{kind}`: {more}\n") for kind in kinds if (more := _sentences(kind)[1])))
     return "\n".join(part for part in parts if part)

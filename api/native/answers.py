@@ -32,7 +32,7 @@ def answer_asked(run: Run, headers: Mapping[str, str] | None = None) -> Response
 
 
 def headers_of(taken: Taken) -> dict[str, str]:
-    """What is said of a run that was taken on, beside the run."""
+    """Return the headers of the answer about a run that was taken on."""
     headers = {"Location": run_path(taken.run.id)}
     if taken.replayed:
         headers |= REPLAYED

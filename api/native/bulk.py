@@ -25,7 +25,7 @@ from .filters import Filters
 
 
 class BulkFilter(Strict, Filters):
-    """Which runs: those that everything given here admits."""
+    """A selection of runs: those that all of its fields admit."""
 
     older_than: float | None = Field(
         default=None, gt=0, le=OLDEST, description="Only runs submitted longer than so many seconds ago."
@@ -33,12 +33,12 @@ class BulkFilter(Strict, Filters):
 
     @property
     def names_nothing(self) -> bool:
-        """Whether it admits every run there is."""
+        """True if it admits every run there is."""
         return self == BulkFilter()
 
 
 class BulkAction(Strict):
-    """What to do, and to which runs."""
+    """An operation, and the runs that it is for."""
 
     action: RunAction
     filter: BulkFilter = BulkFilter()
@@ -47,7 +47,7 @@ class BulkAction(Strict):
     mode: CancelMode | None = None
     """With ``cancel``, as there; default ``now``."""
     reason: Annotated[str, AtMost("reason")] | None = None
-    """With ``cancel``: kept on the runs."""
+    """With ``cancel``: the reason, for the records of the runs."""
     dry_run: bool = False
     """Only count."""
     limit: int = Field(default=most("bulk_runs"), ge=1, le=most("bulk_runs"))
@@ -56,7 +56,7 @@ class BulkAction(Strict):
     """``next_cursor`` of the request before: go on there."""
 
     def as_bulk(self) -> Bulk:
-        """What is asked for."""
+        """Return the same as a request of the use case."""
         return Bulk(
             action=self.action,
             filter=self.filter.as_filter(),
@@ -85,22 +85,22 @@ class BulkAction(Strict):
     answers={200: ("Done, as far as `next_cursor` says.", BulkResult)},
     problems=("invalid_cursor", "not_durable"),
 )
-async def act_on_runs(backend: Backend, caller: Caller, wanted: BulkAction) -> Response:
+async def act_on_runs(backend: Backend, caller: Caller, body: BulkAction) -> Response:
     """Newest first, for 20 seconds at most: repeat it with `next_cursor` until that is null."""
-    refuse(_faults(wanted))
-    detail(action=wanted.action, dry_run=wanted.dry_run)
-    result = await operations.act_on_runs(backend, wanted.as_bulk(), caller)
+    refuse(_faults(body))
+    detail(action=body.action, dry_run=body.dry_run)
+    result = await operations.act_on_runs(backend, body.as_bulk(), caller)
     detail(count=result.done, matched=result.matched)
     return answer(result)
 
 
-def _faults(wanted: BulkAction) -> Iterator[Fault]:
-    if not wanted.all and wanted.filter.names_nothing:
-        why = f'admits every run: say which to {wanted.action}, or "all": true in its place'
+def _faults(body: BulkAction) -> Iterator[Fault]:
+    if not body.all and body.filter.names_nothing:
+        why = f'admits every run: say which to {body.action}, or "all": true in its place'
         yield Fault("/filter", "missing", why)
-    if wanted.all and not wanted.filter.names_nothing:
+    if body.all and not body.filter.names_nothing:
         yield Fault("/all", "value_error", "means every run: leave the filter out, or this")
-    if wanted.action != "cancel":
+    if body.action != "cancel":
         for name in ("mode", "reason"):
-            if getattr(wanted, name) is not None:
+            if getattr(body, name) is not None:
                 yield Fault(f"/{name}", "value_error", "goes with the action cancel only")

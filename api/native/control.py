@@ -23,13 +23,13 @@ _ACTION: Final = "act_0123456789abcdef01234567"
 
 
 class CancelRequest(Strict):
-    """How to stop a run."""
+    """The way to stop a run."""
 
     mode: CancelMode = "now"
-    """``graceful``: what is under way finishes and is kept, nothing new begins. ``now``: model calls are closed and
+    """``graceful``: work that is under way finishes and counts, nothing new begins. ``now``: model calls are closed and
     tools stopped. ``rollback``: as ``now``, and the run's messages are withdrawn. A stronger mode later takes over."""
     reason: Annotated[str, AtMost("reason")] | None = None
-    """Kept on the run."""
+    """The reason, for the record of the run."""
 
 
 _NOW: Final = CancelRequest()
@@ -49,11 +49,11 @@ _AS_IT_WAS: Final = Retry()
     problems=("run_not_found", "run_ended", "not_durable"),
 )
 async def cancel(
-    backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, wanted: CancelRequest = _NOW
+    backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, body: CancelRequest = _NOW
 ) -> Response:
     """Ask a run to stop. Asking again changes nothing, so an `Idempotency-Key` is taken and not needed."""
-    detail(mode=wanted.mode)
-    return answer_asked(await operations.cancel(backend, run_id, caller, mode=wanted.mode, reason=wanted.reason))
+    detail(mode=body.mode)
+    return answer_asked(await operations.cancel(backend, run_id, caller, mode=body.mode, reason=body.reason))
 
 
 @NATIVE.route(
@@ -97,13 +97,11 @@ async def cancel(
         "empty_input", "store_nearly_full", "not_durable",
     ),
 )  # fmt: skip
-async def send_input(
-    backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, wanted: RunInput
-) -> Response:
+async def send_input(backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, body: RunInput) -> Response:
     """All items take effect, or none. A conflict lists the run's `pending_actions`. Where the store is nearly full,
     messages are refused; decisions and outputs are not: they let runs end."""
-    detail(items=[" ".join(filter(None, (each.type, getattr(each, "decision", None)))) for each in wanted.items])
-    acted = await operations.act(backend, run_id, wanted.items, caller, key=key)
+    detail(items=[" ".join(filter(None, (item.type, getattr(item, "decision", None)))) for item in body.items])
+    acted = await operations.act(backend, run_id, body.items, caller, key=key)
     return answer_asked(acted.run, REPLAYED if acted.replayed else None)
 
 
@@ -125,8 +123,8 @@ async def send_input(
     ),
 )  # fmt: skip
 async def retry(
-    backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, wanted: Retry = _AS_IT_WAS
+    backend: Backend, caller: Caller, run_id: RunId, key: IdempotencyKey, body: Retry = _AS_IT_WAS
 ) -> Response:
     """A new run goes on with what the old one did; that stays as it ended. With `from_step` in a new conversation."""
-    taken = await operations.retry(backend, run_id, wanted, caller, key=key)
+    taken = await operations.retry(backend, run_id, body, caller, key=key)
     return answer_run(taken.run, 202, headers_of(taken))

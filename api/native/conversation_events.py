@@ -35,17 +35,17 @@ def _place(text: str) -> Place | None:
 
 
 def _last_event_id(request: Request) -> Place | None:
-    given = request.headers.get("last-event-id")
-    found = None if given is None else _place(given)
-    if given is not None and found is None:
+    header = request.headers.get("last-event-id")
+    place = None if header is None else _place(header)
+    if header is not None and place is None:
         raise Problem("invalid_cursor", "Last-Event-ID is not an id of an event of this conversation.")
-    return found
+    return place
 
 
-def _after(given: object) -> object:
-    if isinstance(given, str) and _place(given) is None:
+def _after(value: object) -> object:
+    if isinstance(value, str) and _place(value) is None:
         raise ValueError("must be the id of an event of this conversation, as position or position.seq")
-    return given
+    return value
 
 
 _Types = Annotated[
@@ -66,7 +66,7 @@ LastPlace = Annotated[
 
 
 class ConversationEventsQuery(WatchQuery):
-    """Where to start; and for pages how many, which, and in what order."""
+    """The place to start from; and for pages their length, the events on them, and their order."""
 
     after: Annotated[str, BeforeValidator(_after), WithJsonSchema(_PATTERN)] = Field(
         default="0", description="Only events behind the one of this id, in the order."
@@ -105,8 +105,8 @@ async def conversation_events(
     query: ConversationEventsQuery,
     seen: LastPlace,
 ) -> Response:
-    """What is kept comes exactly once and in order, deltas come of the run that is active. An id is a `position`, or a
-    `position` and a `seq`, and stays what it is. A page has only what is kept."""
+    """Durable events come exactly once and in order; deltas come of the run that is active. An id is a `position`, or a
+    `position` and a `seq`, and stays what it is. A page has only durable events."""
     after = seen or _place(query.after) or Place()
     if kind == EVENT_STREAM:
         batches = await operations.watch_conversation(backend, conversation_id, after, query.include)

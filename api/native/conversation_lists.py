@@ -1,4 +1,4 @@
-"""Which conversations there are."""
+"""Lists of conversations."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class ConversationFilters(Query):
         return self
 
     def as_filter(self) -> ConversationFilter:
-        """What the store is asked for."""
-        given = {name: getattr(self, name) for name in ConversationFilter.__annotations__}
-        return cast(ConversationFilter, {name: value for name, value in given.items() if value not in (None, (), {})})
+        """Return the filter for the store."""
+        fields = {name: getattr(self, name) for name in ConversationFilter.__annotations__}
+        return cast(ConversationFilter, {name: value for name, value in fields.items() if value not in (None, (), {})})
 
 
 class ConversationsQuery(ConversationFilters):
-    """Which conversations to list, in what order, and how many."""
+    """The conversations to list, their order, and their number."""
 
     order: ConversationOrder = Field(
         default="-updated", description="By creation or by the last change; with a minus the newest first."
@@ -89,8 +89,9 @@ class ConversationsQuery(ConversationFilters):
     problems=("invalid_cursor",),
 )
 async def list_conversations(backend: Backend, query: ConversationsQuery) -> Response:
-    """Those that all filters admit. A page looks at 10,000 conversations at most, so with filters other than those of
-    time it may be short, even empty, although `has_more`. By `updated`, what changes meanwhile has another place."""
+    """The conversations that all filters admit. A page looks at 10,000 conversations at most, so with filters other
+    than those of time it may be short, even empty, although `has_more`. By `updated`, a conversation that changes
+    meanwhile has another place."""
     page = await operations.list_conversations(
         backend, query.as_filter(), limit=query.limit, cursor=query.cursor, order=query.order
     )
@@ -106,5 +107,5 @@ async def list_conversations(backend: Backend, query: ConversationsQuery) -> Res
     answers={200: ("How many there are.", ConversationCount)},
 )
 async def count_conversations(backend: Backend, query: ConversationFilters) -> Response:
-    """Those that all filters admit, of the newest 100,000."""
+    """Count the conversations that all filters admit, of the newest 100,000."""
     return answer(await operations.count_conversations(backend, query.as_filter()))

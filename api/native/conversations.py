@@ -1,4 +1,4 @@
-"""Conversations: begin, read, what was said, delete."""
+"""Conversations: begin, read, list their messages, delete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .links import conversation_path
 
 
 class MessagesQuery(Query):
-    """Where to start, and how many."""
+    """The place to start from, and the number of messages."""
 
     after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only those behind this `position`, in the order.")
     order: Literal["position", "-position"] = Field(
@@ -49,10 +49,10 @@ _EMPTY: Final = NewConversation()
     },
     problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
 )
-async def create_conversation(backend: Backend, wanted: NewConversation = _EMPTY) -> Response:
+async def create_conversation(backend: Backend, body: NewConversation = _EMPTY) -> Response:
     """An empty conversation. Not needed for a first run: that begins one of its own. With an `id` of your own, the same
     request may be sent again."""
-    made, there = await operations.create_conversation(backend, wanted)
+    made, there = await operations.create_conversation(backend, body)
     return answer(made, 200 if there else 201, {"Location": conversation_path(made.id)})
 
 
@@ -82,10 +82,10 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
     answers={200: ("The conversation as it is now.", Conversation)},
     problems=(*AGENT_PROBLEMS, "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
 )
-async def change_conversation(backend: Backend, conversation_id: ConversationId, wanted: ConversationPatch) -> Response:
-    """What is given takes the place of what there was; what is left out stays."""
-    detail(changed=sorted(wanted.model_fields_set))
-    return answer(await operations.change_conversation(backend, conversation_id, wanted))
+async def change_conversation(backend: Backend, conversation_id: ConversationId, body: ConversationPatch) -> Response:
+    """Each field of the body takes the place of the old value; fields that are left out stay."""
+    detail(changed=sorted(body.model_fields_set))
+    return answer(await operations.change_conversation(backend, conversation_id, body))
 
 
 @NATIVE.route(
@@ -97,8 +97,8 @@ async def change_conversation(backend: Backend, conversation_id: ConversationId,
     problems=("conversation_not_found",),
 )
 async def messages(backend: Backend, conversation_id: ConversationId, query: MessagesQuery) -> Response:
-    """Messages and tool results, in the order in which the model sees them, or the other way; what it is not told any
-    more is marked."""
+    """Messages and tool results, in the order in which the model sees them, or the other way; those that it does not
+    see any more are marked."""
     page = operations.read_messages(
         backend,
         conversation_id,

@@ -22,13 +22,13 @@ _MAX_PAGE: Final = 1000
 
 
 class WatchQuery(Query):
-    """What is told."""
+    """A choice of the events to watch."""
 
     include: Included = Field(default=None, description="`reasoning`: with `reasoning.delta`, what the model thinks.")
 
 
 class EventsQuery(WatchQuery):
-    """Where to start, and for pages how many."""
+    """The place to start from, and for pages their length."""
 
     after: Number = Field(default=0, ge=0, le=FARTHEST, description="Only events behind this `seq`.")
     limit: Number = Field(default=100, ge=1, le=_MAX_PAGE, description="Events on a page; a stream has no pages.")

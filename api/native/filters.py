@@ -1,4 +1,4 @@
-"""Which runs are meant: the filters of a list, and of what is done to many runs at once."""
+"""Filters for runs: those of a list, and of an operation on many runs at once."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..operations import RunFilter
 from ..queries import moment
 
 
-def _statuses(given: object) -> object:
-    names = given.split(",") if isinstance(given, str) else given
+def _statuses(value: object) -> object:
+    names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list):
-        return given
+        return value
     if not names:
         raise ValueError("must name a status, or be left out")
     if len(names) > most("filter_status"):
@@ -40,10 +40,10 @@ def _statuses(given: object) -> object:
 def names_of(there_are: Sequence[str], what: str) -> Callable[[object], object]:
     """Reads names, comma separated in a URL, of which ``there_are`` these; ``what`` says what they are."""
 
-    def read(given: object) -> object:
-        names = given.split(",") if isinstance(given, str) else given
+    def read(value: object) -> object:
+        names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list | tuple):
-            return given
+            return value
         for name in names:
             if name not in there_are:
                 hint = did_you_mean(str(name), there_are) or f"; there are: {', '.join(there_are)}"
@@ -53,42 +53,42 @@ def names_of(there_are: Sequence[str], what: str) -> Callable[[object], object]:
     return read
 
 
-def _moment(given: object) -> object:
-    if not isinstance(given, str):
-        return given
-    found = moment(given)
-    if found.tzinfo is None:
+def _moment(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    parsed = moment(value)
+    if parsed.tzinfo is None:
         raise ValueError("needs a time zone, such as a Z at its end")
-    return found
+    return parsed
 
 
-def _conversation_id(given: str) -> str:
-    if not is_id("conv", given):
+def _conversation_id(text: str) -> str:
+    if not is_id("conv", text):
         raise ValueError("must be the id of a conversation: conv_ and 28 letters and digits")
-    return given
+    return text
 
 
-def _entries(given: object) -> object:
+def _entries(written: object) -> object:
     """``key=value,other=value`` of a URL as an object; what a body has is one, and a URL may have one as JSON."""
-    if not isinstance(given, str):
-        return given
-    if given.startswith("{"):
+    if not isinstance(written, str):
+        return written
+    if written.startswith("{"):
         try:
-            return orjson.loads(given)
+            return orjson.loads(written)
         except orjson.JSONDecodeError:
             raise ValueError("must be key=value, comma separated, or a JSON object") from None
-    pairs = [pair.partition("=") for pair in given.split(",")]
+    pairs = [pair.partition("=") for pair in written.split(",")]
     if not all(name and equals for name, equals, _ in pairs):
         raise ValueError("must be key=value, comma separated, or a JSON object")
     return {name: value for name, _, value in pairs}
 
 
-def _flag(given: object) -> object:
-    if not isinstance(given, str):
-        return given
-    if given not in ("true", "false"):
+def _flag(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value not in ("true", "false"):
         raise ValueError("must be true or false")
-    return given == "true"
+    return value == "true"
 
 
 Moment = Annotated[datetime, BeforeValidator(_moment)]
@@ -97,13 +97,13 @@ ConversationId = Annotated[
 ]
 
 
-def _failing(given: ErrorClass) -> ErrorClass:
-    reason = stop_reason(Failure.of(given))
+def _failing(error_class: ErrorClass) -> ErrorClass:
+    reason = stop_reason(Failure.of(error_class))
     if reason.status is not RunStatus.FAILED:
-        raise ValueError(f"no run fails with {given}: ask for stop_reason={reason}")
-    if FACTS[given].recoverable:
-        raise ValueError(f"no run fails with {given}, the model is told of it: stop_reason says why a run ended")
-    return given
+        raise ValueError(f"no run fails with {error_class}: ask for stop_reason={reason}")
+    if FACTS[error_class].recoverable:
+        raise ValueError(f"no run fails with {error_class}, the model is told of it: stop_reason says why a run ended")
+    return error_class
 
 
 Name = Annotated[str, Field(min_length=1, max_length=64)]
@@ -158,6 +158,6 @@ class Filters(BaseModel):
         return self
 
     def as_filter(self) -> RunFilter:
-        """What the store is asked for."""
-        given = {name: getattr(self, name) for name in RunFilter.__annotations__}
-        return cast(RunFilter, {name: value for name, value in given.items() if value not in (None, (), {})})
+        """Return the filter for the store."""
+        fields = {name: getattr(self, name) for name in RunFilter.__annotations__}
+        return cast(RunFilter, {name: value for name, value in fields.items() if value not in (None, (), {})})

@@ -17,7 +17,7 @@ _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEPT: Final = frozenset(kind for kind in EventKind if kind.durable)
-_UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.kept is Kept.NOWHERE)
+_UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.stored_in is Kept.NOWHERE)
 
 _STREAM: Final[Mapping[str, Any]] = {
     "schema": {
@@ -47,8 +47,8 @@ def frame(event: StoredEvent) -> bytes:
 
 
 def placed_frame(event: PlacedEvent) -> bytes:
-    """An event of a conversation on the wire. Its id is its position if it is kept, else the position behind which it
-    came and its number."""
+    """An event of a conversation on the wire. Its id is its position if the log has it, else the position behind which
+    it came and its number."""
     if event.type in _UNNUMBERED:
         number = b""
     elif event.type in _KEPT:
@@ -71,7 +71,7 @@ async def placed_frames(batches: PlacedBatches) -> AsyncGenerator[bytes, None]:
 
 
 async def frames(batches: Batches) -> AsyncGenerator[bytes, None]:
-    """What is there together goes out together; a comment when nothing comes."""
+    """Yield the frames of a stream: events that are there together go out together; a comment when nothing comes."""
     yield b"retry: %d\n\n" % random.randint(*_RETRY)
     async with aclosing(batches):
         async for events in batches:

@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it can serve."""
+"""The health of the process: it lives, and it can serve."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Readiness(BaseModel):
     """`store_rewound` for a day after the store lost something, as after a restart of Redis without its last writes. It
     keeps no request away."""
     store_rewound: LostState | None = None
-    """What was lost, as far as counts tell. Null for strangers."""
+    """The last loss of the store, as far as counts tell. Null for strangers."""
     no_worker: list[LackedState] | None = None
-    """What steps wait for because no worker that took them has it. It keeps no request away. Null for strangers."""
+    """The things that steps wait for because no worker that took them has them. They keep no request away. Null for
+    strangers."""
     refused_workers: list[RefusedWorker] | None = None
     """Workers that do nothing, because their broker or their store refuses them. Null for strangers, too."""
 
@@ -59,8 +60,8 @@ async def healthz() -> Response:
     probe=True,
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
-    """503 while Redis is away, and once the process was told to end: send requests elsewhere. Only who has a key, where
-    there are keys, hears why, and what no worker has that steps wait for."""
+    """503 while Redis is away, and once the process has to end: send requests elsewhere. Only who has a key, where
+    there are keys, hears why, and which things steps wait for that no worker has."""
     if backend.closing.is_set():
         raise _not_ready(caller, "The process was told to end.")
     try:

@@ -1,4 +1,4 @@
-"""What becomes of a conversation's log without a run."""
+"""Changes of a conversation's log without a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .links import Run, conversation_path
 
 
 class Question(Strict):
-    """What to ask beside the conversation."""
+    """A question beside the conversation."""
 
     question: Annotated[str, AtMost("input_text"), Field(min_length=1)]
     timeout: Annotated[float, Field(ge=1, le=MAX_WAIT)] = 30.0
@@ -31,10 +31,10 @@ class Question(Strict):
 
 
 class Withdrawal(Strict):
-    """Where to go back to."""
+    """The place to go back to."""
 
     after: Annotated[int, Field(ge=0, le=FARTHEST)]
-    """The position in the log behind which models are told of nothing any more; 0 for all of it."""
+    """The position in the log behind which models see nothing any more; 0 for all of it."""
 
 
 class NewMessages(Strict):
@@ -60,13 +60,13 @@ class NewMessages(Strict):
     ),
 )  # fmt: skip
 async def append(
-    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: NewMessages
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, body: NewMessages
 ) -> Response:
-    """No model is called: the next run answers it, and one with an empty `input` answers nothing else. An active run is
-    told it by its next model call."""
-    taken = await operations.append(backend, conversation_id, wanted.input, caller, key=key)
-    told = AppendedMessages(position=taken.position, run_id=taken.run_id)
-    return answer(told, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
+    """No model is called: the next run answers it, and one with an empty `input` answers nothing else. An active run
+    sees it in its next model call."""
+    taken = await operations.append(backend, conversation_id, body.input, caller, key=key)
+    appended = AppendedMessages(position=taken.position, run_id=taken.run_id)
+    return answer(appended, 201 if taken.run_id is None else 202, REPLAYED if taken.replayed else None)
 
 
 _AS_IT_IS: Final = Fork()
@@ -84,11 +84,11 @@ _AS_IT_IS: Final = Fork()
     ),
 )  # fmt: skip
 async def withdraw(
-    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Withdrawal
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, body: Withdrawal
 ) -> Response:
-    """Models are not told any more of what follows. It stays in the log, marked as `withdrawn`; turns stay whole."""
-    found, replayed = await operations.withdraw(backend, conversation_id, wanted.after, caller, key=key)
-    return answer(found, headers=REPLAYED if replayed else None)
+    """Models do not see any more what follows. It stays in the log, marked as `withdrawn`; turns stay whole."""
+    conversation, replayed = await operations.withdraw(backend, conversation_id, body.after, caller, key=key)
+    return answer(conversation, headers=REPLAYED if replayed else None)
 
 
 @NATIVE.route(
@@ -107,11 +107,11 @@ async def withdraw(
     ),
 )  # fmt: skip
 async def fork(
-    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, wanted: Fork = _AS_IT_IS
+    backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey, body: Fork = _AS_IT_IS
 ) -> Response:
-    """It has everything that was said up to there, and goes its own way. To fork and run at once from a step of a run
-    is `POST /v1/runs/{run_id}/retry`."""
-    made, there = await operations.fork(backend, conversation_id, wanted, caller, key=key)
+    """It has all messages up to there, and goes its own way. To fork and run at once from a step of a run is `POST
+    /v1/runs/{run_id}/retry`."""
+    made, there = await operations.fork(backend, conversation_id, body, caller, key=key)
     location = {"Location": conversation_path(made.id)}
     return answer(made, 200 if there else 201, {**location, **REPLAYED} if there else location)
 
@@ -129,10 +129,10 @@ async def fork(
     ),
     audited=False,
 )  # fmt: skip
-async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, wanted: Question) -> Response:
-    """Its agent answers with all that was said, in one model call and without its tools. The conversation goes on
+async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId, body: Question) -> Response:
+    """Its agent answers with all messages in view, in one model call and without its tools. The conversation goes on
     meanwhile, and has no trace of it."""
-    return answer(await operations.ask(backend, conversation_id, wanted.question, caller, seconds=wanted.timeout))
+    return answer(await operations.ask(backend, conversation_id, body.question, caller, seconds=body.timeout))
 
 
 @NATIVE.route(

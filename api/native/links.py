@@ -1,4 +1,4 @@
-"""Where things are in this dialect, and runs as it shows them: with links."""
+"""The places of things in this dialect, and runs as it shows them: with links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..requests import below_root
 
 
 class Links(BaseModel):
-    """Where else to look."""
+    """Links to other places."""
 
     self: str
     events: str
@@ -36,12 +36,12 @@ class RunList(BaseModel):
 
 
 def run_path(run_id: str) -> str:
-    """Where a run is."""
+    """Return the path of a run."""
     return below_root(f"/v1/runs/{run_id}")
 
 
 def conversation_path(conversation_id: str) -> str:
-    """Where a conversation is."""
+    """Return the path of a conversation."""
     return below_root(f"/v1/conversations/{conversation_id}")
 
 

@@ -25,7 +25,7 @@ _EXAMPLE: Final = 'palaver_runs{status="running"} 3\n'
     also={"text/plain": {"schema": {"type": "string", "examples": [_EXAMPLE]}}},
 )
 async def metrics(backend: Backend) -> Response:
-    """What the store has, and has counted. Each API process answers the same, up to five seconds old; 503 while the
-    store is away. A key of `PALAVER_METRICS_KEYS` is enough."""
+    """The store's state and counts. Each API process answers the same, up to five seconds old; 503 while the store is
+    away. A key of `PALAVER_METRICS_KEYS` is enough."""
     text = await operations.read_metrics(backend)
     return Response(text, headers={"Cache-Control": "no-store"}, media_type=MEDIA_TYPE)

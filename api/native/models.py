@@ -17,7 +17,7 @@ from .dialect import NATIVE
 
 
 class ModelsQuery(Query):
-    """How many, and where to go on."""
+    """The number of models, and the place to go on from."""
 
     limit: Number = Field(default=50, ge=1, le=200, description="Models on a page.")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
@@ -40,12 +40,12 @@ class ModelList(BaseModel):
     problems=("invalid_cursor",),
 )
 async def models(backend: Backend, query: ModelsQuery) -> Response:
-    """Those that the providers' tables list or price; `provider/*` stands for any other name, which goes to the
+    """The models that the providers' tables list or price; `provider/*` stands for any other name, which goes to the
     provider as it is. Nobody asks a provider for this."""
     page = await operations.list_models(backend, limit=query.limit, cursor=query.cursor)
     headers = {}
     if page.next_cursor is not None:
-        given = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
-        headers["Link"] = f'</v1/models?{urlencode(given)}>; rel="next"'
+        parameters = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
+        headers["Link"] = f'</v1/models?{urlencode(parameters)}>; rel="next"'
     shown = ModelList(data=[*page.models], next_cursor=page.next_cursor, has_more=page.next_cursor is not None)
     return answer(shown, headers=headers)

@@ -39,7 +39,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "digest_mismatch": "Look at the arguments of the pending action again, then decide with its digest.",
     }
 )
-"""What to do about a refusal, where the store's message does not say so."""
+"""Advice about a refusal, where the store's message has none."""
 
 PROBLEM: Final[dict[str, Any]] = {
     "title": "Problem",
@@ -101,6 +101,6 @@ def respond(problem: Problem, path: str, request_id: str) -> Response:
 
 
 def _detail(problem: Problem) -> str | None:
-    """What is wrong, and what to do about it."""
+    """Return the fault, and advice about it."""
     advice = _ADVICE.get(problem.code, "").format(run_id=problem.run_id)
     return " ".join(filter(None, (problem.detail, advice))) or None

@@ -40,7 +40,7 @@ class QueueList(BaseModel):
 
 
 class ScalerValue(BaseModel):
-    """What an autoscaler reads: ready and running steps. Ready ones alone would have busy workers stopped."""
+    """The value for an autoscaler: ready and running steps. Ready ones alone would have busy workers stopped."""
 
     value: int
 

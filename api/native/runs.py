@@ -25,7 +25,7 @@ from .links import Run, RunList, run_json
 
 
 class RunsQuery(Query, Filters):
-    """Which runs to list, and how many."""
+    """The runs to list, and their number."""
 
     metadata: Annotated[Entries, WithJsonSchema(PAIRS)] = Field(
         default={},
@@ -36,7 +36,7 @@ class RunsQuery(Query, Filters):
 
 
 class RunQuery(Query):
-    """How long to wait for which news."""
+    """The seconds to wait, and the news to wait for."""
 
     wait: Number = Field(default=0, ge=0, le=MAX_WAIT, description="Seconds to wait.")
     until: Until = Field(
@@ -150,6 +150,6 @@ async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response
     problems=("run_not_found", "run_active", "not_durable"),
 )
 async def delete_run(backend: Backend, run_id: RunId) -> Response:
-    """Forget a run that has ended, with its events and what was said in it."""
+    """Forget a run that has ended, with its events and messages."""
     await operations.delete_run(backend, run_id)
     return Response(status_code=204)

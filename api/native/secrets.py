@@ -1,4 +1,4 @@
-"""Secrets of conversations: they come in, and are never told."""
+"""Secrets of conversations: they come in, and are never shown."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class SecretNames(BaseModel):
     answers={200: ("The names of all secrets that it has now.", SecretNames)},
     problems=("conversation_not_found", "no_secret_key", "secrets_full"),
 )
-async def set_secrets(backend: Backend, conversation_id: ConversationId, wanted: SecretChanges) -> Response:
-    """Tools get them by name; whatever says one is told without it. They go with the conversation."""
-    detail(count=len(wanted.secrets))
-    names = await operations.set_secrets(backend, conversation_id, wanted.secrets, pointer="/secrets")
+async def set_secrets(backend: Backend, conversation_id: ConversationId, body: SecretChanges) -> Response:
+    """Tools get them by name; they are removed from whatever says one. They go with the conversation."""
+    detail(count=len(body.secrets))
+    names = await operations.set_secrets(backend, conversation_id, body.secrets, pointer="/secrets")
     return answer(SecretNames(data=list(names)))
 
 
@@ -53,5 +53,5 @@ async def set_secrets(backend: Backend, conversation_id: ConversationId, wanted:
     problems=("conversation_not_found",),
 )
 async def secret_names(backend: Backend, conversation_id: ConversationId) -> Response:
-    """Their names: nobody is told what they are."""
+    """Their names: nobody sees their values."""
     return answer(SecretNames(data=list(await operations.secret_names(backend, conversation_id))))

@@ -71,4 +71,4 @@ def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fa
                 hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
                 yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
         else:
-            yield Fault(pointer(place), "invalid_arguments", misfit.said)
+            yield Fault(pointer(place), "invalid_arguments", misfit.message)

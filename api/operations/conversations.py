@@ -55,7 +55,7 @@ async def create_conversation(
     chosen = None if wanted.id is None else chosen_id(backend, wanted.id)
     check_kept(kept)
     wanted = await admit_conversation(wanted, backend)
-    return await within_deadline(backend.store.conversations.begin(wanted, chosen, kept=kept))
+    return await within_deadline(backend.store.conversations.begin(wanted, chosen, dialect_texts=kept))
 
 
 async def change_conversation(
@@ -72,7 +72,7 @@ async def change_conversation(
     """
     check_kept(kept)
     wanted = await admit_conversation(wanted, backend)
-    return await within_deadline(backend.store.conversations.change(conversation_id, wanted, kept=kept))
+    return await within_deadline(backend.store.conversations.change(conversation_id, wanted, dialect_texts=kept))
 
 
 async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> KeptText:
@@ -81,7 +81,7 @@ async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> Kep
     Raises:
         UnknownConversation: there is no such conversation (any more).
     """
-    return await within_deadline(backend.store.conversations.kept(conversation_id, dialect))
+    return await within_deadline(backend.store.conversations.dialect_text(conversation_id, dialect))
 
 
 def conversation_of(backend: Backend, number: UUID) -> str:

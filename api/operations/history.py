@@ -83,7 +83,7 @@ async def fork(
     check_kept(kept)
     wanted = await admit_conversation(wanted, backend)
     forking = backend.store.history.fork(
-        conversation_id, wanted, target, kept=kept, idempotency_key=key, by=caller.name
+        conversation_id, wanted, target, dialect_texts=kept, idempotency_key=key, by=caller.name
     )
     try:
         with carrying_secrets():

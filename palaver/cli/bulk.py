@@ -14,7 +14,7 @@ from palaver.cli.connection import Api, Progress, say
 from palaver.cli.options import duration, entry, one_of, since
 from palaver.cli.text import one_line
 from palaver.client import BulkResult, Palaver
-from palaver.client.requests import given
+from palaver.client.requests import without_none
 from palaver.errors import ErrorClass
 from palaver.vocabulary.lifecycle import RunAction, RunStatus, StopReason
 
@@ -98,7 +98,7 @@ class FilterOptions:
     @property
     def wanted(self) -> dict[str, Any]:
         """What is given but ``--older-than``, as arguments of `Palaver.list`."""
-        return given(
+        return without_none(
             {
                 "status": self.status or None,
                 "stop_reason": self.stop_reason,
@@ -167,7 +167,7 @@ class ManyRuns(FilterOptions):
 
     @property
     def _filter(self) -> dict[str, Any]:
-        return {**self.wanted, **given({"older_than": self.older_than})}
+        return {**self.wanted, **without_none({"older_than": self.older_than})}
 
 
 def confirm(question: str) -> None:

@@ -1,4 +1,4 @@
-"""What the API answers, read: a value, or the typed error that it means."""
+"""Readers of the API's answers: each answer becomes a value, or the typed error that it means."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ UNEXPECTED: Final = "unexpected_answer"
 _SHOWN: Final = 100
 
 MAX_ANSWER: Final = 64 * MIB
-"""Bytes of an answer, or of one event: what is larger is not Palaver's, whose pages have some MB."""
+"""Bytes of an answer, or of one event: a larger one is not Palaver's, whose pages have some MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the API answered. Header names are in lower case; ``body`` is empty while a stream is read."""
+    """An answer of the API. Header names are in lower case; ``body`` is empty while a stream is read."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Response:
 
     @property
     def ok(self) -> bool:
-        """Whether it is a success."""
+        """True if it is a success."""
         return 200 <= self.status < 300
 
 
@@ -65,7 +65,7 @@ class SecretNames(BaseModel):
 
 
 class BulkResult(BaseModel):
-    """What was done to many runs."""
+    """The result of an operation on many runs."""
 
     matched: int = 0
     """Runs that the filter admits."""
@@ -132,7 +132,7 @@ def messages_of(page: Page, response: Response) -> tuple[ConversationMessage, ..
 
 
 def appended_of(response: Response) -> AppendedMessages:
-    """Where words went that were said without a run."""
+    """Read the place in the log of messages that were added without a run."""
     return _model(AppendedMessages, _json(response.body), response)
 
 
@@ -147,7 +147,7 @@ def asked_of(response: Response) -> Asked:
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:
-    """What was done, and where to go on; None at the end. Raises `APIError` when the answer does not say."""
+    """Read the result, and where to go on; None at the end. Raises `APIError` when the answer does not say."""
     body = _object(response)
     return _model(BulkResult, body, response), _text(body.get("next_cursor"))
 
@@ -177,20 +177,20 @@ def event_of(frame: Frame, response: Response) -> Event:
 
 def error_of(response: Response) -> APIError:
     """The error that an answer without success means. Never raises."""
-    said = _json(response.body)
-    if not isinstance(said, dict):
+    body = _json(response.body)
+    if not isinstance(body, dict):
         return unexpected(response)
-    detail = next((text for text in (said.get("detail"), said.get("title")) if isinstance(text, str)), None)
-    code, errors = said.get("code"), said.get("errors")
+    detail = next((text for text in (body.get("detail"), body.get("title")) if isinstance(text, str)), None)
+    code, errors = body.get("code"), body.get("errors")
     return error_type(response.status)(
         response.status,
         code if isinstance(code, str) else f"http_{response.status}",
         detail or f"the API answered HTTP {response.status}",
-        _text(said.get("request_id")) or response.headers.get("x-request-id"),
+        _text(body.get("request_id")) or response.headers.get("x-request-id"),
         [error for error in errors if isinstance(error, dict)] if isinstance(errors, list) else (),
-        run_id=_text(said.get("run_id")),
+        run_id=_text(body.get("run_id")),
         retry_after=retry_after(response.headers),
-        pending_actions=_pending(said.get("pending_actions")),
+        pending_actions=_pending(body.get("pending_actions")),
     )
 
 
@@ -230,9 +230,9 @@ def _model(kind: type[_M], data: Any, response: Response) -> _M:
         raise unexpected(response) from None
 
 
-def _pending(said: object) -> Sequence[PendingAction]:
+def _pending(actions: object) -> Sequence[PendingAction]:
     try:
-        return [PendingAction.model_validate(action) for action in said] if isinstance(said, list) else ()
+        return [PendingAction.model_validate(action) for action in actions] if isinstance(actions, list) else ()
     except ValidationError:
         return ()
 

@@ -1,4 +1,4 @@
-"""When the SDK tries again, and after how long."""
+"""The retries of the SDK: which requests it sends again, and after how long."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 8.0
 """Seconds; doubled each time in between."""
 LONGEST_OBEYED: Final = 30.0
-"""Seconds that a call waits because ``Retry-After`` says so; beyond that its caller is told at once."""
+"""Seconds that a call waits because ``Retry-After`` says so; for longer waits its caller gets the error at once."""
 
 NO_ROOM: Final = frozenset({"too_many_runs", "store_nearly_full"})
 """Codes of the API's word that nothing was done and that it will have room again: they are waited out."""
 
 
 def passing(error: ClientError) -> bool:
-    """Whether the same request may succeed later: network errors, 408, 429 and 5xx (501 will not change)."""
+    """Tell whether the same request may succeed later: network errors, 408, 429 and 5xx (501 will not change)."""
     if isinstance(error, APIError):
         return error.status in (408, 429) or (error.status >= 500 and error.status != 501)
     return isinstance(error, ConnectionFailed)
@@ -29,9 +29,9 @@ def passing(error: ClientError) -> bool:
 
 def pause(failures: int, error: ClientError | None = None) -> float:
     """Seconds to wait after so many failures in a row: as the server asked, else doubling, with jitter."""
-    asked = error.retry_after if isinstance(error, APIError) else None
-    if asked is not None:
-        return asked * random.uniform(1.0, 1.1)
+    delay = error.retry_after if isinstance(error, APIError) else None
+    if delay is not None:
+        return delay * random.uniform(1.0, 1.1)
     longest = min(FIRST_PAUSE * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)
 

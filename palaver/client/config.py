@@ -1,4 +1,4 @@
-"""Where the API is and who asks: arguments first, then the environment."""
+"""The address and the key of the API: arguments first, then the environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Config:
         """From arguments, else ``PALAVER_URL`` and ``PALAVER_API_KEY``, else the local API without a key.
 
         Raises:
-            ConfigurationError: what is given is no URL, or no key.
+            ConfigurationError: the value is no URL, or no key.
         """
         url = (base_url or os.environ.get("PALAVER_URL") or DEFAULT_URL).strip().rstrip("/")
         key = (api_key or os.environ.get("PALAVER_API_KEY") or "").strip() or None

@@ -1,4 +1,4 @@
-"""What the SDK raises.
+"""The exceptions of the SDK.
 
 PalaverError
  ├── RunFailed              the run itself failed (palaver.errors)
@@ -41,10 +41,10 @@ class ClientError(PalaverError):
 class APIError(ClientError):
     """The API answered with an error.
 
-    ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names what is wrong in the
-    request, field by field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in
-    the server's log; ``retry_after`` is in seconds, if the server said when to come back;
-    ``pending_actions`` is what the run ``run_id`` waits for, if the server said so.
+    ``code`` is the machine's word for it, such as ``run_ended``; ``errors`` names the faults of the request, field by
+    field, each ``{"pointer", "code", "message"}``; ``request_id`` finds the request in the server's log;
+    ``retry_after`` is in seconds, if the server said when to come back; ``pending_actions`` is what the run ``run_id``
+    waits for, if the server said so.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Conflict(APIError):
     """The present state does not allow it; ``code`` says which rule, and the message what can be done."""
 
     def __str__(self) -> str:
-        waits = ", ".join(f"{each.tool} ({each.type} {each.id})" for each in self.pending_actions)
+        waits = ", ".join(f"{action.tool} ({action.type} {action.id})" for action in self.pending_actions)
         return f"{super().__str__()} Pending: {waits}." if waits else super().__str__()
 
 
@@ -115,7 +115,7 @@ class ConnectionFailed(ClientError):
 
 
 class WaitTimeout(ClientError):
-    """The run did not end in the time given. It goes on; wait again, or cancel it.
+    """The run did not end in time. It goes on; wait again, or cancel it.
 
     ``timeout`` is in seconds; ``status`` is the last one seen, None if the API never answered.
     """

@@ -1,4 +1,4 @@
-"""Records of runs and conversations, to be kept longer than the server keeps them."""
+"""Records of runs and conversations, for storage that outlives the server's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def record(kind: str, **what: Any) -> dict[str, Any]:
 
 
 class Exported:
-    """What an export has brought, so that the next one brings only what is new."""
+    """The contents of an export, so that the next one brings only what is new."""
 
     __slots__ = ("_positions", "_runs")
 
@@ -24,11 +24,11 @@ class Exported:
         self._positions: dict[str, int] = {}
 
     def __contains__(self, run_id: str) -> bool:
-        """Whether there is a record of the run as it ended."""
+        """Tell whether there is a record of the run as it ended."""
         return run_id in self._runs
 
     def __len__(self) -> int:
-        """How many runs as they ended."""
+        """Count the runs that are there as they ended."""
         return len(self._runs)
 
     def position(self, conversation_id: str) -> int:

@@ -1,4 +1,4 @@
-"""Python functions as client tools: the model is told of them by their signature, and they are called here."""
+"""Python functions as client tools: the model sees their signatures, and they are called here."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _log: Final = logging.getLogger("palaver.client")
 
 @dataclass(frozen=True, slots=True)
 class ClientToolset:
-    """What the model may ask this client for."""
+    """The tools that the model may ask this client for."""
 
     declarations: tuple[Mapping[str, Any], ...]
     """All of it, as on the wire."""
     functions: Mapping[str, Tool]
-    """What can be called here, by name."""
+    """The functions that can be called here, by name."""
 
     @classmethod
     def of(cls, client_tools: ClientTools) -> ClientToolset:
@@ -39,30 +39,31 @@ class ClientToolset:
         """
         declarations: list[Mapping[str, Any]] = []
         functions: dict[str, Tool] = {}
-        for each in client_tools:
-            if isinstance(each, ClientTool):
-                declarations.append(each.model_dump(mode="json", exclude_unset=True))
-            elif isinstance(each, Mapping):
-                declarations.append(dict(each))
+        for client_tool in client_tools:
+            if isinstance(client_tool, ClientTool):
+                declarations.append(client_tool.model_dump(mode="json", exclude_unset=True))
+            elif isinstance(client_tool, Mapping):
+                declarations.append(dict(client_tool))
             else:
-                function = _tool_of(each)
-                declarations.append(_declaration(function, own_timeout=isinstance(each, Tool)))
+                function = _tool_of(client_tool)
+                declarations.append(_declaration(function, own_timeout=isinstance(client_tool, Tool)))
                 functions[function.name] = function
-        names = [str(each.get("name")) for each in declarations]
+        names = [str(declaration.get("name")) for declaration in declarations]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two client tools are named {name!r}")
         return cls(tuple(declarations), functions)
 
     def calls(self, run: Run) -> Iterator[FunctionCall]:
-        """What the run waits for and a function here answers."""
+        """Yield the calls that the run waits for and that a function here answers."""
         for action in run.pending_actions:
             if action.type == "client_tool" and action.tool in self.functions:
                 yield FunctionCall(action, self.functions[action.tool], _context(run, action))
 
 
 def _context(run: Run, action: PendingAction) -> ToolContext:
-    """What a function may know of its call. Its progress is shown to nobody: it runs in the watcher's own program."""
+    """Return the context of a call for its function. Its progress is shown to nobody: it runs in the watcher's own
+    program."""
     return ToolContext(
         run_id=run.id,
         conversation_id=run.conversation_id,
@@ -88,14 +89,14 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
 
 
 def _declaration(function: Tool, *, own_timeout: bool) -> Mapping[str, Any]:
-    given: dict[str, Any] = {"timeout": float(function.timeout)} if own_timeout else {}
-    spec = ClientTool(name=function.name, description=function.description, parameters=function.schema, **given)
+    options: dict[str, Any] = {"timeout": float(function.timeout)} if own_timeout else {}
+    spec = ClientTool(name=function.name, description=function.description, parameters=function.schema, **options)
     return spec.model_dump(mode="json", exclude_unset=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of a function that a run waits for. Whatever the function raises is an output, which the model is told."""
+    """A call of a function that a run waits for. An exception of the function becomes an output for the model."""
 
     action: PendingAction
     function: Tool
@@ -106,16 +107,16 @@ class FunctionCall:
         return self.function.bind(self.function.parse(self.action.arguments), self.context)
 
     def output(self, result: object, *, is_error: bool = False) -> ToolOutput:
-        """What the model is told of a result."""
+        """Return the output for the model from a result."""
         return ToolOutput(type="tool_output", call_id=self.action.id, output=render(result), is_error=is_error)
 
     def failed(self, error: BaseException) -> ToolOutput:
-        """What the model is told of an error."""
+        """Return the output for the model after an error."""
         if isinstance(error, ToolFailure):
             return self.output(str(error), is_error=True)
         _log.warning("client tool %s failed", self.function.name, exc_info=error)
         return self.output(f"{self.function.name} failed: {type(error).__name__}: {error}", is_error=True)
 
     def refused(self, why: str) -> ToolOutput:
-        """What the model is told when the API does not take the output."""
+        """Return the output for the model when the API does not take the real one."""
         return self.output(f"the output of {self.function.name} could not be sent: {why}", is_error=True)

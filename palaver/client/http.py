@@ -1,4 +1,4 @@
-"""What httpx is asked for a request, and what its errors mean."""
+"""The client's use of httpx: requests are translated for it, and its errors are translated back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods of the clients take by name, declared once."""
+"""The keyword arguments of the clients' methods, declared once."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, OnConflict
 
 Until: TypeAlias = Literal["terminal", "action"]
-"""How far a run is to come: to its end; or to that, to a pending action, or to a pause."""
+"""The state to wait for: the run's end; or its end, a pending action, or a pause."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """Who answers: ``agent``, or ``model`` and the four that go with it."""
+    """The agent that answers: ``agent``, or ``model`` and the four that go with it."""
 
     agent: AgentSpec | Mapping[str, Any] | None
     """The whole agent, as a spec or as JSON."""
     model: str | None
     """``provider/name``."""
     instructions: str | None
-    """What the model is told first."""
+    """The text that the model gets before all messages."""
     tools: Sequence[str]
     """Tools of the server that it may use, by name."""
     approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None
-    """Which calls wait for somebody: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole policy."""
+    """The calls that wait for somebody: ``"never"``, ``"risky"``, ``"always"``, names and globs, or a whole policy."""
     max_steps: int | None
     """Model calls that a run may make."""
     client_tools: ClientTools
@@ -37,29 +37,29 @@ class AgentOptions(TypedDict, total=False):
 
 
 class SubmitOptions(AgentOptions, total=False):
-    """Everything that may be said of a run besides its input."""
+    """All options of a run besides its input."""
 
     conversation_id: str | None
     """Go on with this conversation; a new one without it."""
     on_conflict: OnConflict | None
-    """What becomes of a run whose conversation is busy."""
+    """The action for a run whose conversation is busy."""
     start_after: datetime | None
     start_by: datetime | None
     """It expires if nobody has begun by then."""
     deadline: datetime | None
     """It expires if it has not ended by then."""
     budget: Budget | Mapping[str, float] | None
-    """What it may use up: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
+    """The most that it may use: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
     metadata: Mapping[str, str] | None
     tags: Sequence[str]
     secrets: Mapping[str, str | None]
     """Secrets that the conversation has from now on, for tools, by name; None removes one."""
     idempotency_key: str | None
-    """Submitting with the same key again makes no second run; a fresh one unless given."""
+    """The key: submitting with the same one again makes no second run. A fresh one by default."""
 
 
 class ConversationOptions(AgentOptions, total=False):
-    """Everything that may be said of a conversation when it begins."""
+    """All options of a conversation when it begins."""
 
     id: str | None
     """A UUID, or an id that this server made: if there is a conversation of that id, it is that one."""
@@ -71,7 +71,7 @@ class ConversationOptions(AgentOptions, total=False):
 
 
 class ConversationChanges(AgentOptions, total=False):
-    """What is to be known about a conversation from now on."""
+    """Changes of a conversation from now on."""
 
     title: str | None
     metadata: Mapping[str, str]
@@ -81,14 +81,14 @@ class ConversationChanges(AgentOptions, total=False):
 
 
 class BulkOptions(RunFilter, total=False):
-    """Which runs, and what is done to them."""
+    """A selection of runs, and the operation on them."""
 
     older_than: float | None
     """Seconds since they were submitted."""
     all: bool
     """Every run there is, in the place of a filter."""
     mode: CancelMode | None
-    """How they are cancelled."""
+    """The way they are cancelled."""
     reason: str | None
     """Why they are cancelled."""
 
@@ -113,20 +113,20 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
     if isinstance(tools := options.get("tools"), str):
         raise ValueError(f"tools is a list of names: tools=[{tools!r}]")
     agent, model = options.get("agent"), options.get("model")
-    given = {
+    short_form = {
         "instructions": options.get("instructions"),
         "tools": list(options.get("tools") or ()) or None,
         "max_steps": options.get("max_steps"),
         "approvals": _approvals(options.get("approvals")),
     }
-    details = {name: value for name, value in given.items() if value is not None}
+    details = {name: value for name, value in short_form.items() if value is not None}
     if agent is not None:
         if model is not None or details:
             raise ValueError("give either agent or model, instructions, tools, max_steps and approvals, not both")
         spec = wire(agent)
         own = spec.get("client_tools") or []
-        names = {each.get("name") for each in own if isinstance(each, Mapping)}
-        more = [each for each in toolset.declarations if each.get("name") not in names]
+        names = {tool.get("name") for tool in own if isinstance(tool, Mapping)}
+        more = [declaration for declaration in toolset.declarations if declaration.get("name") not in names]
         return {**spec, "client_tools": [*own, *more]} if more else spec
     if model is None:
         if details:
@@ -143,15 +143,15 @@ def wire(agent: AgentSpec | Mapping[str, Any]) -> dict[str, Any]:
     return agent.model_dump(mode="json", exclude_unset=True, context=REVEALED)
 
 
-def _approvals(given: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:
-    match given:
+def _approvals(approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:
+    match approvals:
         case None:
             return None
         case Approvals():
-            return given.model_dump(mode="json", exclude_unset=True)
+            return approvals.model_dump(mode="json", exclude_unset=True)
         case Mapping():
-            return dict(given)
+            return dict(approvals)
         case str():
-            return {"require": given}
+            return {"require": approvals}
         case _:
-            return {"require": list(given)}
+            return {"require": list(approvals)}

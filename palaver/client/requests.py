@@ -1,4 +1,4 @@
-"""What the SDK asks: each route as a `Request`."""
+"""The requests of the SDK: each route as a `Request`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Request:
     body: Any = None
     """JSON; None for no body."""
     repeatable: bool = True
-    """Whether sending it twice does no more than sending it once."""
+    """True if sending it twice does no more than sending it once."""
     run_id: str | None = None
     """The run that it is about."""
 
@@ -63,7 +63,7 @@ def submit_run(
     headers = _key(options.get("idempotency_key"))
     if wait:
         headers["Prefer"] = f"wait={wait}"
-    return Request("POST", "/v1/runs", headers=headers, body=given(body))
+    return Request("POST", "/v1/runs", headers=headers, body=without_none(body))
 
 
 def get_run(run_id: str, wait: int = 0, until: Until = "terminal") -> Request:
@@ -72,28 +72,28 @@ def get_run(run_id: str, wait: int = 0, until: Until = "terminal") -> Request:
     return Request("GET", _path("runs", run_id), query=query, run_id=run_id)
 
 
-def run_filter(wanted: RunFilter) -> dict[str, Any]:
-    """Which runs are meant, as JSON.
+def run_filter(filters: RunFilter) -> dict[str, Any]:
+    """Return the filter for runs as JSON.
 
     Raises:
         ValueError: a time without a time zone, or no status in ``status``.
     """
-    named = statuses(wanted)
+    named = statuses(filters)
     if named == ():
         raise ValueError("status names none: leave it out to mean every status")
-    found: dict[str, object] = {name: wanted.get(name) for name in RunFilter.__annotations__}
-    found["status"] = None if named is None else list(named)
-    found["metadata"] = dict(wanted.get("metadata") or ()) or None
-    found["created_after"] = moment("created_after", wanted.get("created_after"))
-    found["created_before"] = moment("created_before", wanted.get("created_before"))
-    found["ended_after"] = moment("ended_after", wanted.get("ended_after"))
-    found["ended_before"] = moment("ended_before", wanted.get("ended_before"))
-    return given(found)
+    fields: dict[str, object] = {name: filters.get(name) for name in RunFilter.__annotations__}
+    fields["status"] = None if named is None else list(named)
+    fields["metadata"] = dict(filters.get("metadata") or ()) or None
+    fields["created_after"] = moment("created_after", filters.get("created_after"))
+    fields["created_before"] = moment("created_before", filters.get("created_before"))
+    fields["ended_after"] = moment("ended_after", filters.get("ended_after"))
+    fields["ended_before"] = moment("ended_before", filters.get("ended_before"))
+    return without_none(fields)
 
 
-def list_runs(wanted: Mapping[str, Any], limit: int, cursor: str | None) -> Request:
+def list_runs(filters: Mapping[str, Any], limit: int, cursor: str | None) -> Request:
     """``GET /v1/runs``: one page of those that `run_filter` means."""
-    query = {name: _parameter(value) for name, value in wanted.items()}
+    query = {name: _parameter(value) for name, value in filters.items()}
     page = {"limit": str(limit), **({"cursor": cursor} if cursor else {})}
     return Request("GET", "/v1/runs", query={**query, **page})
 
@@ -121,7 +121,7 @@ def act_on_runs(action: str, options: BulkOptions, *, dry_run: bool, limit: int,
     """
     body = {
         "action": action,
-        "filter": given({**run_filter(options), "older_than": options.get("older_than")}) or None,
+        "filter": without_none({**run_filter(options), "older_than": options.get("older_than")}) or None,
         "all": options.get("all") or None,
         "mode": options.get("mode"),
         "reason": options.get("reason"),
@@ -129,12 +129,12 @@ def act_on_runs(action: str, options: BulkOptions, *, dry_run: bool, limit: int,
         "limit": limit,
         "cursor": cursor,
     }
-    return Request("POST", "/v1/runs/actions", body=given(body), repeatable=action != "retry" or dry_run)
+    return Request("POST", "/v1/runs/actions", body=without_none(body), repeatable=action != "retry" or dry_run)
 
 
 def cancel_run(run_id: str, reason: str | None, mode: str, idempotency_key: str | None) -> Request:
     """``POST /v1/runs/{id}/cancel``."""
-    return _post(run_id, "cancel", given({"mode": mode, "reason": reason}), idempotency_key)
+    return _post(run_id, "cancel", without_none({"mode": mode, "reason": reason}), idempotency_key)
 
 
 def send_input(run_id: str, items: Sequence[BaseModel | Mapping[str, Any]], idempotency_key: str | None) -> Request:
@@ -150,7 +150,7 @@ def send_input(run_id: str, items: Sequence[BaseModel | Mapping[str, Any]], idem
 
 def retry_run(run_id: str, body: Mapping[str, Any], idempotency_key: str | None) -> Request:
     """``POST /v1/runs/{id}/retry``."""
-    return _post(run_id, "retry", given(body), idempotency_key)
+    return _post(run_id, "retry", without_none(body), idempotency_key)
 
 
 def delete_run(run_id: str) -> Request:
@@ -163,7 +163,7 @@ def follow_run(run_id: str, after: int, include: str | None = None) -> Request:
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if after:
         headers["Last-Event-ID"] = str(after)
-    query = given({"include": include})
+    query = without_none({"include": include})
     return Request("GET", _path("runs", run_id, "events"), query=query, headers=headers, run_id=run_id)
 
 
@@ -183,7 +183,7 @@ def create_conversation(agent: Any, options: ConversationOptions) -> Request:
         "tags": list(options.get("tags") or ()) or None,
         "secrets": dict(options.get("secrets") or ()) or None,
     }
-    return Request("POST", "/v1/conversations", body=given(body), repeatable=options.get("id") is not None)
+    return Request("POST", "/v1/conversations", body=without_none(body), repeatable=options.get("id") is not None)
 
 
 def change_conversation(conversation_id: str, agent: Any, changes: ConversationChanges) -> Request:
@@ -201,41 +201,43 @@ def change_conversation(conversation_id: str, agent: Any, changes: ConversationC
     return Request(
         "PATCH",
         _path("conversations", conversation_id),
-        body=body | given({"revision": revision}),
+        body=body | without_none({"revision": revision}),
         repeatable=revision is None,
     )
 
 
-def conversation_filter(wanted: ConversationFilter) -> dict[str, Any]:
+def conversation_filter(filters: ConversationFilter) -> dict[str, Any]:
     """A filter as JSON, without what is None.
 
     Raises:
         ValueError: a time without a time zone, or no status where one was to be named.
     """
-    found: dict[str, Any] = {}
-    for name, value in wanted.items():
+    fields: dict[str, Any] = {}
+    for name, value in filters.items():
         if name == "status" and value is not None:
-            names = value.split(",") if isinstance(value, str) else [str(each) for each in cast(Sequence[str], value)]
+            names = (
+                value.split(",") if isinstance(value, str) else [str(status) for status in cast(Sequence[str], value)]
+            )
             if not any(names):
                 raise ValueError("status names none: leave it out for all of them")
-            found[name] = names
+            fields[name] = names
         elif name == "metadata":
-            found[name] = dict(cast(Mapping[str, str], value or {})) or None
+            fields[name] = dict(cast(Mapping[str, str], value or {})) or None
         else:
-            found[name] = moment(name, value) if isinstance(value, datetime) else value
-    return given(found)
+            fields[name] = moment(name, value) if isinstance(value, datetime) else value
+    return without_none(fields)
 
 
-def list_conversations(wanted: Mapping[str, Any], order: str, limit: int, cursor: str | None) -> Request:
+def list_conversations(filters: Mapping[str, Any], order: str, limit: int, cursor: str | None) -> Request:
     """``GET /v1/conversations``: one page of those that `conversation_filter` means."""
-    query = {name: _parameter(value) for name, value in wanted.items()}
+    query = {name: _parameter(value) for name, value in filters.items()}
     page = {"order": order, "limit": str(limit), **({"cursor": cursor} if cursor else {})}
     return Request("GET", "/v1/conversations", query={**query, **page})
 
 
-def count_conversations(wanted: Mapping[str, Any]) -> Request:
+def count_conversations(filters: Mapping[str, Any]) -> Request:
     """``GET /v1/conversations/count`` of those that `conversation_filter` means."""
-    return Request("GET", "/v1/conversations/count", query={name: _parameter(each) for name, each in wanted.items()})
+    return Request("GET", "/v1/conversations/count", query={name: _parameter(value) for name, value in filters.items()})
 
 
 def follow_conversation(conversation_id: str, after: str, include: str | None = None) -> Request:
@@ -243,7 +245,7 @@ def follow_conversation(conversation_id: str, after: str, include: str | None = 
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
     if after != "0":
         headers["Last-Event-ID"] = after
-    query = given({"include": include})
+    query = without_none({"include": include})
     return Request("GET", _path("conversations", conversation_id, "events"), query=query, headers=headers)
 
 
@@ -272,7 +274,7 @@ def get_messages(
 ) -> Request:
     """``GET /v1/conversations/{id}/messages``: one page, from behind the log's position ``after``."""
     place = {"after": str(after) if after else None, "limit": limit and str(limit)}
-    query = given({**place, "include": include, "order": order})
+    query = without_none({**place, "include": include, "order": order})
     return Request("GET", _path("conversations", conversation_id, "messages"), query=query)
 
 
@@ -301,7 +303,7 @@ def ask(conversation_id: str, question: str, seconds: float) -> Request:
 
 def fork(conversation_id: str, body: Mapping[str, Any], key: str | None) -> Request:
     """``POST /v1/conversations/{id}/fork``."""
-    return Request("POST", _path("conversations", conversation_id, "fork"), headers=_key(key), body=given(body))
+    return Request("POST", _path("conversations", conversation_id, "fork"), headers=_key(key), body=without_none(body))
 
 
 def list_models(limit: int, cursor: str | None) -> Request:
@@ -314,8 +316,8 @@ def get_queues() -> Request:
     return Request("GET", "/v1/queues")
 
 
-def given(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is None."""
+def without_none(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the entries that are None."""
     return {name: value for name, value in body.items() if value is not None}
 
 

@@ -24,18 +24,18 @@ OUTAGE: Final = 300.0
 
 
 class EventCursor:
-    """A place in a run's events: what was told, and when to try again for the rest."""
+    """A place in a run's events: those that were shown, and when to try again for the rest."""
 
     _LAST: ClassVar[EventKind] = EventKind.RUN_FINISHED
-    """What is told last."""
+    """The kind of the last event."""
 
     def __init__(self, run_id: str, after: int) -> None:
         self.position = after
-        """The sequence number of the last event told."""
+        """The sequence number of the last event that was shown."""
         self.finished = False
         """Nothing comes any more."""
         self.progress = False
-        """Whether this connection told anything new."""
+        """True if this connection brought anything new."""
         self._id = run_id
         self._after = after
         self._reconnect = RECONNECT
@@ -63,7 +63,7 @@ class EventCursor:
         self._ever_connected = True
 
     def read(self, chunk: bytes) -> Iterator[Event]:
-        """The events that ``chunk`` completes and that were not told yet.
+        """The events that ``chunk`` completes and that are new.
 
         Raises:
             APIError: they are not events, or there is no end to one.
@@ -83,7 +83,7 @@ class EventCursor:
             self._reconnect = self._parser.retry
 
     def _takes(self, frame_id: str | None, event: Event) -> bool:
-        """Whether the event was not told yet. It is now."""
+        """Tell whether the event is new. From now on it is not."""
         if isinstance(event, StreamRewound):
             self.position = min(self.position, event.first - 1)
         elif frame_id:
@@ -93,7 +93,8 @@ class EventCursor:
         return True
 
     def told_by(self, error: ClientError) -> Event | None:
-        """What to tell when ``error`` says that the server does not know the position any more, which was its own."""
+        """Return the event to show when ``error`` says that the server does not know the position any more, which was
+        its own."""
         if self.position <= self._after or not isinstance(error, APIError) or error.code != "invalid_cursor":
             return None
         last = self.position
@@ -105,11 +106,11 @@ class EventCursor:
         return None if self.progress or self.finished else requests.get_run(self._id)
 
     def look(self, run: Run) -> None:
-        """If it was all told before, no last event comes any more."""
+        """If all of it was shown before, no last event comes any more."""
         self.finished = run.status.terminal and run.last_event_id == self.position
 
     def pause(self, error: ClientError | None) -> float:
-        """Seconds to wait before the next connection; ``error`` is what ended the last one, or kept it from being.
+        """Seconds to wait before the next connection; ``error`` ended the last one, or prevented it.
 
         Raises:
             ClientError: ``error``, if that will not pass, or has lasted for too long.
@@ -135,7 +136,7 @@ class ConversationCursor(EventCursor):
     def __init__(self, conversation_id: str, after: str) -> None:
         super().__init__(conversation_id, _position(after))
         self.place = after
-        """The id of the last event told."""
+        """The id of the last event that was shown."""
 
     def request(self, include: str | None) -> Request:
         """For what follows."""
@@ -150,8 +151,8 @@ class ConversationCursor(EventCursor):
         return True
 
     def told_by(self, error: ClientError) -> Event | None:
-        """What to tell when ``error`` says that the conversation, which was there, is gone, or that the server does not
-        know the place any more, which it has known."""
+        """Return the event to show when ``error`` says that the conversation, which was there, is gone, or that the
+        server does not know the place any more, which it has known."""
         if not self._ever_connected or not isinstance(error, APIError):
             return None
         if isinstance(error, NotFound):

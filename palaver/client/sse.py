@@ -23,11 +23,11 @@ class Frame:
 
 
 class SSEParser:
-    """Feed it chunks; it answers with the frames they complete. What is incomplete at the end is dropped."""
+    """Feed it chunks; it answers with the frames they complete. An incomplete frame at the end is dropped."""
 
     def __init__(self) -> None:
         self.retry: float | None = None
-        """Seconds to wait before a reconnect, once the server has said."""
+        """Seconds to wait before a reconnect, once the server has named them."""
         self.pending = 0
         """Bytes of the event that is not complete yet."""
         self._partial: list[bytes] = []

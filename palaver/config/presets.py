@@ -20,26 +20,27 @@ from typing import Final, Literal
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName
 
 RateLimitScope = Literal["model", "provider"]
-"""What a provider's rate limits are about: each model, or the account with all models."""
+"""The scope of a provider's rate limits: each model, or the account with all models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What is known of a provider."""
+    """The public facts about a provider."""
 
     title: str
     base_url: str | None
     """None: each customer has one, like ``example``."""
     api_key_env: str | None = None
-    """None for servers that ask for no key unless they are told to."""
+    """The usual variable with its key. None for servers that ask for no key unless they are configured to."""
     example: str = ""
     protocol: ProtocolName = "chat_completions"
     max_output_tokens: int | None = None
-    """Where a request has to have a limit: what all models of the provider can do."""
+    """The limit to send where a request has to have one: all models of the provider can do so much."""
     max_completion_tokens: bool = False
     short_call_ids: bool = False
     rate_limit_scope: RateLimitScope | None = None
-    """Where its documentation says that all models share a limit; None: each has its own, or it does not say."""
+    """``provider`` where its documentation says that all models share a limit; None: each has its own, or it does not
+    say."""
     aliases: tuple[str, ...] = ()
     """Other names that it goes by."""
 

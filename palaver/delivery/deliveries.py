@@ -1,8 +1,8 @@
-"""What kombu knows of the broker, and a publisher on it. Beside ``workers``, the one module that uses kombu.
+"""The connection to the broker by kombu, and a publisher on it. Beside ``workers``, the one module that uses kombu.
 
-A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: what is lost, the
-sweeper delivers again. The messages are Celery's protocol 2 (palaver/delivery/wire.py), so that the API needs no
-Celery. What publishers and workers must agree on is here too: queues, and how a broker is spoken to.
+A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: the sweeper delivers again
+what is lost. The messages are Celery's protocol 2 (palaver/delivery/wire.py), so that the API needs no Celery. The
+things that publishers and workers must agree on are here too: queues, and the settings of the connection.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KEEPALIVE: Final = {
 """Seconds and probes. kombu turns redis-py's own off, and Flower's reader of events has no other check."""
 _KIND: Final = {"x-queue-type": "classic", "x-max-priority": 1}
 _AT_ONCE: Final = {"max_retries": 0, "interval_start": 0}
-"""kombu connects a second time after 2 s, unless told."""
+"""kombu connects a second time after 2 s, unless this says otherwise."""
 
 
 def queue(name: str) -> Queue:
@@ -83,7 +83,7 @@ def transport_options(url: str) -> dict[str, Any]:
 
 
 class Channel(redis.Channel):
-    """A channel that never puts back what was delivered, and keeps one client for its commands.
+    """A channel that never puts delivered messages back, and has one client for its commands.
 
     A lost connection would otherwise queue steps that still run a second time, or, without a record of them,
     dump their payloads to a file. A client for each command, as kombu makes them, is half the cost of a publish.
@@ -95,7 +95,8 @@ class Channel(redis.Channel):
 
     @contextmanager
     def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
-        """The given client or this channel's own, safe to share: each command takes a pooled connection."""
+        """The ``client`` of the argument or this channel's own, safe to share: each command takes a pooled
+        connection."""
         if client is None:
             # A fork and a close drop the pool, and with it the client.
             if self._commands is None or self._commands.connection_pool is not self.pool:
@@ -148,7 +149,7 @@ class Publisher:
         """
         try:
             channel = self._producer().channel
-            names = dict.fromkeys(self._route(each)[0] for each in (queue, queue + RECOVERED))
+            names = dict.fromkeys(self._route(name)[0] for name in (queue, queue + RECOVERED))
             # Declaring tells it too; a passive question would cost the channel when there is no queue yet.
             replies = [
                 channel.queue_declare(queue=name, durable=True, auto_delete=False, arguments=_KIND) for name in names
@@ -165,7 +166,7 @@ class Publisher:
     def _producer(self) -> Any:
         """This thread's producer, on a connection of its own; a new one after a fork, or when RabbitMQ hung up."""
         local = self._local
-        if getattr(local, "process", None) != os.getpid() or _told(local.socket):
+        if getattr(local, "process", None) != os.getpid() or _has_input(local.socket):
             self._drop(broken=True)
             local.connection = Connection(
                 kombu_url(self._url),
@@ -191,7 +192,7 @@ class Publisher:
         return name, 0
 
     def _declare(self, producer: Any, name: str) -> None:
-        """Once a connection: RabbitMQ drops silently what is sent to a queue that is not there."""
+        """Declare the queue once a connection: RabbitMQ silently drops a message to a queue that does not exist."""
         if name not in self._local.declared:
             declaration: Any = QUEUES.get(name) or queue(name)
             declaration.declare(channel=producer.channel)
@@ -211,8 +212,9 @@ class Publisher:
                 _log.debug("the broker's connection did not close: %s", type(error).__name__)
 
 
-def _told(connected: socket.socket | None) -> bool:
-    """Whether RabbitMQ said something unasked: mostly its farewell, and what is sent after that is lost in silence."""
+def _has_input(connected: socket.socket | None) -> bool:
+    """Tell whether RabbitMQ sent something unasked: mostly its farewell, and what is sent to it after that is lost in
+    silence."""
     if connected is None:
         return False
     poll = select.poll()

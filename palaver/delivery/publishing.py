@@ -27,7 +27,7 @@ Publish = Callable[[Sequence[Delivery]], object]
 log = logging.getLogger("palaver.delivery.publishing")
 
 _BACKLOG: Final = 10_000
-"""What may wait for a broker that does not answer; the rest is left to the sweeper."""
+"""Deliveries that may wait for a broker that does not answer; the rest is left to the sweeper."""
 _TOGETHER: Final = 100
 """Deliveries that travel together: more would hold the others up for longer than a round trip saves."""
 _CLOSING: Final = 5.0
@@ -49,7 +49,7 @@ async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) ->
 class LoopPublisher:
     """Sends deliveries to the broker at ``url``, for one event loop; connects when first used.
 
-    Each is tried once: what is lost, the sweeper sends again. To a Redis all that was handed over in a turn of the
+    Each is tried once: if it is lost, the sweeper sends it again. To a Redis all that was handed over in a turn of the
     loop, or while others were on their way, is one LPUSH a queue; to other brokers kombu sends it, in a thread.
 
     Raises:
@@ -75,7 +75,7 @@ class LoopPublisher:
         return await self._broker.depth(queue)
 
     async def close(self) -> None:
-        """Send what was handed over, for at most 5 s, and disconnect."""
+        """Send the deliveries that were handed over, for at most 5 s, and disconnect."""
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=_CLOSING)
         await self._broker.close()
@@ -92,7 +92,7 @@ class LoopPublisher:
         try:
             await self._broker.send(batch)
         except Exception as error:
-            # Not what it says: that may be the broker's address, with a password.
+            # Not its message: that may have the broker's address, with a password.
             ids = " ".join(delivery.task_id for delivery in batch)
             log.warning("not published, left to the sweeper: %s (%s)", ids, type(error).__name__)
         else:
@@ -143,7 +143,7 @@ class _Kombu:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._publisher.publish, deliveries)
 
     async def depth(self, queue: str) -> int:
-        # Not in that thread: a broker may be slow to tell.
+        # Not in that thread: a broker may be slow to answer.
         return await asyncio.to_thread(self._publisher.depth, queue)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What a delivery looks like on the broker, for publishers and workers alike: Celery's protocol 2, ids only.
+"""The form of a delivery on the broker, for publishers and workers alike: Celery's protocol 2, ids only.
 
 Messages are not signed. Whoever may write to the broker may write anything, so a reader takes the four ids out of a
-message and makes what Celery is told anew from them: nothing else that a message says reaches it.
+message and builds the message for Celery anew from them: nothing else in it reaches Celery.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_MORE: Final[Mapping[str, object]] = {
     "retries": 0,
     "timelimit": [None, None],
 }
-"""What the headers of a delivery never ask Celery for: to wait, to give up, to gather."""
+"""Headers with which a delivery never asks Celery to wait, to give up, or to gather."""
 
 
 def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
 
 
 def payload_of(delivery: Delivery) -> list[Any]:
-    """What the body of the message says: arguments, no keywords, and nothing to do afterwards."""
+    """Return the body of the message: arguments, no keywords, and nothing to do afterwards."""
     return [[delivery.run_id, delivery.conversation_id, delivery.step, delivery.number], {}, _EMBED]
 
 
@@ -103,7 +103,7 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
         return None
     if not isinstance(arguments, list) or keywords != {} or not isinstance(embed, dict) or any(embed.values()):
         return None
-    if not all(isinstance(each, str) for each in (run_id, conversation_id, step)) or type(number) is not int:
+    if not all(isinstance(value, str) for value in (run_id, conversation_id, step)) or type(number) is not int:
         return None
     if not is_id("run", run_id) or not is_id("conv", conversation_id) or not _STEP.fullmatch(step):
         return None

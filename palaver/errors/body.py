@@ -1,4 +1,4 @@
-"""What a provider's error body says. Reading it never fails: whatever arrives, somebody else wrote it."""
+"""Readers of a provider's error body. They never fail: whatever arrives, somebody else wrote it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,79}")
 _TITLES: Final = tuple(
     re.compile(rf"(?i)<{name}\b[^<>]{{0,200}}>([^<]{{1,1000}})") for name in ("title", "h1", "message")
 )
-"""What says in a page what it is about; the last in the errors of object stores."""
+"""Matches the part of a page that says what it is about; the last pattern is for the errors of object stores."""
 _ENOUGH: Final = 8 * 1024
 """Characters of a quote that are enough to be cut."""
 _BEHIND_LITELLM: Final = re.compile(r"litellm\.[\w.: ]{1,200}? - (?:b['\"])?(?=\{)")
-"""How a message of LiteLLM begins that quotes an error body, some of them as Python shows bytes."""
+"""The beginning of a message of LiteLLM that quotes an error body, some of them as Python shows bytes."""
 _CODE_BEHIND: Final = re.compile(r'"(?:error_code|code|reason|type|status)": ?"([\w.-]{1,64})"')
 """A code in such a body. In a text that this one quotes in its turn, quotation marks have a backslash before them."""
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
@@ -87,34 +87,34 @@ def read_body(body: bytes) -> ErrorBody:
 
 
 def _title(page: str) -> str:
-    """What a page is about, in its own words: a person is told that, and not the page."""
-    found = next(filter(None, (pattern.search(page) for pattern in _TITLES)), None)
-    return html.unescape(found.group(1)) if found else ""
+    """Return a page's title, in its own words: it is shown to people instead of the page."""
+    match = next(filter(None, (pattern.search(page) for pattern in _TITLES)), None)
+    return html.unescape(match.group(1)) if match else ""
 
 
 def _quote(document: object, objects: Sequence[Mapping[str, Any]]) -> str:
     """The texts of an error, the outermost first, each once: gateways put the one that helps inside of their own."""
-    told = "" if not isinstance(document, str) else document
+    quote = "" if not isinstance(document, str) else document
     for entry in reversed(objects):
         for name in _TEXT_FIELDS:
-            said = _unwrapped(entry.get(name))
-            if said and name == "msg" and isinstance(place := entry.get("loc"), list):  # FastAPI: where it is wrong
-                said = f"{'.'.join(str(part)[:64] for part in place[:16])}: {said}"
-            if said and said not in told and len(told) < _ENOUGH:
-                told = f"{told.rstrip(' .:')}: {said}" if told else said
-    return told
+            text = _unwrapped(entry.get(name))
+            if text and name == "msg" and isinstance(place := entry.get("loc"), list):  # FastAPI: where it is wrong
+                text = f"{'.'.join(str(part)[:64] for part in place[:16])}: {text}"
+            if text and text not in quote and len(quote) < _ENOUGH:
+                quote = f"{quote.rstrip(' .:')}: {text}" if quote else text
+    return quote
 
 
-def _unwrapped(said: object) -> str:
+def _unwrapped(message: object) -> str:
     """A text; of one that is an error body itself, what that one says."""
-    if not isinstance(said, str) or said.lstrip()[:1] not in ("{", "["):
-        return said.strip() if isinstance(said, str) else ""
+    if not isinstance(message, str) or message.lstrip()[:1] not in ("{", "["):
+        return message.strip() if isinstance(message, str) else ""
     try:
-        inner = list(_objects(json.loads(said)))
+        inner = list(_objects(json.loads(message)))
     except (ValueError, RecursionError):
-        return said.strip()
+        return message.strip()
     texts = (entry[name] for entry in inner for name in _TEXT_FIELDS if isinstance(entry.get(name), str))
-    return next((text.strip() for text in texts if text.strip()), said.strip())
+    return next((text.strip() for text in texts if text.strip()), message.strip())
 
 
 def _codes_behind(message: object) -> list[str]:
@@ -122,8 +122,8 @@ def _codes_behind(message: object) -> list[str]:
     begin = _BEHIND_LITELLM.match(message) if isinstance(message, str) else None
     if begin is None:
         return []
-    found = map(safe_code, _CODE_BEHIND.findall(begin.string, begin.end(), begin.end() + _ENOUGH))
-    return [code for code in found if code][::-1]
+    codes = map(safe_code, _CODE_BEHIND.findall(begin.string, begin.end(), begin.end() + _ENOUGH))
+    return [code for code in codes if code][::-1]
 
 
 def _first(values: Iterator[_T | None]) -> _T | None:
@@ -159,6 +159,6 @@ def _match(pattern: re.Pattern[str], value: object) -> str | None:
 
 
 def _duration(value: object) -> float | None:
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    seconds = float(found.group(1)) if found else math.nan
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    seconds = float(match.group(1)) if match else math.nan
     return seconds if math.isfinite(seconds) else None

@@ -94,27 +94,27 @@ def _classify_ours(error: ours.PalaverError, source: Source, provider: str | Non
             model=error.model or model,
             request=error.request_id,
         )
-    found = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
-    if found is None or found.error_class is _C.INTERNAL:
-        return _internal(error, found, source)
+    finding = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
+    if finding is None or finding.error_class is _C.INTERNAL:
+        return _internal(error, finding, source)
     at = _provider(provider, model)
     if isinstance(error, ours.ProviderError):
         at = _provider(error.provider or provider, error.model or model, error.status, error.request_id)
     return Failure.of(
-        found.error_class,
+        finding.error_class,
         text_of(error),
-        code=found.code,
-        source=found.source,
-        retryable=found.retryable,
-        user_action=found.user_action,
+        code=finding.code,
+        source=finding.source,
+        retryable=finding.retryable,
+        user_action=finding.user_action,
         retry_after=error.retry_after if isinstance(error, ours.RetryableToolError) else None,
-        provider=at if FACTS[found.error_class].source == "model" else None,
+        provider=at if FACTS[finding.error_class].source == "model" else None,
     )
 
 
 def _classify_tool(error: Exception) -> Failure:
-    found = _look(_telling(error))
-    late = found is not None and found.error_class is _C.TIMEOUT
+    finding = _look(_telling(error))
+    late = finding is not None and finding.error_class is _C.TIMEOUT
     says = text_of(error)
     name = type(error).__name__
     return Failure.of(
@@ -125,60 +125,60 @@ def _classify_tool(error: Exception) -> Failure:
 
 
 def _classify_foreign(error: Exception, source: Source, provider: str | None, model: str | None) -> Failure:
-    found = _look(error)
-    answer = _answer(error) if found is None or found is HTTP_ERROR else None
+    finding = _look(error)
+    answer = _answer(error) if finding is None or finding is HTTP_ERROR else None
     if answer is not None:
         status, body, headers = answer
         return classify_response(status, body, headers, provider=provider, model=model, source=source)
-    if found is not None and source == "model" and found.code in _UNREADABLE:
-        found = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
-    if found is None or found.error_class is _C.INTERNAL:
-        return _internal(error, found, source)
+    if finding is not None and source == "model" and finding.code in _UNREADABLE:
+        finding = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+    if finding is None or finding.error_class is _C.INTERNAL:
+        return _internal(error, finding, source)
     return Failure.of(
-        found.error_class,
-        found.sentence,
-        code=found.code,
-        source=found.source or source,
-        retryable=found.retryable,
-        user_action=found.user_action,
-        provider=None if found.source else _provider(provider, model),
+        finding.error_class,
+        finding.sentence,
+        code=finding.code,
+        source=finding.source or source,
+        retryable=finding.retryable,
+        user_action=finding.user_action,
+        provider=None if finding.source else _provider(provider, model),
     )
 
 
-def _internal(error: Exception, found: Finding | None, source: Source) -> Failure:
+def _internal(error: Exception, finding: Finding | None, source: Source) -> Failure:
     """The failure names the exception's class and not its message, which may quote anything."""
     return Failure.of(
         _C.INTERNAL,
         f"{FACTS[_C.INTERNAL].sentence} ({type(error).__name__})",
-        code=found.code if found else "internal",
-        source=(found.source if found else None) or source,
+        code=finding.code if finding else "internal",
+        source=(finding.source if finding else None) or source,
     )
 
 
 def _telling(error: Exception) -> Exception:
     """The exception to classify: this one, or its nearest known cause if this one is unknown."""
-    found = find(error)
-    if found is HTTP_ERROR:
+    finding = find(error)
+    if finding is HTTP_ERROR:
         # aiohttp reports a parser error as an answer with status 400.
         return next((cause for cause in _causes(error) if find(cause) not in (None, HTTP_ERROR)), error)
-    if found is not None or isinstance(error, ours.PalaverError) or _answer(error) is not None:
+    if finding is not None or isinstance(error, ours.PalaverError) or _answer(error) is not None:
         return error
     return next((cause for cause in _causes(error) if isinstance(cause, _OF_OURS) or find(cause)), error)
 
 
 def _look(error: Exception) -> Finding | None:
     """The finding about an exception, or about its cause where that is more precise."""
-    found = find(error)
-    if found is None or not found.vague:
-        return found
+    own = find(error)
+    if own is None or not own.vague:
+        return own
     known = (finding for finding in map(find, _causes(error, implied=True)) if finding and not finding.vague)
-    cause = next(known, found)
-    both_late = found.error_class is _C.TIMEOUT and cause.error_class is _C.TIMEOUT
-    return found if both_late or cause.error_class is _C.INTERNAL else cause
+    cause = next(known, own)
+    both_late = own.error_class is _C.TIMEOUT and cause.error_class is _C.TIMEOUT
+    return own if both_late or cause.error_class is _C.INTERNAL else cause
 
 
 def _causes(error: Exception, *, implied: bool = False) -> Iterator[Exception]:
-    """What caused an exception, nearest first; ``implied`` follows exceptions it was raised amidst, too."""
+    """Yield the causes of an exception, nearest first; ``implied`` follows exceptions it was raised amidst, too."""
     seen = {id(error)}
     waiting = [error]
     while waiting and len(seen) <= _MAX_CAUSES:

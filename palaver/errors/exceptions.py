@@ -48,7 +48,7 @@ from palaver.errors.headers import request_id as request_id_of
 from palaver.vocabulary.limits import beyond, most
 
 MAX_BODY: Final = most("error_body")
-"""Bytes of an error body that are kept: providers' error objects are below 10 kB, proxies' pages below 64."""
+"""Bytes of an error body that are read: providers' error objects are below 10 kB, proxies' pages below 64."""
 
 
 _MAX_FAULTS: Final = most("faults")
@@ -165,15 +165,15 @@ class ToolFailure(PalaverError):
 class ToolError(ToolFailure):
     """The tool failed.
 
-    For tools to raise: the message is told to the model, which may go on without the tool.
+    For tools to raise: the message goes to the model, which may go on without the tool.
     """
 
 
 class RetryableToolError(ToolError):
     """The tool failed and asks to be tried again.
 
-    ``retry_after`` is in seconds; without it the back-off of the tool's policy applies. When the attempts are
-    used up, the message is told to the model.
+    ``retry_after`` is in seconds; without it the back-off of the tool's policy applies. When the attempts are used up,
+    the message goes to the model.
     """
 
     retry_after: float | None = None
@@ -225,14 +225,14 @@ class NoWorker(PalaverError):
 
 
 class CorruptRecord(PalaverError):
-    """What the store has of something cannot be read: somebody else has written there, or only a part was restored."""
+    """A record of the store cannot be read: somebody else has written there, or only a part was restored."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"what the store has of {what} cannot be read")
 
 
 UNREADABLE: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
-"""What reading a record raises that is not as it was written."""
+"""Exceptions from reading a record that is not as it was written."""
 
 
 class StoreUnavailable(PalaverError):
@@ -272,10 +272,14 @@ class UnknownConversation(PalaverError):
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}
 
 
-def _nothing_of(kind: str, given: str) -> str:
+def _nothing_of(kind: str, unknown_id: str) -> str:
     """Why there is nothing of this kind and id; the id may be anything."""
-    shown = given if given.isascii() and given.replace("_", "").isalnum() and len(given) <= 80 else f"{given[:80]!r}"
-    other = next((name for name, prefix in _PREFIXES.items() if name != kind and given.startswith(prefix)), None)
+    shown = (
+        unknown_id
+        if unknown_id.isascii() and unknown_id.replace("_", "").isalnum() and len(unknown_id) <= 80
+        else f"{unknown_id[:80]!r}"
+    )
+    other = next((name for name, prefix in _PREFIXES.items() if name != kind and unknown_id.startswith(prefix)), None)
     if other is not None:
         return f"the id {shown} is that of a {other}, not of a {kind}"
     return f"there is no {kind} {shown}: it was never there, or its retention has passed"
@@ -362,7 +366,7 @@ class RunFailed(PalaverError):
     """
 
     def __init__(self, error: Mapping[str, Any], run_id: str | None = None) -> None:
-        told = [f"run {run_id} failed" if run_id else None, error.get("class"), error.get("message")]
-        super().__init__(": ".join(part for part in told if isinstance(part, str)))
+        parts = [f"run {run_id} failed" if run_id else None, error.get("class"), error.get("message")]
+        super().__init__(": ".join(part for part in parts if isinstance(part, str)))
         self.error: Mapping[str, Any] = dict(error)
         self.run_id = run_id

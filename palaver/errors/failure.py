@@ -18,10 +18,10 @@ MAX_MESSAGE: Final = most("error_message")
 """Characters a failure's message may have: enough for two sentences, too few for a prompt."""
 
 _MAX_QUOTE: Final = most("provider_message")
-"""Bytes of what a provider said."""
+"""Bytes of a provider's message."""
 
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
-_LONGEST_SECRET: Final = 1024  # one that the window would cut is found in whole
+_LONGEST_SECRET: Final = 1024  # a key that the window would cut is seen whole
 
 _SECRETS: Final = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), r"\1 [redacted]"),
@@ -52,7 +52,8 @@ _QUOTED_KEYS: Final = (
     ),
     (re.compile(r"(?i)(\bkey\b[^.]{0,40}\bend(?:s|ing) (?:in|with) )\S+"), r"\1[redacted]"),
 )
-"""How providers repeat a part of a key that they refuse: ``sk-…abcd``, ``te***ng``, ``key provided: abcd``."""
+"""Matches the ways in which providers repeat a part of a key that they refuse: ``sk-…abcd``, ``te***ng``, ``key
+provided: abcd``."""
 _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 
 
@@ -68,7 +69,7 @@ def safe_text(text: str, limit: int = MAX_MESSAGE) -> str:
 
 
 def safe_quote(text: str | None) -> str | None:
-    """What a provider said, for readers of the run alone: as ``safe_text``, and without parts of keys.
+    """Return a provider's words, for readers of the run alone: as ``safe_text``, and without parts of keys.
 
     At most 2 KiB, cut between two characters; None if nothing is left.
     """
@@ -123,17 +124,18 @@ ErrorObject = TypedDict(
 
 @dataclass(frozen=True, slots=True)
 class ProviderDetails:
-    """Which provider failed, and how to find the request in its logs."""
+    """The provider that failed, and how to find the request in its logs."""
 
     name: str
     model: str | None = None
     http_status: int | None = None
     request_id: str | None = None
-    """What the provider calls the request. One that has a secret in it, or looks like one, is left out."""
+    """The provider's id of the request. One that has a secret in it, or looks like one, is left out."""
     message: str | None = field(default=None, repr=False)
-    """What the provider said of the error, made safe by ``safe_quote``.
+    """The provider's message about the error, made safe by ``safe_quote``.
 
-    It may quote the prompt: it is for those who may read the run, and stands in no log, metric or message of Celery."""
+    It may quote the prompt: it is for those who may read the run, and stands in no log, metric or message of Celery.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", safe_quote(self.message))
@@ -153,11 +155,11 @@ class ProviderDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What went wrong, classified: safe to store, to show and to log.
+    """A failure, classified: safe to store, to show and to log.
 
     The message is made safe on construction: one line, ``MAX_MESSAGE`` characters, no secret of this process and
-    nothing that looks like a key. Whoever builds a failure still owes that it holds no prompt and no provider's body:
-    what a provider said has its own place, ``provider.message``, which is never logged.
+    nothing that looks like a key. Whoever builds a failure still has to make sure that it holds no prompt and no
+    provider's body: a provider's words have their own place, ``provider.message``, which is never logged.
     """
 
     error_class: ErrorClass
@@ -166,9 +168,10 @@ class Failure:
     message: str
     source: Source
     retryable: bool
-    """Whether trying the same step again can help; a policy's rule decides whether and when."""
+    """True if trying the same step again can help; a policy's rule decides whether and when."""
     recoverable: bool
-    """Whether the run goes on and the model is told; such a failure never becomes the run's ``error``."""
+    """True if the run goes on and the failure becomes a result for the model; such a failure is never the run's
+    ``error``."""
     user_action: UserAction
     retry_after: float | None = None
     """Seconds the other side asked to wait, if it did."""
@@ -194,7 +197,7 @@ class Failure:
         retry_after: float | None = None,
         provider: ProviderDetails | None = None,
     ) -> Failure:
-        """A failure of a class, with the facts of the class for everything not given."""
+        """Return a failure of a class, with the facts of the class for everything that is left out."""
         facts = FACTS[error_class]
         return cls(
             error_class=error_class,

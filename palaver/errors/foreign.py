@@ -20,7 +20,7 @@ _C = ErrorClass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known about an exception before its circumstances."""
+    """The facts about an exception before its circumstances."""
 
     error_class: ErrorClass
     code: str
@@ -248,11 +248,12 @@ _REDIS_WORDS: Final[Mapping[str, Finding]] = {
 """The first word of a server's error."""
 _REDIS_WORD: Final = re.compile(rf"(?:^|-)({'|'.join(_REDIS_WORDS)})\b")  # a Lua script passes errors on as -WORD
 _OF_PIPELINE: Final = " of pipeline caused error: "
-"""What redis-py puts before the error of a command in a pipeline, behind the command; the error follows in quotes."""
+"""The text that redis-py puts before the error of a command in a pipeline, behind the command; the error follows in
+quotes."""
 
 
 def find(error: BaseException) -> Finding | None:
-    """What is known about an exception by its class and errno; None if nobody classified it.
+    """Return the facts about an exception by its class and errno; None if nobody classified it.
 
     Causes are not followed.
     """
@@ -261,18 +262,18 @@ def find(error: BaseException) -> Finding | None:
     classified = (
         FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__
     )
-    found = next((finding for finding in classified if finding), None)
-    if isinstance(error, OSError) and error.errno is not None and (found is None or found.vague):
-        return _ERRNOS.get(error.errno, found)
-    if found is _STORE_MISUSED:
-        said = text_of(error).rpartition(_OF_PIPELINE)[2].lstrip("('\"")
-        word = _REDIS_WORD.search(said[:256])
-        return _REDIS_WORDS[word.group(1)] if word else found
-    if found is _BAD_HTTP and "peer closed" in text_of(error):
+    nearest = next((finding for finding in classified if finding), None)
+    if isinstance(error, OSError) and error.errno is not None and (nearest is None or nearest.vague):
+        return _ERRNOS.get(error.errno, nearest)
+    if nearest is _STORE_MISUSED:
+        message = text_of(error).rpartition(_OF_PIPELINE)[2].lstrip("('\"")
+        word = _REDIS_WORD.search(message[:256])
+        return _REDIS_WORDS[word.group(1)] if word else nearest
+    if nearest is _BAD_HTTP and "peer closed" in text_of(error):
         return _TRUNCATED
-    if found is _BAD_HTTP and "disconnected" in text_of(error).lower():
+    if nearest is _BAD_HTTP and "disconnected" in text_of(error).lower():
         return _DISCONNECTED
-    return found
+    return nearest
 
 
 def text_of(error: BaseException) -> str:

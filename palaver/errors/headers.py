@@ -1,4 +1,4 @@
-"""What providers say in headers: how long to wait, and the number of the request in their logs."""
+"""Readers of providers' headers: how long to wait, and the number of the request in their logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,32}(\.[0-9]{0,32})?([eE][+-]?[0-9]{1,3})?")
 _BEHIND_LITELLM: Final = "llm_provider-"
 REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
-"""What may pass for a request's number: it is shown."""
+"""Matches a text that may pass for a request's number: it is shown."""
 _REQUEST_ID_HEADERS: Final = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
 
 
@@ -49,8 +49,8 @@ def _wait(headers: Mapping[str, str], prefix: str, now: datetime | None) -> floa
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """The provider's number of the request, None if it sent none that is fit to show. Never raises."""
-    found = (_header(headers, name) for name in _REQUEST_ID_HEADERS)
-    return next((text for text in found if text is not None and REQUEST_ID.fullmatch(text)), None)
+    texts = (_header(headers, name) for name in _REQUEST_ID_HEADERS)
+    return next((text for text in texts if text is not None and REQUEST_ID.fullmatch(text)), None)
 
 
 def _header(headers: Mapping[str, str], name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Which failures look like an outage: of a provider, or of one of its models."""
+"""Signs of an outage in failures: of a provider, or of one of its models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutageSign:
 
 
 def sign_of_outage(failure: Failure) -> OutageSign | None:
-    """What a failed model call says of its provider; None if it does not look like an outage."""
+    """Return the sign of an outage in a failed model call; None if it does not look like one."""
     if failure.provider is None:
         return None
     if failure.code == "first_token_timeout":

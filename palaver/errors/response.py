@@ -1,9 +1,9 @@
 """Judges an error answer of a provider: by its codes first, then its wording, then its status.
 
-Sources: the error pages of OpenAI, Anthropic, Google, Azure, Groq, Mistral and OpenRouter, the messages of
-vLLM, llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide, and as they quote prompts and
-keys they are kept apart: a failure's message has our sentence, the code, the parameter at fault and the request's
-number; ``provider.message`` has the words.
+Sources: the error pages of OpenAI, Anthropic, Google, Azure, Groq, Mistral and OpenRouter, the messages of vLLM,
+llama.cpp, LM Studio, Ollama and LiteLLM. The provider's own words decide, and as they quote prompts and keys they are
+stored apart: a failure's message has our sentence, the code, the parameter at fault and the request's number;
+``provider.message`` has the words.
 """
 
 from __future__ import annotations
@@ -163,41 +163,43 @@ def classify_response(
     source: Source = "model",
 ) -> Failure:
     """The failure that an error answer means. ``request`` is the request's number, if known. Never raises."""
-    said = read_body(body)
-    error_class = _error_class(status, said)
-    code = _code(status, said, provider)
+    error_body = read_body(body)
+    error_class = _error_class(status, error_body)
+    code = _code(status, error_body, provider)
     wait = retry_after(headers)
     return Failure.of(
         error_class,
-        _message(error_class, status, said, code),
+        _message(error_class, status, error_body, code),
         code=code,
         source=source,
         user_action="settings" if error_class is _C.INVALID_REQUEST and 300 <= status < 400 else None,
-        retry_after=said.retry_after if wait is None else wait,
-        provider=ProviderDetails(provider, model, status, request or request_id(headers) or said.request_id, said.quote)
+        retry_after=error_body.retry_after if wait is None else wait,
+        provider=ProviderDetails(
+            provider, model, status, request or request_id(headers) or error_body.request_id, error_body.quote
+        )
         if provider
         else None,
     )
 
 
-def _error_class(status: int, said: ErrorBody) -> ErrorClass:
-    if said.html:
+def _error_class(status: int, body: ErrorBody) -> ErrorClass:
+    if body.html:
         return _of_page(status)
-    decisive = next((_DECISIVE_CODES[code] for code in said.codes if code in _DECISIVE_CODES), None)
+    decisive = next((_DECISIVE_CODES[code] for code in body.codes if code in _DECISIVE_CODES), None)
     if decisive:
         return decisive
     family = 0 if 200 <= status < 300 else status
     for pattern, error_class, statuses in _WORDING:
-        if family in statuses and pattern.search(said.text):
-            if status == 429 and error_class is _C.QUOTA_EXHAUSTED and said.retry_after is not None:
+        if family in statuses and pattern.search(body.text):
+            if status == 429 and error_class is _C.QUOTA_EXHAUSTED and body.retry_after is not None:
                 continue  # Google says "current quota" for a minute's limit too, and then names the wait
             return error_class
     if family in (0, 400):
-        telling = next((_TELLING_CODES[code] for code in said.codes if code in _TELLING_CODES), None)
+        telling = next((_TELLING_CODES[code] for code in body.codes if code in _TELLING_CODES), None)
         if telling:
             return telling
     if family == 0:
-        return _of_status(said.status) if said.status else _C.PROVIDER_ERROR
+        return _of_status(body.status) if body.status else _C.PROVIDER_ERROR
     return _of_status(status)
 
 
@@ -214,20 +216,20 @@ def _of_page(status: int) -> ErrorClass:
     return error_class if of_proxy else _C.PROVIDER_ERROR
 
 
-def _code(status: int, said: ErrorBody, provider: str | None) -> str:
-    code = said.codes[0] if said.codes else None
+def _code(status: int, body: ErrorBody, provider: str | None) -> str:
+    code = body.codes[0] if body.codes else None
     if code is None or _TELLING_CODES.get(code) is _C.INVALID_REQUEST:
-        code = next((hint for pattern, hint in _HINTS if pattern.search(said.text)), code)
+        code = next((hint for pattern, hint in _HINTS if pattern.search(body.text)), code)
     if code is None:
-        named = said.status if status == 200 else status
+        named = body.status if status == 200 else status
         return "error_in_answer" if named is None else f"http_{named}"
     return f"{provider}.{code}" if provider else code
 
 
-def _message(error_class: ErrorClass, status: int, said: ErrorBody, code: str) -> str:
+def _message(error_class: ErrorClass, status: int, body: ErrorBody, code: str) -> str:
     facts = [f"HTTP {status}", f"code {code}"]
-    if said.param:
-        facts.append(f"parameter {said.param}")
-    if said.html:
+    if body.param:
+        facts.append(f"parameter {body.param}")
+    if body.html:
         facts.append("a page in place of JSON")
     return f"{FACTS[error_class].sentence} ({', '.join(facts)})"

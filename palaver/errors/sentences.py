@@ -1,4 +1,4 @@
-"""What the scripts of the store tell models and users: of calls that no tool answered, and of steps that ended badly.
+"""Sentences of the store's scripts for models and users: about calls that no tool answered, and steps that ended badly.
 
 The scripts fill in ``%s`` and ``%d``.
 """
@@ -12,7 +12,7 @@ _IN_DOUBT: Final = " It may or may not have taken effect."
 
 
 class Sentence(StrEnum):
-    """Each sentence, said once."""
+    """The sentences, each in one place."""
 
     CANCELLED_BEGUN = "Cancelled after it had begun." + _IN_DOUBT
     CANCELLED_WITHOUT_OUTPUT = "The user cancelled the request before the client gave its output." + _IN_DOUBT

@@ -9,14 +9,15 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 Source = Literal["model", "tool", "store", "engine"]
-"""What failed: the model's provider, a tool, the store, or the engine itself. A limit that ends a run is no failure."""
+"""The origin of a failure: the model's provider, a tool, the store, or the engine itself. A limit that ends a run is no
+failure."""
 
 UserAction = Literal["retry", "settings", "wait", "fix_input", "none"]
-"""What the user can do: send it again, change keys, model or limits, wait, change the input, or nothing."""
+"""The user's way out: send it again, change keys, model or limits, wait, change the input, or nothing."""
 
 
 class ErrorClass(StrEnum):
-    """What kind of failure it was. Closed: it decides the default rule, so a new member needs one."""
+    """The kinds of failure. Closed: a kind decides the default rule, so a new member needs one."""
 
     RATE_LIMITED = "rate_limited"
     """429, 529 (overloaded). Retried; the wait that the provider asks for is honoured up to a cap."""
@@ -41,18 +42,19 @@ class ErrorClass(StrEnum):
     CONTENT_FILTER = "content_filter"
     """The provider withheld the answer or refused the prompt by policy. Stops the run as incomplete."""
     INVALID_OUTPUT = "invalid_output"
-    """The answer is not the JSON, or does not fit the schema, that the agent asks for. Told to the model once, then
-    fails."""
+    """The answer is not the JSON, or does not fit the schema, that the agent asks for. The model gets one more try,
+    then it fails."""
     INVALID_TOOL_CALL = "invalid_tool_call"
-    """The model called an unknown tool, or with arguments that do not fit. Told to the model; no retry."""
+    """The model called an unknown tool, or with arguments that do not fit. The call's result says so; no retry."""
     TOOL_ERROR = "tool_error"
-    """The tool raised an exception. The model is told; only ``RetryableToolError`` is retried."""
+    """The tool raised an exception. The call's result says so; only ``RetryableToolError`` is retried."""
     TOOL_TIMEOUT = "tool_timeout"
-    """The tool overran its time. Told to the model."""
+    """The tool overran its time. The call's result says so."""
     TOOL_INTERRUPTED = "tool_interrupted"
-    """The tool's worker died; it may or may not have taken effect. Told to the model, never started again."""
+    """The tool's worker died; it may or may not have taken effect. The call's result says so, and it is never started
+    again."""
     TOOL_DENIED = "tool_denied"
-    """A person or a rule denied the call. Told to the model."""
+    """A person or a rule denied the call. The call's result says so."""
     WORKER_LOST = "worker_lost"
     """The lease expired. Delivered again at once; a step that loses worker after worker fails."""
     NO_WORKER = "no_worker"
@@ -72,9 +74,9 @@ class ClassFacts:
 
     source: Source
     retryable: bool
-    """Whether trying the same step again can help."""
+    """True if trying the same step again can help."""
     recoverable: bool
-    """Whether the run goes on: the model is told in place of the tool's result."""
+    """True if the run goes on: the model gets the failure in place of the tool's result."""
     user_action: UserAction
     sentence: str
     """The message of a failure that has no more precise one."""

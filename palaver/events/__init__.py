@@ -1,4 +1,4 @@
-"""The vocabulary of events: everything that a watcher of a run may be told."""
+"""The vocabulary of events: everything that a watcher of a run may see."""
 
 from __future__ import annotations
 

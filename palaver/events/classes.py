@@ -1,4 +1,4 @@
-"""What each kind of event carries: one class a kind, named like it. Its docstring is the sentence that docs have.
+"""The fields of each kind of event: one class a kind, named like it. Its docstring is the sentence that docs have.
 
 On the wire every field is there. Writers leave out what is a default, and `complete` puts it in when events are read.
 """
@@ -26,23 +26,23 @@ def _without_position(schema: dict[str, Any]) -> None:
 
 
 class BaseEvent(BaseModel):
-    """What every event has."""
+    """The fields that every event has."""
 
     model_config = ConfigDict(frozen=True, json_schema_extra=_without_position)
 
     type: str
     run_id: str
     seq: int
-    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for. What is told about the
+    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for. An event about the
     stream itself has the number of the event before it."""
     at: datetime
     """UTC."""
     position: int | None = None
-    """In a stream over a conversation, its place there; that of the event before it if it is not kept."""
+    """In a stream over a conversation, its place there; that of the event before it if it is not in the log."""
 
 
 class RunCreated(BaseEvent):
-    """The run is accepted and kept."""
+    """The run is accepted and stored."""
 
     type: Literal[EventKind.RUN_CREATED] = EventKind.RUN_CREATED
     conversation_id: str
@@ -69,13 +69,13 @@ class RunWaiting(BaseEvent):
     step: str
     reason: WaitReason
     code: str
-    """What there is no room for: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` what is
-    lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; or, where the worker's key is refused,
+    """The reason in a word: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` the thing
+    that is lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; or, where the worker's key is refused,
     ``refused_key:PROVIDER``."""
     delay: float
     """Seconds; less if an outage ends or a place comes free."""
     error: ErrorObject | None = None
-    """How a call failed last, of this step or another one (outage)."""
+    """The error of the last failed call, of this step or another one (outage)."""
 
 
 class RunRetrying(BaseEvent):
@@ -171,7 +171,7 @@ class MessageDelta(BaseEvent):
 
 
 class ReasoningDelta(BaseEvent):
-    """More of what the model thinks before it answers. Only those who ask for it are told."""
+    """More of what the model thinks before it answers. Only those who ask for it see it."""
 
     type: Literal[EventKind.REASONING_DELTA] = EventKind.REASONING_DELTA
     step: str
@@ -196,15 +196,15 @@ class MessageCreated(BaseEvent):
     """Ids of its calls that were refused when they came, and are not made: there is no such tool, the arguments do not
     fit it, the call is behind one that ends the run, or the budget has no room for the tool calls of this message."""
     steer: bool = False
-    """The user said it while the run was going on."""
+    """True if the user sent it while the run was going on."""
     nudge: bool = False
-    """The engine said it: the model repeats itself, or its answer is not what was asked for."""
+    """True if the engine sent it: the model repeats itself, or its answer is not of the form that it has to have."""
     error: ErrorObject | None = None
-    """With ``nudge``, what is wrong with the answer before it."""
+    """With ``nudge``, the fault of the answer before it."""
 
 
 class MessageDiscarded(BaseEvent):
-    """The text that was shown of this answer will not be kept: forget it."""
+    """The text that was shown of this answer will not be stored: forget it."""
 
     type: Literal[EventKind.MESSAGE_DISCARDED] = EventKind.MESSAGE_DISCARDED
     step: str
@@ -212,7 +212,7 @@ class MessageDiscarded(BaseEvent):
 
 
 class MessagesWithdrawn(BaseEvent):
-    """Models are not told of this part any more: its run was rolled back, or somebody went back to before it."""
+    """Models do not see this part any more: its run was rolled back, or somebody went back to before it."""
 
     type: Literal[EventKind.MESSAGES_WITHDRAWN] = EventKind.MESSAGES_WITHDRAWN
     first: int
@@ -225,13 +225,13 @@ class ToolProgress(BaseEvent):
 
     type: Literal[EventKind.TOOL_PROGRESS] = EventKind.TOOL_PROGRESS
     step: str
-    """That of the model, if the tool runs within it."""
+    """The model's step, if the tool runs within it."""
     attempt: int
     call_id: str
     tool: str
     text: str
     fraction: float | None
-    """Which part of the work is done, from 0 to 1; None if the tool does not say."""
+    """The finished part of the work, from 0 to 1; None if the tool does not say."""
 
 
 class ToolFinished(BaseEvent):
@@ -240,7 +240,7 @@ class ToolFinished(BaseEvent):
     type: Literal[EventKind.TOOL_FINISHED] = EventKind.TOOL_FINISHED
     step: str
     message: Message
-    """What the model is told."""
+    """The tool's result for the model."""
     error: ErrorObject | None = None
     """Why the call failed, if it did."""
 
@@ -269,7 +269,7 @@ class ActionResolved(BaseEvent):
 
 
 class BudgetWarning(BaseEvent):
-    """80 % of a limit of the run are used up. Said once for each limit."""
+    """80 % of a limit of the run are used up. There is one for each limit."""
 
     type: Literal[EventKind.BUDGET_WARNING] = EventKind.BUDGET_WARNING
     what: Literal["max_steps", "tokens", "cost_usd", "tool_calls", "seconds", "deadline"]
@@ -285,7 +285,7 @@ class ConversationCondensed(BaseEvent):
     step: str
     summary: str
     through: int
-    """The position in the conversation's log up to which it stands for what was said."""
+    """The position in the conversation's log up to which it stands for the messages."""
 
 
 class ReasoningDropped(BaseEvent):
@@ -294,11 +294,11 @@ class ReasoningDropped(BaseEvent):
     type: Literal[EventKind.REASONING_DROPPED] = EventKind.REASONING_DROPPED
     step: str
     origin: str
-    """Who had made it: ``protocol/provider/model``."""
+    """The model that had made it: ``protocol/provider/model``."""
 
 
 class StreamGap(BaseEvent):
-    """These events are not kept any more: they were fleeting, or the run ended long ago."""
+    """These events are not stored any more: they were fleeting, or the run ended long ago."""
 
     type: Literal[EventKind.STREAM_GAP] = EventKind.STREAM_GAP
     first: int
@@ -306,7 +306,7 @@ class StreamGap(BaseEvent):
 
 
 class StreamRewound(BaseEvent):
-    """The server has lost these events after it had told them: forget them, what follows takes their place."""
+    """The server has lost these events after it had sent them: forget them, the following ones take their place."""
 
     type: Literal[EventKind.STREAM_REWOUND] = EventKind.STREAM_REWOUND
     first: int
@@ -362,13 +362,17 @@ KnownEvent = TypeAliasType(
         Field(discriminator="type"),
     ],
 )
-"""One class for each `EventKind`, told apart by ``type``."""
+"""One class for each `EventKind`; ``type`` says which."""
 Event = KnownEvent | UnknownEvent
-"""What a watcher of a run is told."""
+"""An event of a run, for its watchers."""
 
 
 EVENTS: Final[Mapping[str, type[BaseEvent]]] = MappingProxyType(
-    {each.model_fields["type"].default: each for each in BaseEvent.__subclasses__() if each is not UnknownEvent}
+    {
+        event_class.model_fields["type"].default: event_class
+        for event_class in BaseEvent.__subclasses__()
+        if event_class is not UnknownEvent
+    }
 )
 """The class of each `EventKind`."""
 _KNOWN: Final[TypeAdapter[KnownEvent]] = TypeAdapter(KnownEvent)

@@ -1,4 +1,4 @@
-"""What events have on the wire and not where they are kept: fields that are as they are by default."""
+"""Fields that events have on the wire and not in storage: those that are as they are by default."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _defaults_of(model: type[BaseModel], without: type[BaseModel] = BaseModel) -
 
 
 _LEFT_OUT: Final[Mapping[str, Mapping[str, Any]]] = {
-    kind: found for kind, each in EVENTS.items() if (found := _defaults_of(each, BaseEvent))
+    kind: defaults for kind, event_class in EVENTS.items() if (defaults := _defaults_of(event_class, BaseEvent))
 }
 """For each kind what its writers may leave out."""
 _OF_MESSAGES: Final = _defaults_of(Message)
@@ -28,12 +28,12 @@ _OF_CALLS: Final = _defaults_of(ToolCall)
 
 
 def is_complete(kind: str) -> bool:
-    """Whether the writers of a kind leave nothing out."""
+    """Tell whether the writers of a kind leave nothing out."""
     return kind not in _LEFT_OUT
 
 
 def complete(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event carries, with the defaults that its writer left out."""
+    """Return an event's fields with the defaults that its writer left out."""
     whole = {**_LEFT_OUT.get(kind, {}), **data}
     if isinstance(message := whole.get("message"), dict):
         calls = [{**_OF_CALLS, **call} for call in message.get("tool_calls", ())]

@@ -1,4 +1,4 @@
-"""The kinds of events that there are, and where each is kept."""
+"""The kinds of events that there are, and where each is stored."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Final
 
 
 class Kept(Enum):
-    """Where an event is kept."""
+    """The place where an event is stored."""
 
     LOG = "log"
     """In the conversation's log, as long as the conversation, and in the run's feed."""
     FEED = "feed"
     """In the run's feed alone: a watcher who comes late may miss it."""
     NOWHERE = "nowhere"
-    """Told to one watcher about the stream itself. It has no number."""
+    """Sent to one watcher about the stream itself. It has no number."""
 
 
 class EventKind(StrEnum):
     """The ``type`` of an event. What each of them says and carries is in ``palaver.events.classes``."""
 
-    kept: Kept
+    stored_in: Kept
 
-    def __new__(cls, value: str, kept: Kept) -> EventKind:
+    def __new__(cls, value: str, stored_in: Kept) -> EventKind:
         """A kind by its name on the wire."""
         kind = str.__new__(cls, value)
         kind._value_ = value
-        kind.kept = kept
+        kind.stored_in = stored_in
         return kind
 
     RUN_CREATED = "run.created", Kept.LOG
@@ -60,12 +60,12 @@ class EventKind(StrEnum):
 
     @property
     def durable(self) -> bool:
-        """Whether the conversation's log has it, too."""
-        return self.kept is Kept.LOG
+        """True if the conversation's log has it, too."""
+        return self.stored_in is Kept.LOG
 
 
 MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
-"""Those that bring a message into the conversation."""
+"""Kinds that bring a message into the conversation."""
 TRACED: Final = frozenset(
     {
         EventKind.RUN_QUEUED,
@@ -84,8 +84,8 @@ TRACED: Final = frozenset(
         EventKind.CONVERSATION_CONDENSED,
     }
 )
-"""Those that the trace of a run has as events of the run's span: why it took the time that it took."""
+"""Kinds that the trace of a run has as events of the run's span: they explain the time that it took."""
 UNDER_WAY: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA, EventKind.TOOL_PROGRESS})
-"""Those that show what is under way: what comes of it is told by another event."""
+"""Kinds that show work in progress: another event brings its result."""
 ON_REQUEST: Final = frozenset({EventKind.REASONING_DELTA})
-"""Those that only a watcher who asks for them is told."""
+"""Kinds that only a watcher who asks for them gets."""

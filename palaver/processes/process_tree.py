@@ -1,4 +1,4 @@
-"""Processes below another one, found in /proc. Elsewhere than on Linux nothing is found."""
+"""Processes below another one, from /proc. Elsewhere than on Linux there are none."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import os
 
 def children_of(pid: int) -> list[int]:
     """The direct children of a process, also of its threads; none if it is gone."""
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as listed:
-                found += map(int, listed.read().split())
-    return found
+                pids += map(int, listed.read().split())
+    return pids
 
 
 def below(pid: int) -> list[int]:
     """Every process below another one, parents first."""
-    found = children_of(pid)
-    for each in found:
-        found += children_of(each)
-    return found
+    pids = children_of(pid)
+    for child in pids:
+        pids += children_of(child)
+    return pids
 
 
 def stopped(pid: int) -> bool:
-    """Whether each of its threads is stopped by a signal, or has ended."""
+    """Tell whether each of its threads is stopped by a signal, or has ended."""
     states: list[str] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

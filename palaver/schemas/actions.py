@@ -20,7 +20,7 @@ _MONTH: Final = 30 * 86_400
 
 
 class Approvals(Strict):
-    """Which calls of server tools wait until somebody has decided."""
+    """The rule that says which calls of server tools wait until somebody has decided."""
 
     require: Annotated[Literal["never", "risky", "always"] | tuple[ToolPattern, ...], AtMost("approval_patterns")] = (
         "risky"
@@ -32,7 +32,7 @@ class Approvals(Strict):
     """Seconds. A call that nobody has decided on by then is denied."""
 
     def ask(self, tool: str, *, risky: bool) -> bool:
-        """Whether a call of ``tool`` waits."""
+        """Tell whether a call of ``tool`` waits."""
         if any(fnmatchcase(tool, pattern) for pattern in self.exempt):
             return False
         if isinstance(self.require, str):
@@ -49,10 +49,10 @@ class ClientTool(Strict):
     """The JSON schema of the arguments, as the model sees it; the client checks them. Those of an acknowledged call are
     checked here: nobody could tell the model later."""
     timeout: float = Field(default=3600, ge=1, le=_MONTH)
-    """Seconds. A call without an output by then is told to the model as timed out."""
+    """Seconds. Without an output by then, the model's result says that the call timed out."""
     acknowledgement: Annotated[str, AtMost("acknowledgement"), Field(min_length=1)] | None = None
-    """What the model is told of a call at once: the client sees the call in the events and does what it likes. None for
-    a tool whose output the run waits for."""
+    """A result for the model at once: the client sees the call in the events and does what it likes. None for a tool
+    whose output the run waits for."""
 
 
 class PendingAction(BaseModel):
@@ -81,12 +81,12 @@ class ApprovalDecision(Strict):
     action_id: str = Field(max_length=200)
     """A pending action's id, or ``all``."""
     decision: Literal["approve", "deny", "edit"]
-    """``edit`` approves the call with other ``arguments``; the model is told so."""
+    """The decision. ``edit`` approves the call with other ``arguments``; the model sees that."""
     arguments: dict[str, Any] | None = None
     reason: Annotated[str, AtMost("deny_reason")] | None = None
-    """With ``deny``: told to the model."""
+    """With ``deny``: the reason, for the model."""
     digest: str | None = Field(default=None, max_length=64)
-    """If given, it must be the action's: then the decision is about exactly the call that was looked at."""
+    """The digest of the action. With it the decision is about exactly the call that was looked at."""
 
     @model_validator(mode="after")
     def _fits(self) -> ApprovalDecision:
@@ -100,13 +100,13 @@ class ApprovalDecision(Strict):
 
 
 class ToolOutput(Strict):
-    """What a client's tool answered."""
+    """The output of a client's tool."""
 
     type: Literal["tool_output"]
     call_id: str = Field(max_length=200)
     """The call's id, or its pending action's."""
     output: Any = ""
-    """Text as it is; anything else is told to the model as JSON."""
+    """The output. Text goes to the model as it is; anything else as JSON."""
     is_error: bool = False
 
 
@@ -118,7 +118,7 @@ class Steering(Strict):
 
 
 class Pause(Strict):
-    """Begin nothing more until the run is resumed; what is under way may finish."""
+    """Begin nothing more until the run is resumed; work that is under way may finish."""
 
     type: Literal["pause"]
     now: bool = False
@@ -132,12 +132,12 @@ class Resume(Strict):
 
 
 class Stop(Strict):
-    """End the run as cancelled, once what is under way has finished: no model is called. With denials in the same
-    request, the model is told of them when somebody goes on with the conversation."""
+    """End the run as cancelled, once work that is under way has finished: no model is called. With denials in the same
+    request, the model sees them when somebody goes on with the conversation."""
 
     type: Literal["stop"]
     reason: Annotated[str, AtMost("reason")] | None = None
-    """Kept on the run."""
+    """The reason, for the record of the run."""
 
 
 Item = Annotated[ApprovalDecision | ToolOutput | Steering | Pause | Resume | Stop, Field(discriminator="type")]

@@ -13,14 +13,14 @@ from palaver.errors import InvalidToolCall
 from palaver.vocabulary.limits import beyond, most
 
 _TOLD_FAULTS: Final = 8
-"""Of the faults of a call, how many its model is told, with how many characters and levels of each."""
+"""The number of a call's faults that its model sees; below, the characters and levels of each."""
 _TOLD_FAULT: Final = 120
 _TOLD_NAME: Final = 40
 _TOLD_LEVELS: Final = 8
 _QUOTED: Final = 100
-"""Characters of the parser's complaint that a model is told."""
+"""Characters of the parser's complaint that a model sees."""
 _HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
-"""What is in every number that is too large for a float."""
+"""Matches in every number that is too large for a float."""
 
 
 def read(text: str) -> dict[str, Any]:
@@ -29,67 +29,70 @@ def read(text: str) -> dict[str, Any]:
     Raises:
         InvalidToolCall: it is no JSON object, or one of too many levels or values; says so to the model.
     """
-    found = _object(text)
-    limit = exceeded(found, text)
+    arguments = _object(text)
+    limit = exceeded(arguments, text)
     if limit is not None:
         beyond(limit)
         what = "levels" if limit == "arguments_depth" else "values"
         raise InvalidToolCall(f"the arguments have more than {most(limit)} {what}")
-    if _infinite(found, text):
+    if _infinite(arguments, text):
         raise InvalidToolCall("the arguments are not JSON: a number is too large")
-    return found
+    return arguments
 
 
 def readable(text: str) -> dict[str, Any] | None:
-    """The same of arguments that were judged before; None in place of what is no arguments."""
+    """Read arguments that were judged before in the same way; None in place of a text that is no arguments."""
     try:
-        found = _object(text)
+        arguments = _object(text)
     except InvalidToolCall:
         return None
-    return None if exceeded(found, text) or _infinite(found, text) else found
+    return None if exceeded(arguments, text) or _infinite(arguments, text) else arguments
 
 
 def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
-    """What does not fit, each with its place in the ``whole``, as far as a model can make use of it."""
-    told = [
-        f"{'.'.join(str(each)[:_TOLD_NAME] for each in place[:_TOLD_LEVELS]) or whole}: {fault[:_TOLD_FAULT]}"
+    """Describe what does not fit, each fault with its place in the ``whole``, as far as a model can make use of it."""
+    sentences = [
+        f"{'.'.join(str(part)[:_TOLD_NAME] for part in place[:_TOLD_LEVELS]) or whole}: {fault[:_TOLD_FAULT]}"
         for place, fault in faults[:_TOLD_FAULTS]
     ]
-    more = len(faults) - len(told)
-    return "; ".join([*told, f"and {more} more"] if more else told)
+    more = len(faults) - len(sentences)
+    return "; ".join([*sentences, f"and {more} more"] if more else sentences)
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = from_json(text.strip().encode() or b"{}", allow_inf_nan=False)
+        parsed = from_json(text.strip().encode() or b"{}", allow_inf_nan=False)
     except ValueError as error:
         raise InvalidToolCall(f"the arguments are not JSON: {str(error)[:_QUOTED]}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise InvalidToolCall("the arguments must be a JSON object")
-    return found
+    return parsed
 
 
-def _infinite(found: dict[str, Any], text: str) -> bool:
-    """Whether a number in it is too large for a float. It looks at each value, so they have to be counted before."""
-    return bool(_HUGE.search(text)) and any(isinstance(each, float) and math.isinf(each) for each in _values(found))
+def _infinite(arguments: dict[str, Any], text: str) -> bool:
+    """Tell whether a number in it is too large for a float. It looks at each value, so they have to be counted
+    before."""
+    return bool(_HUGE.search(text)) and any(
+        isinstance(value, float) and math.isinf(value) for value in _values(arguments)
+    )
 
 
-def _values(found: dict[str, Any]) -> Iterator[Any]:
+def _values(arguments: dict[str, Any]) -> Iterator[Any]:
     """All of them, at every level."""
-    left: list[Any] = [found]
+    left: list[Any] = [arguments]
     while left:
-        each = left.pop()
-        yield each
-        left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        value = left.pop()
+        yield value
+        left.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
 
 
-def exceeded(found: dict[str, Any] | list[Any], text: str) -> str | None:
-    """The limit that ``found``, which is ``text``, goes beyond: ``arguments_depth`` or ``arguments_values``."""
+def exceeded(parsed: dict[str, Any] | list[Any], text: str) -> str | None:
+    """The limit that ``parsed``, which is ``text``, goes beyond: ``arguments_depth`` or ``arguments_values``."""
     # There are no more levels than brackets, and no more values than commas and brackets: most need no further look.
     brackets = text.count("{") + text.count("[")
     if brackets <= most("arguments_depth") and brackets + text.count(",") <= most("arguments_values"):
         return None
-    level: list[Any] = [found]
+    level: list[Any] = [parsed]
     depth = values = 0
     while level:
         depth += 1
@@ -98,6 +101,6 @@ def exceeded(found: dict[str, Any] | list[Any], text: str) -> str | None:
             return "arguments_depth"
         if values > most("arguments_values"):
             return "arguments_values"
-        members = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for each in members for value in each if isinstance(value, dict | list)]
+        members = (container.values() if isinstance(container, dict) else container for container in level)
+        level = [value for container in members for value in container if isinstance(value, dict | list)]
     return None

@@ -1,7 +1,7 @@
-"""What a message says: a text, or parts of which text is one kind.
+"""The content of a message: a text, or parts of which text is one kind.
 
-Text alone is a string, on the wire and in the log: that is what nearly all messages are, and it costs nothing more.
-Parts are for what is not text alone. So one part that is text becomes its string, and every list that is left is meant.
+Text alone is a string, on the wire and in the log: nearly all messages are that, and it costs nothing more. Parts are
+for what is not text alone. So one part that is text becomes its string, and every list that remains was meant as one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from palaver.vocabulary.addresses import leads_within
 def _outward(url: str) -> str:
     """Raises PydanticCustomError for an address that leads into the network of whoever fetches it."""
     if not url.startswith("data:") and leads_within(url):
-        told = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
-        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+        advice = "leads into a network of one's own, where nobody may be sent: send the data as a data: URL"
+        raise PydanticCustomError("unsupported_content", "{advice}", {"advice": advice})
     return url
 
 
@@ -49,7 +49,7 @@ class _Media(Strict):
 
     @property
     def inline(self) -> bool:
-        """Whether the data are here, and no address from which they come."""
+        """True if the data are here, rather than an address from which they come."""
         return self.url.startswith("data:")
 
 
@@ -67,7 +67,7 @@ class FilePart(_Media):
 
 
 class ReasoningPart(Strict):
-    """What a model thought before it answered, as far as it says."""
+    """A model's thoughts before its answer, as far as it tells them."""
 
     type: Literal["reasoning"]
     text: str
@@ -84,8 +84,8 @@ _ELSEWHERE: Final = {
 def _of_here(value: object) -> object:
     """Raises PydanticCustomError for a part of another API, which says what to do."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str) and (told := _ELSEWHERE.get(kind)):
-        raise PydanticCustomError("unsupported_content", "{told}", {"told": told})
+    if isinstance(kind, str) and (advice := _ELSEWHERE.get(kind)):
+        raise PydanticCustomError("unsupported_content", "{advice}", {"advice": advice})
     return value
 
 
@@ -116,14 +116,14 @@ def parts_from(listed: Iterable[Any]) -> tuple[Part, ...]:
 
 
 def inline_data(url: str) -> tuple[str, bool, str] | None:
-    """Of a ``data:`` URL: the media type, whether the data are in base64, and the data as they are written there. None
-    if it is no such URL."""
-    found = _DATA.match(url)
-    return (found[1].lower() or "text/plain", bool(found[2]), url[found.end() :]) if found else None
+    """Split a ``data:`` URL into the media type, whether the data are in base64, and the data as they are written
+    there. None if it is no such URL."""
+    match = _DATA.match(url)
+    return (match[1].lower() or "text/plain", bool(match[2]), url[match.end() :]) if match else None
 
 
 def text_of(content: str | tuple[Part, ...]) -> str:
-    """What of it is text; an image or a file is named by its kind."""
+    """Return the text of it; an image or a file is named by its kind."""
     return content if isinstance(content, str) else "\n".join(map(_in_words, content))
 
 
@@ -138,7 +138,7 @@ def _in_words(part: Part) -> str:
 
 
 def length_of(content: str | tuple[Part, ...]) -> int:
-    """How many characters it has, URLs included."""
+    """Count its characters, URLs included."""
     if isinstance(content, str):
         return len(content)
     return sum(len(part.url) if isinstance(part, ImagePart | FilePart) else len(part.text) for part in content)

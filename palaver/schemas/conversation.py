@@ -13,12 +13,12 @@ from palaver.schemas.models import AgentSpec, Message, NewSecrets, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 ConversationStatus = RunStatus | Literal["idle"]
-"""That of its active run, else of the run that ended last; ``idle`` if there is neither."""
+"""The status of its active run, else of the run that ended last; ``idle`` if there is neither."""
 Title = Annotated[str, AtMost("title"), Field(min_length=1)]
 
 
 class Outcome(BaseModel):
-    """How the newest finished run of a conversation ended."""
+    """The end of a conversation's newest finished run."""
 
     run_id: str
     status: RunStatus
@@ -30,23 +30,23 @@ class Conversation(BaseModel):
 
     id: str
     title: str | None = None
-    """The first words that were said in it, if nobody gave it one."""
+    """The first words of its first message, if nobody gave it a title."""
     status: ConversationStatus = "idle"
     agent: AgentSpec | None = None
     metadata: dict[str, str] = {}
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
-    """When something was last said or done in it, or it was changed."""
+    """The time of its last message or other happening, or of its last change."""
     revision: int = 0
-    """How often it was changed by a `PATCH`."""
+    """The number of its changes by a `PATCH`."""
     entries: int = 0
     """Log entries so far."""
     active_run: str | None = None
     queued_runs: tuple[str, ...] = ()
     last_outcome: Outcome | None = None
     usage: Usage = Usage()
-    """Of all its runs, also of those that are deleted; a fork begins anew."""
+    """The usage of all its runs, also of those that are deleted; a fork begins anew."""
     forked_from: str | None = None
     """The conversation whose log it began with."""
     forked_through: int | None = None
@@ -89,7 +89,7 @@ class Asked(BaseModel):
 
 
 class ConversationCount(BaseModel):
-    """How many conversations fit."""
+    """The number of conversations that fit."""
 
     count: int
     complete: bool
@@ -112,22 +112,23 @@ class NewConversation(Strict):
 
 
 class Fork(NewConversation):
-    """The body of ``POST /v1/conversations/{id}/fork``. What is left out is as in the conversation that is forked."""
+    """The body of ``POST /v1/conversations/{id}/fork``. A field that is left out is as in the conversation that is
+    forked."""
 
     through: Annotated[int, Field(ge=0)] | None = None
     """The position in its log up to which; None for all, but a turn with open calls."""
 
 
 class ConversationPatch(Strict):
-    """The body of ``PATCH /v1/conversations/{id}``. What is given takes the place of what there was, whole; what is
-    left out stays."""
+    """The body of ``PATCH /v1/conversations/{id}``. Each field of the body takes the place of the old value, whole; a
+    field that is left out stays."""
 
     title: Title | None = None
     """Null takes it away."""
     metadata: Metadata = Field(default={})
     tags: Tags = ()
     agent: AgentSpec | None = None
-    """Who answers from the next run on; those that are there go on as they were. Null takes it away."""
+    """The agent that answers from the next run on; existing runs go on as they were. Null takes it away."""
     revision: Annotated[int, Field(ge=0)] | None = None
     """Change it only if it still has this one."""
 
@@ -137,8 +138,8 @@ ConversationOrder = Literal["created", "-created", "updated", "-updated"]
 
 
 class ConversationFilter(TypedDict, total=False):
-    """Conversations that fit all that is given. What is left out, or None, lets every one through. Times count in
-    milliseconds, and are part of what they limit."""
+    """Conversations that fit all of these conditions. One that is left out, or None, lets every one through. Times
+    count in milliseconds, and are part of what they limit."""
 
     title: str | None
     """A part of its title, whatever the case."""

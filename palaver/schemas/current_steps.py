@@ -1,4 +1,4 @@
-"""What a run is doing now: its open steps, as people see them."""
+"""The open steps of a run: its present work, as people see it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MOST_SHOWN: Final = 16
 
 
 class StepProgress(BaseModel):
-    """What has come of a model's answer, as its worker said when it last renewed the lease."""
+    """The progress of a model's answer, as its worker reported it when it last renewed the lease."""
 
     bytes: int
-    """Of the answer, whatever they mean."""
+    """Bytes of the answer, whatever they mean."""
     characters: int
-    """Of text in it."""
+    """Characters of text in it."""
     at: datetime
-    """When the last of it came; when the call began if nothing did."""
+    """The time at which the last of it came; the beginning of the call if nothing did."""
 
 
 class StepFailure(BaseModel):
@@ -51,12 +51,12 @@ class CurrentStep(BaseModel):
     max_attempts: int | None = None
     """The last one, after failures like the last; None as long as nothing failed."""
     worker: str | None = None
-    """Who has it (leased)."""
+    """The worker that has it (leased)."""
     progress: StepProgress | None = None
-    """Of a model call, after some seconds (leased)."""
+    """The progress of a model call, after some seconds (leased)."""
     last_failure: StepFailure | None = None
     gives_up_at: datetime | None = None
-    """When this attempt, or the wait for somebody, is given up at the latest, unless more comes; None while nobody
-    knows."""
+    """The latest time at which this attempt, or the wait for somebody, is given up, unless more comes; None while
+    nobody knows."""
     again_at: datetime | None = None
-    """When it is tried again (later)."""
+    """The time of the next attempt (later)."""

@@ -1,4 +1,4 @@
-"""Providers that come with an agent: an address that the operator allows, and a key that is kept secret."""
+"""Providers that come with an agent: an address that the operator allows, and a key that stays secret."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _as_compared(base_url: str) -> str:
 
 
 class Endpoint(Strict):
-    """Where the models ``inline/NAME`` of an agent are asked. The operator says which hosts may be
+    """The address of an agent's models ``inline/NAME``. The operator says which hosts are allowed
     (``PALAVER_INLINE_PROVIDER_HOSTS``)."""
 
     base_url: Annotated[str, AtMost("base_url"), AfterValidator(_as_compared)]
     api_key: HeaderSecret | None = None
-    """Taken and never told: it is kept with the conversation, for this address. Without one, that which the
-    conversation has for this address, if any."""
+    """The key. It is taken and never shown: it is stored with the conversation, for this address. Without one, the key
+    that the conversation has for this address, if any."""
     protocol: ProtocolName = "chat_completions"
 
     @property
@@ -46,7 +46,7 @@ class Endpoint(Strict):
 
     @property
     def name(self) -> str:
-        """What its provider is called: by its host, of which there are no more than the operator lists."""
+        """The name of its provider: it has the host in it, and there are no more hosts than the operator lists."""
         return f"{INLINE}:{self.host}"
 
     @property
@@ -57,7 +57,8 @@ class Endpoint(Strict):
 
     @property
     def secret_name(self) -> str:
-        """What the conversation keeps its key under: a key goes nowhere but to the address that it came with."""
+        """The name under which the conversation stores its key: a key goes nowhere but to the address that it came
+        with."""
         return f"endpoint:{self.base_url}"
 
     def called(self, model: str) -> str:
@@ -66,7 +67,7 @@ class Endpoint(Strict):
         return f"{self.name}/{name}" if provider == INLINE else model
 
     def allowed_by(self, hosts: Collection[str]) -> bool:
-        """Whether its host is one of these: with its very port, or without one and the usual port."""
+        """Tell whether its host is one of these: with its very port, or without one and the usual port."""
         scheme, host, port = urlsplit(self.base_url).scheme, *host_and_port(self.base_url)
         usual = _PORTS[scheme]
         return listed(host, port or usual) in hosts or (port in (None, usual) and listed(host, None) in hosts)

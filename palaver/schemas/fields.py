@@ -1,4 +1,4 @@
-"""What several models are made of: the strict base, and the names that users give."""
+"""The building blocks of several models: the strict base, and the names that users choose."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class AtMost:
         return core_schema.no_info_before_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        found = handler(schema)
-        for each in found.get("anyOf", [found]):
-            if keyword := _KINDS.get(each.get("type", "")):
-                each[keyword] = most(self._name(listed=keyword == "maxItems"))
-        return found
+        json_schema = handler(schema)
+        for choice in json_schema.get("anyOf", [json_schema]):
+            if keyword := _KINDS.get(choice.get("type", "")):
+                choice[keyword] = most(self._name(listed=keyword == "maxItems"))
+        return json_schema
 
     def _name(self, *, listed: bool) -> str:
         return (listed and self.items) or self.limit
@@ -112,13 +112,13 @@ Metadata = Annotated[
 SecretText = Annotated[
     SecretStr, Field(min_length=1), AtMost("secret_value"), PlainSerializer(_hidden, when_used="json")
 ]
-"""A text that comes in and is never told: neither answers nor logs have it."""
+"""A text that comes in and is never shown: neither answers nor logs have it."""
 _OF_HEADERS: Final = r"^[!-~]([ -~]*[!-~])?$"
 UNFIT_FOR_HEADERS: Final = "must be printable ASCII without blanks around it: no header can carry it"
 
 
 def fits_a_header(text: str) -> bool:
-    """Whether a request can have ``text`` in a header."""
+    """Tell whether a request can have ``text`` in a header."""
     return re.fullmatch(_OF_HEADERS, text) is not None
 
 

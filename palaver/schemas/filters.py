@@ -1,4 +1,4 @@
-"""Which runs are meant, by what they have in common: said once, for the store, the SDK and the command."""
+"""Filters for runs, by what the runs have in common: defined once, for the store, the SDK and the command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLDEST: Final = 10 * 366 * 86400
 
 
 class RunFilter(TypedDict, total=False):
-    """Runs that fit all that is given. What is left out, or None, lets every run through."""
+    """Runs that fit all of these conditions. One that is left out, or None, lets every run through."""
 
     status: str | Collection[str] | None
     """One of several statuses: a list, or a text with commas between them."""
@@ -37,55 +37,59 @@ class RunFilter(TypedDict, total=False):
     error_code: str | None
     """The code of that error."""
     retried: bool | None
-    """Whether another run goes on with it."""
+    """True for runs that another run goes on with."""
     created_after: datetime | None
     created_before: datetime | None
     ended_after: datetime | None
     ended_before: datetime | None
 
 
-def statuses(wanted: RunFilter) -> tuple[str, ...] | None:
+def statuses(filters: RunFilter) -> tuple[str, ...] | None:
     """The statuses that are named; None for all of them."""
-    status = wanted.get("status")
+    status = filters.get("status")
     return tuple(status.split(",") if isinstance(status, str) else status) if status is not None else None
 
 
-def possible_statuses(wanted: RunFilter) -> tuple[str, ...] | None:
-    """The statuses that a run can have that fits all that is given; None for all of them."""
-    named = statuses(wanted)
+def possible_statuses(filters: RunFilter) -> tuple[str, ...] | None:
+    """Return the statuses that a run can have that fits all conditions; None for all statuses."""
+    named = statuses(filters)
     possible = [str(status) for status in RunStatus] if named is None else [*dict.fromkeys(named)]
-    reason, ended = wanted.get("stop_reason"), {str(status) for status in RunStatus if status.terminal}
+    reason, ended = filters.get("stop_reason"), {str(status) for status in RunStatus if status.terminal}
     if reason is not None:
-        of_reason = {str(each.status) for each in StopReason if each == reason}
+        of_reason = {str(stop_reason.status) for stop_reason in StopReason if stop_reason == reason}
         possible = [status for status in possible if status in of_reason]
-    if wanted.get("error_class") or wanted.get("error_code"):
+    if filters.get("error_class") or filters.get("error_code"):
         possible = [status for status in possible if status == RunStatus.FAILED]
-    if wanted.get("ended_after") or wanted.get("ended_before") or wanted.get("retried"):
+    if filters.get("ended_after") or filters.get("ended_before") or filters.get("retried"):
         possible = [status for status in possible if status in ended]
     return None if len(possible) == len(RunStatus) else tuple(possible)
 
 
-def admits(wanted: RunFilter, run: Run) -> bool:
-    """Whether ``run`` fits."""
-    named, tag, tool = statuses(wanted), wanted.get("tag"), wanted.get("tool")
+def admits(filters: RunFilter, run: Run) -> bool:
+    """Tell whether ``run`` fits."""
+    named, tag, tool = statuses(filters), filters.get("tag"), filters.get("tool")
     error: Mapping[str, Any] = run.error or {}
-    retried, metadata = wanted.get("retried"), wanted.get("metadata") or {}
+    retried, metadata = filters.get("retried"), filters.get("metadata") or {}
     return (
         (named is None or run.status in named)
-        and wanted.get("stop_reason") in (None, run.stop_reason)
-        and wanted.get("conversation_id") in (None, run.conversation_id)
+        and filters.get("stop_reason") in (None, run.stop_reason)
+        and filters.get("conversation_id") in (None, run.conversation_id)
         and (tag is None or tag in run.tags)
         and metadata.items() <= run.metadata.items()
-        and wanted.get("submitted_by") in (None, run.submitted_by)
-        and wanted.get("agent") in (None, run.agent.name)
-        and wanted.get("provider") in (None, run.model.partition("/")[0])
-        and wanted.get("model") in (None, run.model)
-        and (tool is None or tool in run.agent.tools or tool in [each.name for each in run.agent.client_tools])
-        and wanted.get("error_class") in (None, error.get("class"))
-        and wanted.get("error_code") in (None, error.get("code"))
+        and filters.get("submitted_by") in (None, run.submitted_by)
+        and filters.get("agent") in (None, run.agent.name)
+        and filters.get("provider") in (None, run.model.partition("/")[0])
+        and filters.get("model") in (None, run.model)
+        and (
+            tool is None
+            or tool in run.agent.tools
+            or tool in [client_tool.name for client_tool in run.agent.client_tools]
+        )
+        and filters.get("error_class") in (None, error.get("class"))
+        and filters.get("error_code") in (None, error.get("code"))
         and retried in (None, run.retried_as is not None)
-        and _between(wanted.get("created_after"), run.times.created_at, wanted.get("created_before"))
-        and _between(wanted.get("ended_after"), run.times.ended_at, wanted.get("ended_before"))
+        and _between(filters.get("created_after"), run.times.created_at, filters.get("created_before"))
+        and _between(filters.get("ended_after"), run.times.ended_at, filters.get("ended_before"))
     )
 
 

@@ -1,4 +1,4 @@
-"""The first words of what a user said: the title of a conversation that nobody gave one, and how lists show a run."""
+"""The first words of a user's message: the title of a conversation without one, and the preview of a run in lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TITLE: Final = 60
 PREVIEW: Final = 120
 """Characters of them that a run keeps."""
 _LOOKED_AT: Final = 1_000
-"""Characters of a message that are looked at; a secret that begins in the part that is kept ends in them, or shows by
+"""Characters of a message that are looked at; a secret that begins in the part that is stored ends in them, or shows by
 its beginning."""
 
 
@@ -21,10 +21,10 @@ def first_words(messages: Iterable[Message], most: int, secrets: Collection[str]
     """The first words of the first message of the user that has any, ``most`` characters, on one line and without
     these secrets and those of this process; None if there is none."""
     for message in messages:
-        if message.role == "user" and (said := message.text[:_LOOKED_AT].strip()):
+        if message.role == "user" and (text := message.text[:_LOOKED_AT].strip()):
             if secrets:
-                said = Secrets(secrets, named=True).hide(said)
-            return _cut(" ".join(hide(said).split()), most)
+                text = Secrets(secrets, named=True).hide(text)
+            return _cut(" ".join(hide(text).split()), most)
     return None
 
 

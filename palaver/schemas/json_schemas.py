@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 _MASK: Final = "it"
-"""What stands for a value: none that was sent is said again."""
+"""Stands for a value in messages: no value that was sent is repeated."""
 _PATTERN: Final = 1 << 16
 _DFA: Final = 1 << 14
-"""Bytes that a pattern, and what is kept to match it, may take: it is matched in linear time, and none is taken for
-which that is not so."""
+"""Bytes that a pattern, and the state to match it, may take: it is matched in linear time, and a pattern for which that
+is not so is refused."""
 _WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
-"""What a pattern counts that compiles to at most so many bytes: by the time that a character takes where nearly each is
-a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
+"""The weights of patterns that compile to at most so many bytes: by the time that a character takes where nearly each
+is a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
 _HEAVIEST: Final = 9
 _KEPT: Final = 16
 """Schemas that stay compiled, with at most a few MB each."""
@@ -45,38 +45,40 @@ _HOLDERS: Final = _APART | _ASIDE | {"patternProperties", "dependentSchemas", "d
 _TWICE: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """Keywords for which what stands beside them is looked at again."""
 _TOLD: Final = 50
-"""Faults that are looked at; a model is told a few of them."""
+"""Faults that are looked at; a model sees a few of them."""
 _ALL_FAULTS: Final = 5_000
-"""Of values times parts of the schema: up to here all faults are looked for, which takes 50 µs each; beyond, one is."""
+"""The number of values times parts of the schema up to which all faults are looked for, which takes 50 µs each; beyond,
+one is."""
 _A_VALUE: Final = 64
 """Characters that cost as much as a value: a pattern looks at all of them."""
 _LEVELS: Final = 64
-"""Of a schema, references followed: its own depth is bounded by that of a body."""
+"""Levels of a schema with its references followed: its own depth is bounded by that of a body."""
 _POINTED: Final = str.maketrans({"~": "~0", "/": "~1"})
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """What of a value does not fit: where, and in words without the value. Names of an object, if it is about them."""
+    """A part of a value that does not fit: the place, the fault in words without the value, and names of an object if
+    the fault is about them."""
 
     place: tuple[int | str, ...]
-    said: str
+    message: str
     missing: str | None = None
     unexpected: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, error: jsonschema_rs.ValidationError) -> Misfit:
-        """What the library found."""
+        """Return the misfit for an error of the library."""
         from jsonschema_rs import ValidationErrorKind as Kind
 
-        place, said = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
+        place, message = tuple(error.instance_path), error.message.removeprefix(f"{_MASK} ")
         match error.kind:
             case Kind.Required() as kind:
-                return cls(place, said, missing=kind.property)
+                return cls(place, message, missing=kind.property)
             case Kind.AdditionalProperties() as kind:
-                return cls(place, said, unexpected=tuple(kind.unexpected))
+                return cls(place, message, unexpected=tuple(kind.unexpected))
             case _:
-                return cls(place, said)
+                return cls(place, message)
 
 
 class Unfit(ValueError):
@@ -87,14 +89,14 @@ class Unfit(ValueError):
         self.pointer = pointer
 
 
-def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
-    """What of ``found`` does not fit; of much that does not, a part.
+def misfits(schema: dict[str, Any], value: Any) -> list[Misfit]:
+    """Return the parts of ``value`` that do not fit; if there are many, some of them.
 
     Raises:
         Unfit: as `require_fit` says.
     """
     extent, validator = _prepared(orjson.dumps(schema))
-    values, characters = _amount(found)
+    values, characters = _amount(value)
     work, matching = extent.size * (values + characters // _A_VALUE), extent.matching * characters
     if work > most("schema_work"):
         beyond("schema_work")
@@ -102,21 +104,21 @@ def misfits(schema: dict[str, Any], found: Any) -> list[Misfit]:
     if matching > most("schema_matching"):
         beyond("schema_matching")
         return [Misfit((), "has too many characters for the patterns of the schema")]
-    if validator.is_valid(found):
+    if validator.is_valid(value):
         return []
     if extent.recursive or extent.choices * matching > most("schema_matching"):
         return [Misfit((), "does not fit in some place")]
     if max(work, matching) > _ALL_FAULTS:
-        return [Misfit.of(_first(validator, found))]
-    return [Misfit.of(each) for each in islice(validator.iter_errors(found), _TOLD)]
+        return [Misfit.of(_first(validator, value))]
+    return [Misfit.of(error) for error in islice(validator.iter_errors(value), _TOLD)]
 
 
-def _first(validator: jsonschema_rs.Validator, found: Any) -> jsonschema_rs.ValidationError:
+def _first(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.ValidationError:
     """The first fault of what does not fit."""
     from jsonschema_rs import ValidationError
 
     try:
-        validator.validate(found)
+        validator.validate(value)
     except ValidationError as error:
         return error
     raise AssertionError("it does not fit")
@@ -135,9 +137,9 @@ def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
     try:
         return extent, _compiled(schema, _PATTERN)
     except ValueError as error:
-        said = str(getattr(error, "message", error)).partition("\n")[0][:200]
-        hint = "; a pattern has neither look-around nor back-references" if "regex" in said else ""
-        raise Unfit("", f"cannot be held to: {said}{hint}") from None
+        reason = str(getattr(error, "message", error)).partition("\n")[0][:200]
+        hint = "; a pattern has neither look-around nor back-references" if "regex" in reason else ""
+        raise Unfit("", f"cannot be held to: {reason}{hint}") from None
 
 
 def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
@@ -149,12 +151,12 @@ def _compiled(schema: dict[str, Any], size: int) -> jsonschema_rs.Validator:
 
 
 def _nothing_from_elsewhere(uri: str) -> Any:
-    """What a reference to another document gets. Raises ValueError."""
+    """Refuse a reference to another document. Raises ValueError."""
     raise ValueError("a schema has to be whole")
 
 
 def _weight(pattern: str) -> int:
-    """What ``pattern`` counts."""
+    """Return the weight of ``pattern``."""
     for weight, size in _WEIGHTS:
         try:
             _compiled({"pattern": pattern}, size)
@@ -164,24 +166,24 @@ def _weight(pattern: str) -> int:
     return _HEAVIEST
 
 
-def _amount(found: Any) -> tuple[int, int]:
-    """How many values there are, at every level, and how many characters in texts and names."""
-    values, characters, left = 0, 0, [found]
+def _amount(value: Any) -> tuple[int, int]:
+    """Count the values at every level, and the characters in texts and names."""
+    values, characters, left = 0, 0, [value]
     while left:
-        each = left.pop()
+        part = left.pop()
         values += 1
-        if isinstance(each, str):
-            characters += len(each)
-        elif isinstance(each, dict):
-            characters += sum(map(len, each))
-            left.extend(each.values())
-        elif isinstance(each, list):
-            left.extend(each)
+        if isinstance(part, str):
+            characters += len(part)
+        elif isinstance(part, dict):
+            characters += sum(map(len, part))
+            left.extend(part.values())
+        elif isinstance(part, list):
+            left.extend(part)
     return values, characters
 
 
 class _Cost(NamedTuple):
-    """Of a part of a schema, with its references followed."""
+    """The cost of a part of a schema, with its references followed."""
 
     parts: int
     """Objects and arrays."""
@@ -198,7 +200,7 @@ _NOTHING: Final = _Cost(0, 0, 0)
 
 
 class _Extent:
-    """How large a schema is with its references followed, but for those that lead into themselves.
+    """The size of a schema with its references followed, but for those that lead into themselves.
 
     Raises:
         Unfit: it is too large, or refers to what is not within it.
@@ -213,16 +215,16 @@ class _Extent:
         self.matching = patterns if self.recursive else matching
 
     def _cost(self, part: Any, where: str, level: int, holder: str = "") -> _Cost:
-        """What ``part`` costs, which is at ``where``; a ``holder`` is the keyword whose schemas are in it."""
+        """Return the cost of ``part``, which is at ``where``; a ``holder`` is the keyword whose schemas are in it."""
         if level > _LEVELS:
             raise Unfit(where, f"has more than {_LEVELS} levels, references followed")
         if not isinstance(part, dict | list):
             return _NOTHING
         own = self._own(part, where, level) if isinstance(part, dict) and not holder else _NOTHING
         parts, patterns, matching, apart, choices = 1 + own.parts, own.patterns, own.matching, 0, own.choices
-        for name, each in part.items() if isinstance(part, dict) else enumerate(part):
+        for name, member in part.items() if isinstance(part, dict) else enumerate(part):
             holds = str(name) if name in _HOLDERS and not holder else ""
-            cost = self._cost(each, f"{where}/{str(name).translate(_POINTED)}"[:300], level + 1, holds)
+            cost = self._cost(member, f"{where}/{str(name).translate(_POINTED)}"[:300], level + 1, holds)
             weight = _weight(str(name)) if holder == "patternProperties" else 0
             parts += cost.parts
             _bounded(where, "schema_parts", parts, "parts, references followed")
@@ -235,12 +237,12 @@ class _Extent:
                 matching += cost.matching + weight
             _bounded(where, "schema_patterns", patterns, "patterns, references followed; large ones count as several")
         if isinstance(part, dict) and not holder:
-            matching *= 1 if _TWICE.isdisjoint(part) else 2  # what is apart is so in a holder alone
+            matching *= 1 if _TWICE.isdisjoint(part) else 2  # schemas are apart in a holder alone
             choices += not _CHOICES.isdisjoint(part)
         return _Cost(parts, patterns, matching + apart, choices)
 
     def _own(self, part: dict[str, Any], where: str, level: int) -> _Cost:
-        """What a schema costs but for those that it holds."""
+        """Return the cost of a schema but for the schemas that it holds."""
         cost, pattern = self._referred(part, where, level), part.get("pattern")
         weight = _weight(pattern) if isinstance(pattern, str) else 0
         return _Cost(cost.parts, cost.patterns + weight, cost.matching + weight, cost.choices)
@@ -262,18 +264,18 @@ class _Extent:
         return self._costs[target]
 
     def _at(self, target: str, where: str) -> Any:
-        """What the reference ``target`` leads to."""
-        found: Any = self._schema
+        """Return the part of the schema that the reference ``target`` leads to."""
+        part: Any = self._schema
         try:
             first, *names = target.split("/")
             if first != "#":
                 raise KeyError(first)
             for name in names:
                 name = name.replace("~1", "/").replace("~0", "~")
-                found = found[int(name) if isinstance(found, list) else name]
+                part = part[int(name) if isinstance(part, list) else name]
         except (KeyError, IndexError, TypeError, ValueError):
             raise Unfit(f"{where}/$ref", "leads to nothing: refer to #/$defs/NAME of the schema itself") from None
-        return found
+        return part
 
 
 def _bounded(where: str, limit: str, there: int, what: str) -> None:

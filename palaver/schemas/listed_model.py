@@ -12,15 +12,15 @@ ANY_OTHER: Final = "*"
 
 
 class ListedPrice(BaseModel):
-    """What a model costs, in US dollars per million tokens."""
+    """A model's price, in US dollars per million tokens."""
 
     input: float
     output: float
-    """Of the answer, reasoning included."""
+    """The price of the answer, reasoning included."""
     cached_input: float | None = None
-    """Of input tokens that came from the provider's cache; None: as ``input``."""
+    """The price of input tokens that came from the provider's cache; None: as ``input``."""
     cache_write: float | None = None
-    """Of input tokens that went into it; None: as ``input``."""
+    """The price of input tokens that went into it; None: as ``input``."""
 
 
 class ListedModel(BaseModel):
@@ -32,14 +32,14 @@ class ListedModel(BaseModel):
     name: str
     """The provider's own name of it."""
     protocol: str
-    """How the provider is spoken to."""
+    """The protocol that the provider speaks."""
     callable: bool | None
-    """Whether a worker can call the provider, or could within the last hour; None while one of an older version does
-    not tell."""
+    """True if a worker can call the provider, or could within the last hour; None while a worker of an older version
+    does not say."""
     cooling_until: datetime | None
     """The provider asked for fewer requests: nobody calls the model before."""
     max_in_flight: int | None
     requests_per_minute: int | None
     tokens_per_minute: int | None
     price: ListedPrice | None
-    """None: nobody said."""
+    """The price; None if nobody has set one."""

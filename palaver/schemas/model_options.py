@@ -1,4 +1,4 @@
-"""How a model is to answer: the options of an agent that go to the model's provider."""
+"""Options for a model's answers: the part of an agent that goes to the model's provider."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from palaver.schemas.fields import AtMost, Strict, ToolName
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model thinks before it answers, in OpenAI's words. Each model knows some of them."""
+"""The amount of thinking before an answer, in OpenAI's words. Each model knows some of them."""
 
 
 class NamedTool(Strict):
@@ -41,17 +41,17 @@ class JsonSchemaFormat(Strict):
 
     type: Literal["json_schema"]
     name: ToolName
-    """What the model sees it under."""
+    """The name under which the model sees it."""
     json_schema: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
-    """Whether the provider holds the model to the schema; None leaves it to the provider."""
+    """True if the provider must hold the model to the schema; None leaves it to the provider."""
 
 
 ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]
 
 
 class ModelOptions(Strict):
-    """What a model is asked with. None leaves an option to the provider."""
+    """The options of a model call. None leaves an option to the provider."""
 
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -69,10 +69,10 @@ class ModelOptions(Strict):
     """Texts at which the model stops; they are not part of the answer."""
     reasoning_effort: ReasoningEffort | None = None
     parallel_tool_calls: bool | None = None
-    """Whether the model may ask for several tools at once."""
+    """True if the model may ask for several tools at once."""
     tool_choice: ToolChoice | None = None
     """``required`` or a tool's name hold until the model has called a tool; from then on it is free to answer."""
     response_format: ResponseFormat | None = None
-    """What an answer that calls no tool has to be."""
+    """The form of an answer that calls no tool."""
     extra_body: Annotated[dict[str, Any], Field(min_length=1), AtMost("extra_body_fields")] | None = None
     """Fields that are added to each request as they are, for what one provider has and others do not."""

@@ -1,4 +1,4 @@
-"""What travels: agent specs, messages and runs, as they are on the wire.
+"""The main models of the wire: agent specs, messages and runs.
 
 Requests are strict (an unknown field or a string where a number belongs is an error that names the field);
 answers carry every field, null where there is nothing to say.
@@ -34,13 +34,13 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
 
 class AgentSpec(ModelOptions):
-    """Who answers: the model, what it is told and asked with, and which tools it may ask for."""
+    """An agent: the model, its instructions and options, and the tools that it may ask for."""
 
     model: ModelName
     endpoint: Endpoint | None = None
-    """Where the models ``inline/NAME`` are asked; all others are of providers that the operator has set up."""
+    """The address of the models ``inline/NAME``; all others are of providers that the operator has set up."""
     name: Tag | None = None
-    """What you call this agent, to find its runs by."""
+    """Your name for this agent, to find its runs by."""
     instructions: Annotated[str, AtMost("instructions")] = ""
     """The system message; empty for none."""
     tools: Annotated[tuple[ToolName, ...], AtMost("agent_tools")] = ()
@@ -51,20 +51,21 @@ class AgentSpec(ModelOptions):
     max_steps: int = Field(default=100, ge=1, le=10_000)
     """Model calls that one run may make."""
     stream: bool = True
-    """Whether the provider is asked to stream; watchers see deltas only if so."""
+    """True if the provider is asked to stream; watchers see deltas only if so."""
     condense: bool = True
-    """Whether the older part of a conversation that is too long for the model is replaced by a summary of it."""
+    """True if the older part of a conversation that is too long for the model is replaced by a summary of it."""
     condense_at: int | None = Field(default=None, ge=1000)
     """Input tokens of a call beyond which the next one is condensed; None waits until the model refuses."""
     condense_at_messages: int | None = Field(default=None, ge=10)
-    """Messages beyond which a call is condensed, as its protocol counts them; half of them are kept at most."""
+    """Messages beyond which a call is condensed, as its protocol counts them; at most half of them stay."""
     stuck: StuckLimits | None = StuckLimits()
-    """When a run that repeats itself ends; None for never."""
+    """The limits at which a run that repeats itself ends; None for no limit."""
     fallbacks: Annotated[tuple[ModelName, ...], AtMost("fallbacks")] = ()
     """Models to go on with, in this order, where a retry rule says ``fallback_model``."""
     retry: str | dict[str, Any] | None = None
-    """How model calls are retried: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place whose rules
-    go before the default ones (docs/reference/errors.md). A run keeps what its name meant when it was submitted."""
+    """The policy for retries of model calls: the name of a policy of ``PALAVER_RETRY_POLICIES``, or a policy in place
+    whose rules go before the default ones (docs/reference/errors.md). A run keeps what its name meant when it was
+    submitted."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -90,7 +91,7 @@ OnConflict = Literal["enqueue", "reject", "interrupt", "rollback", "steer"]
 
 
 class ToolCall(BaseModel):
-    """What the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
+    """A call that the model asked for. ``arguments`` is the JSON text as the model wrote it: it may be invalid."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -116,7 +117,7 @@ class Message(BaseModel):
     name: str | None = None
     is_error: bool = False
     partial: bool = False
-    """The answer was cut off: kept as far as it came."""
+    """True if the answer was cut off: it is stored as far as it came."""
 
     @field_validator("tool_calls", mode="before")
     @classmethod
@@ -125,7 +126,7 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """What of ``content`` is text."""
+        """The text of ``content``."""
         return text_of(self.content)
 
 
@@ -134,12 +135,12 @@ class Usage(BaseModel):
 
     input_tokens: int = 0
     cached_tokens: int = 0
-    """Those of the input tokens that came from the provider's prompt cache."""
+    """Input tokens that came from the provider's prompt cache."""
     cache_write_tokens: int = 0
-    """Those of the input tokens that were put into it, where the provider says so."""
+    """Input tokens that were put into it, where the provider says so."""
     output_tokens: int = 0
     reasoning_tokens: int = 0
-    """Those of the output tokens that the model thought with, where the provider says so."""
+    """Output tokens that the model thought with, where the provider says so."""
     model_calls: int = 0
     tool_calls: int = 0
     cost_usd: float | None = None
@@ -157,13 +158,13 @@ class Waiting(BaseModel):
     """The attempt that will be next, with ``backoff``."""
     error_class: ErrorClassName | None = None
     code: str | None = None
-    """With ``provider_cooldown``, what there is no room for: ``cooldown``, or the limit that is reached; or ``outage``,
-    with the ``error_class`` of the last failure. With ``no_worker`` what is lacked: ``tool:NAME``, ``provider:NAME`` or
-    ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
+    """The reason in a word. With ``provider_cooldown`` ``cooldown``, or the limit that is reached; or ``outage``, with
+    the ``error_class`` of the last failure. With ``no_worker`` the thing that is lacked: ``tool:NAME``,
+    ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
 
 
 class Cancel(BaseModel):
-    """Who asked a run to stop, and how long it took."""
+    """The cancel of a run: the name of the key that asked for it, and how long it took."""
 
     requested_at: datetime
     by: str | None = None
@@ -177,7 +178,7 @@ class Cancel(BaseModel):
 
 
 class RunTimes(BaseModel):
-    """When things happened to a run; UTC."""
+    """The times of a run; UTC."""
 
     created_at: datetime
     started_at: datetime | None = None
@@ -188,7 +189,7 @@ class RunTimes(BaseModel):
 
 
 class Budget(Strict):
-    """What a run may use up.
+    """The most that a run may use.
 
     The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
     else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
@@ -202,7 +203,7 @@ class Budget(Strict):
     tool_calls: int | None = Field(default=None, ge=1)
     """A turn that asks for more than are left ends the run; none of its calls is started."""
     seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
-    """From the run's start to its end, waits included. What is under way then is stopped."""
+    """Seconds from the run's start to its end, waits included. Work that is under way then is stopped."""
 
 
 class Run(BaseModel):
@@ -214,7 +215,7 @@ class Run(BaseModel):
     stop_reason: StopReason | None = None
     waiting: Waiting | None = None
     current_steps: tuple[CurrentStep, ...] = ()
-    """What it is doing now: its open steps, those that a worker has first; 16 at most."""
+    """Its open steps, those that a worker has first; 16 at most."""
     current_step_count: int = 0
     """All of its open steps."""
     pending_actions: tuple[PendingAction, ...] = ()
@@ -222,7 +223,7 @@ class Run(BaseModel):
     pausing: bool = False
     """A pause is asked for; it holds once nothing is under way any more."""
     withdrawn: bool = False
-    """Rolled back: models are not told of its messages any more."""
+    """True if it was rolled back: models do not see its messages any more."""
     submitted_by: str | None = None
     """The key that submitted it, by its name in ``PALAVER_API_KEYS``; None without keys."""
     retried_from: str | None = None
@@ -237,15 +238,15 @@ class Run(BaseModel):
     attempt: int = 0
     """The attempt of that step."""
     input_preview: str | None = None
-    """The first words that the user said last in its input; None if there are none."""
+    """The first words of the user's last message in its input; None if there are none."""
     output: str | None = None
     """The text of the last assistant message, or what a tool ended the run with, once it has ended."""
     structured_output: Any = None
-    """That as JSON, if the run completed and its agent's ``response_format`` asks for it."""
+    """The output as JSON, if the run completed and its agent's ``response_format`` asks for it."""
     error: Annotated[ErrorObject, AsItCame] | None = None
     """Set on every failed run, and on no other."""
     incomplete_details: Annotated[ErrorObject, AsItCame] | None = None
-    """What is known of an answer that the provider withheld, if that ended the run (``content_filter``)."""
+    """Facts about an answer that the provider withheld, if that ended the run (``content_filter``)."""
     cancel: Cancel | None = None
     usage: Usage = Usage()
     times: RunTimes
@@ -258,7 +259,7 @@ class Run(BaseModel):
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether it goes on only after an approval, a client's output or a resume."""
+        """True if it goes on only after an approval, a client's output or a resume."""
         return self.status is RunStatus.PAUSED or bool(self.pending_actions)
 
 
@@ -272,8 +273,8 @@ class Submission(Strict):
     conversation_id: str | None = None
     """Go on with this conversation; None begins a new one."""
     on_conflict: OnConflict = "enqueue"
-    """When the conversation is busy: wait behind its runs (refused while one waits for a person or a client), be
-    refused, cancel them (and with ``rollback`` withdraw what they said), or put the input into the active one."""
+    """The action if the conversation is busy: wait behind its runs (refused while one waits for a person or a client),
+    be refused, cancel them (and with ``rollback`` withdraw their messages), or put the input into the active one."""
     start_after: datetime | None = None
     start_by: datetime | None = None
     """Expire if nobody has begun by then."""
@@ -289,7 +290,7 @@ class Submission(Strict):
 class Retry(Strict):
     """The body of ``POST /v1/runs/{id}/retry``: how to go on with a run that has ended, or from where to fork it.
 
-    What is not given is as it was in that run.
+    A field that is left out is as it was in that run.
     """
 
     from_step: int | None = Field(default=None, ge=1)

@@ -1,6 +1,6 @@
-"""What a provider wants back unchanged with a message that it made: its reasoning, and what it signed.
+"""Opaque parts of a message: its provider wants them back unchanged. They are its reasoning, and what it signed.
 
-It goes back to where it came from and nowhere else. The log keeps it beside the message's own data and not in it:
+They go back to where they came from and nowhere else. The log stores them beside the message's own data and not in it:
 events are made of that data, so that nobody who watches a run is shown what a provider hides.
 """
 
@@ -18,7 +18,7 @@ class Opaque:
     """Fields of a message that only their origin understands."""
 
     origin: str
-    """Who made them: ``protocol/provider/model``."""
+    """The model that made them: ``protocol/provider/model``."""
     fields: str
     """JSON text of an object, in which the order of keys and the digits of numbers are as they came."""
 
@@ -29,7 +29,7 @@ class Opaque:
 
     @classmethod
     def from_stored(cls, text: bytes) -> Self:
-        """What ``stored`` wrote."""
+        """Read what ``stored`` wrote."""
         origin, _, fields = text.decode().partition("\n")
         return cls(origin, fields)
 
@@ -47,7 +47,7 @@ class Opaque:
     def _read(self) -> dict[str, Any]:
         """The fields; none if they are no JSON that can be read: a message is shown without them."""
         try:
-            found = json.loads(self.fields)
+            fields = json.loads(self.fields)
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return fields if isinstance(fields, dict) else {}

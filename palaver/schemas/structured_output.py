@@ -17,8 +17,8 @@ class NotAsAsked(ValueError):
     """An answer that is not what its format asks for; says why, in words for the model."""
 
 
-def structured(wanted: ResponseFormat, text: str) -> Any:
-    """What ``text`` is as JSON.
+def structured(response_format: ResponseFormat, text: str) -> Any:
+    """Return ``text`` as JSON.
 
     Raises:
         NotAsAsked: it is none, or does not fit.
@@ -27,21 +27,21 @@ def structured(wanted: ResponseFormat, text: str) -> Any:
         beyond("structured_output")
         raise NotAsAsked(f"it has more than {most('structured_output')} characters")
     try:
-        found = from_json(text.strip().encode(), allow_inf_nan=False)
+        value = from_json(text.strip().encode(), allow_inf_nan=False)
     except ValueError as error:
         raise NotAsAsked(f"it is not JSON, or not JSON alone: {str(error)[:100]}") from None
-    if isinstance(found, dict | list) and (limit := exceeded(found, text)) is not None:
+    if isinstance(value, dict | list) and (limit := exceeded(value, text)) is not None:
         beyond(limit)
         raise NotAsAsked(f"it has more than {most(limit)} {'levels' if limit == 'arguments_depth' else 'values'}")
-    match wanted:
-        case JsonObjectFormat() if not isinstance(found, dict):
+    match response_format:
+        case JsonObjectFormat() if not isinstance(value, dict):
             raise NotAsAsked("it is no JSON object")
         case JsonSchemaFormat(json_schema=schema):
-            if faults := [(each.place, each.said) for each in misfits(schema, found)]:
+            if faults := [(misfit.place, misfit.message) for misfit in misfits(schema, value)]:
                 raise NotAsAsked(f"it does not fit the schema: {in_words(faults, whole='it')}")
         case JsonObjectFormat() | TextFormat():
             pass
-    return found
+    return value
 
 
 def output_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""When a run counts as stuck, as its agent says it."""
+"""The limits beyond which a run counts as stuck, as its agent sets them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAX_TURNS: Final = 100
 
 
 class StuckLimits(Strict):
-    """When a run counts as stuck (``palaver.steps.stuck``).
+    """The limits beyond which a run counts as stuck (``palaver.steps.stuck``).
 
-    A turn is what the model asked for at once, with all results. 0 or None switches a limit off.
+    A turn is all that the model asked for at once, with all results. 0 or None switches a limit off.
     """
 
     same_result: int | None = Field(default=4, ge=0, le=MAX_TURNS)
@@ -23,7 +23,7 @@ class StuckLimits(Strict):
     same_error: int | None = Field(default=4, ge=0, le=MAX_TURNS)
     """The same where a call failed."""
     nudge_after: int | None = Field(default=3, ge=0, le=MAX_TURNS)
-    """Turns in a row that failed the same way before the model is told to try something else."""
+    """Turns in a row that failed the same way before the model gets a note to try something else."""
     alternation: int | None = Field(default=6, ge=0, le=MAX_TURNS)
     """Turns that go back and forth between the same two: A, B, A, B, …"""
 

@@ -1,4 +1,4 @@
-"""The cipher of palaver/secrets/sealing.py: AES-256-GCM of ``cryptography``, a random nonce before what is sealed."""
+"""The cipher of palaver/secrets/sealing.py: AES-256-GCM of ``cryptography``, a random nonce before the sealed bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cipher:
         return nonce + self._aes.encrypt(nonce, plain, bound)
 
     def open(self, sealed: bytes, bound: bytes) -> bytes:
-        """What was sealed.
+        """Decrypt ``sealed``.
 
         Raises:
             ValueError: it was changed, or sealed with another key or other bytes in the place of ``bound``.

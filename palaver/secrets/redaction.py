@@ -1,11 +1,11 @@
-"""The secrets of this process, kept out of what others say: a provider, a tool or an exception may repeat them.
+"""The secrets of this process, removed from texts of others: a provider, a tool or an exception may repeat them.
 
-What a process is told to keep secret (``know``: its keys and passwords, when it reads its settings and providers), and
-what is a secret of the conversation that it works for (``keep``), is compared with everything from outside that is
-about to be stored, shown or logged (``hide``; ``Passing`` for text that goes by in pieces). Found are a secret as it
-is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in hex, and a
-beginning of it of 16 characters. That is what repeating by mistake looks like. Somebody who has the secret and wants to
-pass it on can write it in ways that nobody compares.
+The secrets of the process (``know``: its keys and passwords, when it reads its settings and providers) and those of the
+conversation that it works for (``keep``) are compared with everything from outside that is about to be stored, shown or
+logged (``hide``; ``Passing`` for text that goes by in pieces). The comparison detects a secret as it is, in lower or
+upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in hex, and a beginning of it of 16
+characters. A text that repeats a secret by mistake looks like that. Somebody who has the secret and wants to pass it on
+can write it in ways that nobody compares.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from urllib.parse import quote, unquote, urlsplit
 REDACTED: Final = "[redacted]"
 
 _LEAST: Final = 8
-"""Characters of a secret that is compared: fewer are found in any text."""
+"""Characters of a secret that is compared: shorter ones occur in any text."""
 _WORD: Final = 16
 """Characters of one that has only letters: fewer may be a word of the language."""
 _ENOUGH: Final = 16
 """Characters of a form's beginning that give it away, where it has half as many more."""
 _LITERAL: Final = 4
-"""Characters of one that somebody has called a secret, to be found as it is."""
+"""Characters of a text that somebody has called a secret, to be looked for as it is."""
 _GRAM: Final = 8
 _TOLD: Final = _ENOUGH + _ENOUGH // 2
 """Characters of a form from which on its beginning gives it away."""
@@ -40,8 +40,8 @@ class Secrets:
     """Some secrets in all the forms in which they are looked for."""
 
     def __init__(self, values: Collection[str] = (), *, named: bool = False) -> None:
-        """Those that are ``named`` were called secrets by somebody: they are found as they are even if they are
-        short."""
+        """Take the values to look for. If they are ``named``, somebody called them secrets: they are found as they are
+        even if they are short."""
         forms = {form for value in values if _tells(value) for form in _forms(value)}
         if named:
             forms.update(value for value in values if len(value) >= _LITERAL)
@@ -52,14 +52,14 @@ class Secrets:
             self._forms.setdefault(start, []).append(form)
         self._short = tuple(start for start in self._forms if len(start) < 2 * _GRAM - 1)
         self._grams: dict[str, set[str]] = {}
-        """What gives a form away has one of these wherever a text is cut into such pieces: one look at each tells,
-        however many secrets there are."""
+        """The forms by pieces of their tell-tale beginnings: such a beginning has one of these wherever a text is cut
+        into such pieces, so one look at each piece is enough, however many secrets there are."""
         for start in self._forms.keys() - set(self._short):
             for i in range(_GRAM):
                 self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
         self._beginnings = {form[:length] for form in forms for length in range(1, min(len(form), _TOLD))}
         self._parts = {value[i : i + _GRAM].lower() for value in values if _tells(value) for i in _places(value)}
-        """What ``hide_parts`` looks for."""
+        """The parts that ``hide_parts`` looks for."""
         self._alphabet = frozenset("".join(forms))
         self._longest = max(map(len, forms), default=1)
 
@@ -83,28 +83,28 @@ class Secrets:
                 done = i + _GRAM
         return "".join((*pieces, text[done:]))
 
-    def cut(self, text: str, found: int, *, whole: bool = False) -> tuple[str, str, int]:
-        """``text`` without the secrets; what of its end may be the beginning of one, if it is not ``whole``; and how
-        many were found, together with those that were ``found`` before."""
-        if found > _MANY:
-            return "", "", found
+    def cut(self, text: str, count: int, *, whole: bool = False) -> tuple[str, str, int]:
+        """Return ``text`` without the secrets; the end of it that may be the beginning of one, if it is not ``whole``;
+        and the number of secrets in it, added to the ``count`` before."""
+        if count > _MANY:
+            return "", "", count
         pieces: list[str] = []
         done, end = 0, len(text) if whole else self._open(text, 0)
-        for start, stop in self._found(text):
+        for start, stop in self._places(text):
             if start >= end:
                 # It may go on behind the end of the text.
                 break
             pieces += (text[done:start], REDACTED)
-            done, found = stop, found + 1
-            if found > _MANY:
-                return "".join(pieces), "", found
+            done, count = stop, count + 1
+            if count > _MANY:
+                return "".join(pieces), "", count
             if end < done:
                 end = self._open(text, done)
         pieces.append(text[done:end])
-        return "".join(pieces), text[end:], found
+        return "".join(pieces), text[end:], count
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where they are, in order; each is as long as can be, and none is within the one before."""
+    def _places(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the places of secrets, in order; each is as long as can be, and none is within the one before."""
         at = {start: place for start in self._starts_in(text) if (place := text.find(start)) >= 0}
         while at:
             first = min(at.values())
@@ -122,15 +122,15 @@ class Secrets:
                         del at[start]
 
     def _starts_in(self, text: str) -> set[str]:
-        """What may be found in ``text``; mostly nothing."""
+        """Return the beginnings of forms that may be in ``text``; mostly none."""
         if not self._forms:
             return set()
-        found = self._grams.keys() & [text[i : i + _GRAM] for i in range(0, len(text) - _GRAM + 1, _GRAM)]
-        starts = set[str]().union(*(self._grams[gram] for gram in found)) if found else set[str]()
+        grams = self._grams.keys() & [text[i : i + _GRAM] for i in range(0, len(text) - _GRAM + 1, _GRAM)]
+        starts = set[str]().union(*(self._grams[gram] for gram in grams)) if grams else set[str]()
         return starts.union(start for start in self._short if start in text) if self._short else starts
 
     def _open(self, text: str, done: int) -> int:
-        """Where the end of ``text`` begins that may be the beginning of a secret."""
+        """Return where the end of ``text`` begins that may be the beginning of a secret."""
         place, first = len(text), max(done, len(text) - self._longest)
         for i in range(len(text) - 1, max(first - 1, len(text) - _TOLD), -1):
             if text[i] not in self._alphabet:
@@ -154,17 +154,17 @@ class Passing:
     was made."""
 
     def __init__(self, *secrets: Secrets) -> None:
-        self._stages = [_Stage(each) for each in secrets or compared()]
+        self._stages = [_Stage(hidden) for hidden in secrets or compared()]
 
     @property
     def held(self) -> bool:
-        """Whether something waits that may be the beginning of a secret, for what follows it."""
+        """True if something waits that may be the beginning of a secret, for what follows it."""
         return any(stage.held for stage in self._stages)
 
     def add(self, text: str, *, last: bool = False) -> str:
-        """What may be shown once ``text`` has come, too; everything if it was the ``last``."""
+        """Take ``text`` in and return what may be shown now; everything if it was the ``last``."""
         for stage in self._stages:
-            text, stage.held, stage.found = stage.secrets.cut(stage.held + text, stage.found, whole=last)
+            text, stage.held, stage.count = stage.secrets.cut(stage.held + text, stage.count, whole=last)
         return text
 
 
@@ -172,7 +172,7 @@ class _Stage:
     def __init__(self, secrets: Secrets) -> None:
         self.secrets = secrets
         self.held = ""
-        self.found = 0
+        self.count = 0
 
 
 _values: Final[set[str]] = set()
@@ -212,7 +212,7 @@ def keep_everywhere(secrets: Secrets | None) -> None:
 
 
 def compared() -> tuple[Secrets, ...]:
-    """What is compared with here and now."""
+    """Return the secrets to compare with here and now."""
     beside = _beside.get() or _everywhere
     return (_known,) if beside is None else (_known, beside)
 
@@ -234,14 +234,14 @@ def hide_parts(text: str) -> str:
 def password_of(url: str | None) -> str | None:
     """The password in an address, as it is meant; None if there is none."""
     try:
-        found = urlsplit(url or "").password
+        password = urlsplit(url or "").password
     except ValueError:
         return None
-    return unquote(found) if found else None
+    return unquote(password) if password else None
 
 
 def _places(text: str) -> range:
-    """Where a piece of it of eight characters begins."""
+    """Return the places where a piece of it of eight characters begins."""
     return range(len(text) - _GRAM + 1)
 
 
@@ -250,19 +250,19 @@ def _tells(value: str) -> bool:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Of one secret; those that are too short to tell are left out."""
+    """Yield the forms of one secret; those that are too short to tell are left out."""
     raw = value.encode("utf-8", "surrogatepass")
     percent = quote(raw, safe="")
-    said = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(raw)]
-    said += (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
-    said += (raw.hex(), raw.hex().upper())
+    forms = [value, value.lower(), value.upper(), percent, percent.replace("%", "%25"), quote(raw)]
+    forms += (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], html.escape(value))
+    forms += (raw.hex(), raw.hex().upper())
     for offset in range(3):
         # Each begins with the first of base64's characters that has nothing of what stands before the secret.
         encoded = base64.b64encode(b"\0" * offset + raw)[(offset * 8 + 5) // 6 : (offset + len(raw)) * 8 // 6].decode()
-        said += (encoded, encoded.replace("+", "-").replace("/", "_"))
-    yield from (form for form in said if len(form) >= _LEAST)
+        forms += (encoded, encoded.replace("+", "-").replace("/", "_"))
+    yield from (form for form in forms if len(form) >= _LEAST)
 
 
 def _common(form: str, part: str) -> int:
-    """How many characters both begin with."""
+    """Return the number of characters that both begin with."""
     return next((i for i, (a, b) in enumerate(zip(form, part, strict=False)) if a != b), min(len(form), len(part)))

@@ -1,7 +1,7 @@
 """Secrets of users at rest: sealed before Redis sees them, and opened where they are used (ADR 0052).
 
 The keys are ``PALAVER_SECRET_KEY``: the first one seals, each of them opens, as palaver/secrets/ciphers.py does. One
-key may seal 2^32 values before two nonces may be alike (NIST SP 800-38D, 8.3). What is sealed is bound to its place,
+key may seal 2^32 values before two nonces may be alike (NIST SP 800-38D, 8.3). A sealed text is bound to its place,
 such as a conversation and a name: put elsewhere, it does not open.
 """
 
@@ -29,7 +29,7 @@ class KeyMissing(Exception):
 
 
 class SealBroken(Exception):
-    """What is to be opened was changed, or belongs to another place."""
+    """The sealed text was changed, or belongs to another place."""
 
 
 def key_of(text: str) -> bytes:
@@ -60,7 +60,7 @@ class Sealer:
         self._newest = next(iter(self._ciphers), "")
 
     def __bool__(self) -> bool:
-        """Whether it has a key."""
+        """True if it has a key."""
         return bool(self._ciphers)
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Sealer:
         return ".".join((_VERSION, self._newest, base64.urlsafe_b64encode(sealed).decode()))
 
     def open(self, sealed: str, *place: str) -> str:
-        """What was sealed for ``place``.
+        """Decrypt a text that was sealed for ``place``.
 
         Raises:
             KeyMissing: with a key that is not among these.
@@ -96,7 +96,7 @@ class Sealer:
             raise SealBroken from None
 
     def is_newest(self, sealed: str) -> bool:
-        """Whether it was sealed with the first key, so that the others may go."""
+        """Tell whether it was sealed with the first key, so that the others may go."""
         return sealed.startswith(f"{_VERSION}.{self._newest}.")
 
 
@@ -112,10 +112,10 @@ def _id_of(key: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Raises ValueError for what is no base64 as URLs have it."""
+    """Decode base64 as URLs have it. Raises ValueError for any other text."""
     return base64.b64decode(text, b"-_", validate=True)
 
 
 def _bound(place: Sequence[str]) -> bytes:
-    """What tells places apart, whatever is in their names."""
+    """Return bytes that tell places apart, whatever is in their names."""
     return json.dumps(place).encode()

@@ -32,7 +32,7 @@ _STOPS_WITHIN = 5.0
 
 
 class Spawned(Protocol):
-    """What a child asks of its process; `subprocess.Popen` is one."""
+    """The process of a child, as far as the child uses it; `subprocess.Popen` is one."""
 
     @property
     def pid(self) -> int: ...
@@ -45,7 +45,7 @@ class Spawned(Protocol):
 class Child:
     """A command that is started, watched, signalled and stopped; `ready` says whether it does its work yet.
 
-    `name` is what messages call it. The log is kept over restarts of the same child.
+    Messages call it `name`. The log stays over restarts of the same child.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, stopped by a signal or not."""
+        """True if the process exists, stopped by a signal or not."""
         if self._process is None:
             return False
         if self._process.poll() is None:
@@ -91,17 +91,17 @@ class Child:
 
     @property
     def ready(self) -> bool:
-        """Whether it does its work."""
+        """True if it does its work."""
         return self._ready(self)
 
     @property
     def exit_code(self) -> int | None:
-        """How the last start ended, negative for a signal; None while it runs."""
+        """The exit code of the last start, negative for a signal; None while it runs."""
         return self._process.poll() if self._process is not None else None
 
     @property
     def output(self) -> str:
-        """What the last start has written so far."""
+        """The output of the last start so far."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_offset)
             return log.read().decode(errors="replace")
@@ -121,7 +121,7 @@ class Child:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # What it writes is conversations: for nobody but who started it.
+            # Its output is conversations: for nobody but the user who started it.
             umask=0o077,
         )
 
@@ -164,7 +164,7 @@ class Child:
         self.kill(signal.SIGTERM)
 
     def reap(self, give_up_at: float) -> None:
-        """Wait for the end until `give_up_at` (monotonic), then end the group, whatever is left of it."""
+        """Wait for the end until `give_up_at` (monotonic), then end the group, or the rest of it."""
         if self._process is None:
             return
         with contextlib.suppress(subprocess.TimeoutExpired):

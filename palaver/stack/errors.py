@@ -1,4 +1,4 @@
-"""What goes wrong with the stack."""
+"""Errors of the stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each process of the stack is started: command, environment, log, and the sign that it is ready."""
+"""The plan of the stack: the command, environment and log of each process, and the sign that it is ready."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ class Plan:
         return lambda child: " ready." in child.output
 
     def _metrics_port(self, name: str, number: int) -> dict[str, str]:
-        """Each worker on a machine needs one of its own: from the given one on, first the model worker's."""
-        given = self.environment.get("PALAVER_METRICS_PORT") or os.environ.get("PALAVER_METRICS_PORT") or ""
-        if name not in ("worker", "tools") or not given.isdecimal():
+        """Each worker on a machine needs one of its own: from this one on, first the model worker's."""
+        port = self.environment.get("PALAVER_METRICS_PORT") or os.environ.get("PALAVER_METRICS_PORT") or ""
+        if name not in ("worker", "tools") or not port.isdecimal():
             return {}
-        return {"PALAVER_METRICS_PORT": str(int(given) + 2 * (number - 1) + (name == "tools"))}
+        return {"PALAVER_METRICS_PORT": str(int(port) + 2 * (number - 1) + (name == "tools"))}
 
     def _environment(self, redis_url: str) -> dict[str, str]:
         own = {
             "PALAVER_REDIS_URL": redis_url,
             "PALAVER_PROVIDERS": str(self._providers),
             "PALAVER_DATA_DIR": str(self.data_dir),
-            # Whatever this process inherited: it is for who started it.
+            # Whatever this process inherited: it is for the user who started it.
             "PALAVER_HOST": HOST,
             "PALAVER_API_PORT": str(self.ports.api),
             "PALAVER_FLOWER_PORT": str(self.ports.flower),
@@ -86,10 +86,10 @@ class Plan:
         }
         if hosts := os.environ.get("PALAVER_ALLOWED_HOSTS"):
             own["PALAVER_ALLOWED_HOSTS"] = f"{hosts},{HOST}"
-        given = {**own, **self.environment}
-        # What is given here must not stand in a file as well.
-        inherited = {name: value for name, value in os.environ.items() if name.removesuffix(SUFFIX) not in given}
-        return {**inherited, **given}
+        variables = {**own, **self.environment}
+        # A variable that is set here must not stand in a file as well.
+        inherited = {name: value for name, value in os.environ.items() if name.removesuffix(SUFFIX) not in variables}
+        return {**inherited, **variables}
 
     @cached_property
     def _providers(self) -> Path:

@@ -1,4 +1,4 @@
-"""Where the servers of the stack listen."""
+"""The ports of the stack's servers."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Ports:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Ports:
-        """The ports of PALAVER_API_PORT and its like. Raises SystemExit, with a sentence, for what is none."""
-        given = {name: (environment.get(variable), variable) for name, variable in VARIABLES.items()}
-        return cls(**{name: port_number(text, variable) for name, (text, variable) in given.items() if text})
+        """The ports of PALAVER_API_PORT and its like. Raises SystemExit, with a sentence, for a value that is none."""
+        values = {name: (environment.get(variable), variable) for name, variable in VARIABLES.items()}
+        return cls(**{name: port_number(text, variable) for name, (text, variable) in values.items() if text})
 
     @classmethod
     def free(cls) -> Ports:
         """Different ports that nobody listens on now."""
-        found: set[int] = set()
-        while len(found) < len(VARIABLES):
-            found.add(free_port())
-        return cls(*found)
+        ports: set[int] = set()
+        while len(ports) < len(VARIABLES):
+            ports.add(free_port())
+        return cls(*ports)
 
     def require(self, name: str) -> None:
         """Raise StackError, naming the variable to set, when the port of `name`, if it has one, is taken."""

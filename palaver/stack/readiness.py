@@ -1,4 +1,4 @@
-"""Whether a server takes requests yet."""
+"""Checks that a server takes requests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from palaver.stack.ports import HOST
 
 
 def answers_ok(url: str) -> bool:
-    """Whether a GET of `url` answers 200 within two seconds."""
+    """Tell whether a GET of `url` answers 200 within two seconds."""
     place = urlsplit(url)
-    # Not httpx, which is a quarter of the memory of who waits for servers, and stays as long as these.
+    # Not httpx, which is a quarter of the memory of a process that waits for servers, and stays as long as these.
     connection = HTTPConnection(place.netloc, timeout=2.0)
     try:
         connection.request("GET", place.path or "/")
@@ -25,7 +25,7 @@ def answers_ok(url: str) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Whether something listens on `port` of the loopback address."""
+    """Tell whether something listens on `port` of the loopback address."""
     try:
         socket.create_connection((HOST, port), timeout=1.0).close()
     except OSError:

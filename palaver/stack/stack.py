@@ -120,7 +120,7 @@ class Stack:
 
     @property
     def redis_url(self) -> str:
-        """The Redis the stack uses, embedded or given."""
+        """The URL of the Redis that the stack uses, embedded or not."""
         return self._given_redis_url or self._redis.url
 
     @property
@@ -190,7 +190,7 @@ class Stack:
         return [child.pid for child in self._children.get(name, ()) if child.running]
 
     def log(self, name: str, index: int = 0) -> str:
-        """What the `index`th `name`, running or not, has written since its last start."""
+        """Return what the `index`th `name`, running or not, has written since its last start."""
         return self._children[name][index].output
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ FORGIVEN_AFTER = 60.0
 
 
 class Process(Protocol):
-    """What can be watched: a child of the stack, or its Redis."""
+    """A process that can be watched: a child of the stack, or its Redis."""
 
     @property
     def running(self) -> bool: ...
@@ -39,7 +39,8 @@ class Supervisor:
         self._watches = {name: _Watch(started_at=now) for name in processes}
 
     def look(self, now: float) -> None:
-        """Plan a restart of what has ended since the last look; start what is due at `now` (monotonic)."""
+        """Plan a restart of each process that has ended since the last look; start those that are due at `now`
+        (monotonic)."""
         for name, process in self._processes.items():
             watch = self._watches[name]
             if process.running:

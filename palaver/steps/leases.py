@@ -1,4 +1,4 @@
-"""What moves between the store, the broker and the workers: deliveries and leases."""
+"""Deliveries and leases: the values that move between the store, the broker and the workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Delivery:
     number: int
     """The number of deliveries of this step so far."""
     title: str = ""
-    """What the step is, for operators: its model or tool, and the agent. Names only."""
+    """A title of the step for operators: its model or tool, and the agent. Names only."""
 
     @property
     def task_id(self) -> str:
@@ -102,13 +102,13 @@ class Lease:
         return fallbacks[self.model] if self.model < len(fallbacks) else None
 
     def allows(self, calls: int) -> bool:
-        """Whether the run's budget has room for an answer with so many tool calls. If not, the store begins none of
-        them."""
+        """Tell whether the run's budget has room for an answer with so many tool calls. If not, the store begins none
+        of them."""
         return self.calls_left is None or calls <= self.calls_left
 
     @property
     def in_trace(self) -> Mapping[str, str]:
-        """Where log lines about this attempt belong in the trace of the run, if it has one."""
+        """The ids by which log lines about this attempt belong to the trace of the run, if it has one."""
         if self.trace is None:
             return {}
         return {"trace_id": self.trace.trace_id, "span_id": self.trace.span_id(self.step, self.fence)}
@@ -124,7 +124,7 @@ class LogMessage:
     nudge: bool = False
     """A user message of the engine's own."""
     misfit: bool = False
-    """Such a message that says what is wrong with the answer before it."""
+    """True for such a message about the fault of the answer before it."""
     through: int = 0
     """Set on a summary: the summary replaces all entries up to this position."""
     prompt_tokens: int = 0
@@ -132,7 +132,7 @@ class LogMessage:
     opaque: Opaque | None = None
     """On an answer: what its provider wants back with it."""
     drops: str = ""
-    """No message: from here on, what was made by this origin is not sent back to it."""
+    """An origin, in an entry without a message: from here on, its own parts are not sent back to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,12 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class AnswerProgress:
-    """How far a model's answer has come."""
+    """The progress of a model's answer."""
 
     received: int
     """Bytes of the answer."""
     characters: int
-    """Of its text."""
+    """Characters of its text."""
     quiet: float
     """Seconds since the last of it came."""
     left: float
@@ -196,13 +196,13 @@ class Settled:
 
 
 class Shown(Enum):
-    """How much of its answer a model step has written as deltas when it is settled."""
+    """The part of its answer that a model step has written as deltas when it is settled."""
 
     NOTHING = "nothing"
     """It came too fast, or in one piece."""
     ALL = "all"
     HALF = "half"
-    """Of an answer that is not kept, or not as it was shown: watchers are to forget it."""
+    """A part of an answer that is not stored, or not as it was shown: watchers are to forget it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +216,13 @@ class Delta:
 
     @property
     def payload(self) -> bytes:
-        """What the event carries (`palaver.events.MessageDelta`, `palaver.events.ReasoningDelta`)."""
+        """The fields of the event (`palaver.events.MessageDelta`, `palaver.events.ReasoningDelta`)."""
         return orjson.dumps({"step": self.lease.step, "attempt": self.lease.try_number, "text": self.text})
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a tool says that a call is, with the lease under which the tool runs."""
+    """The progress of a call, as its tool reports it, with the lease under which the tool runs."""
 
     lease: Lease
     call: ToolCall
@@ -231,7 +231,7 @@ class Progress:
 
     @property
     def payload(self) -> bytes:
-        """What the event carries (`palaver.events.ToolProgress`)."""
+        """The fields of the event (`palaver.events.ToolProgress`)."""
         return orjson.dumps(
             {
                 "step": self.lease.step,

@@ -69,7 +69,7 @@ def policy_of_agent(value: object) -> RetryPolicy:
 
 
 def _drop_unknown(table: Any, names: Iterable[str], place: str, path: Path) -> None:
-    """What is no table is left to the policy, which says so."""
+    """Drop the unknown keys of a table. A value that is no table is left to the policy, which says so."""
     for key in [key for key in table if key not in names] if isinstance(table, dict) else ():
         del table[key]
         warn_of_unknown(f"{place}.{key}", names, path, _VARIABLE)

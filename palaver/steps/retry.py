@@ -21,15 +21,15 @@ from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
 from palaver.vocabulary.lifecycle import StopReason
 
 Jitter = Literal["full", "equal", "none"]
-"""How a back-off is randomised: over its full length, over its upper half, or not at all."""
+"""The way a back-off is randomised: over its full length, over its upper half, or not at all."""
 Then = Literal["fail", "fallback_model"]
-"""What follows when a rule gives up: the run fails, or the step starts again with the run's next model."""
+"""The next move when a rule gives up: the run fails, or the step starts again with the run's next model."""
 
 SPREAD: Final = 0.1
 """A wait that a provider asked for is lengthened by up to this share, so that not all callers return at once. It is
 never shortened: an early caller would be refused again."""
 FALLBACK_AFTER: Final = 0.1
-"""Of its patience a step waits this share for its own model if it may go on with another one: a minute by default,
+"""The share of its patience that a step waits for its own model if it may go on with another one: a minute by default,
 which is longer than a restart."""
 MAX_ATTEMPTS: Final = 100
 MAX_SECONDS: Final = 86_400.0
@@ -48,7 +48,7 @@ def stop_reason(failure: Failure) -> StopReason:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How the failures of one class are retried. Times are in seconds.
+    """A rule for retries of the failures of one class. Times are in seconds.
 
     Raises ConfigurationError for a value of the wrong type or out of bounds.
     """
@@ -103,7 +103,7 @@ class RetryPolicy:
     max_elapsed: timedelta = timedelta(minutes=30)
     """The time from the start of the first attempt to the start of the last one. No attempt begins later."""
     patience: timedelta = timedelta(minutes=10)
-    """How long a step waits for the end of an outage: that costs it no attempt, and none of ``max_elapsed``."""
+    """The time that a step waits for the end of an outage: that costs it no attempt, and none of ``max_elapsed``."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
@@ -160,7 +160,7 @@ class RetryPolicy:
         return replace(self, rules={**base.rules, **self.rules})
 
     def falls_back(self, failure: Failure) -> bool:
-        """Whether the run continues with its next model once this failure is no longer retried."""
+        """Tell whether the run continues with its next model once this failure is no longer retried."""
         rule = self.rules.get(failure.error_class)
         return rule is not None and rule.then == "fallback_model"
 
@@ -168,8 +168,8 @@ class RetryPolicy:
     def parse(cls, value: object) -> Self:
         """A policy from JSON or TOML: ``{"patience": 60, "rules": {"timeout": {"attempts": 3}}}``.
 
-        Times are in seconds; a field that is not given has its default, a class that is not named fails.
-        Raises ConfigurationError: it points at the wrong value and names the nearest right one.
+        Times are in seconds; a field that is left out has its default, a class that is not named fails. Raises
+        ConfigurationError: it points at the wrong value and names the nearest right one.
         """
         table = _table(value, FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
@@ -190,7 +190,7 @@ class RetryPolicy:
 
 
 FIELDS: Final = ("max_elapsed", "patience", "rules")
-"""Those of a policy."""
+"""The fields of a policy."""
 
 
 def _rule(name: str, value: object) -> Rule:
@@ -245,5 +245,6 @@ back-off. A store that fails over or loads from disk takes tens of seconds: 10 a
 TOOL_CALL: Final = RetryPolicy({ErrorClass.TOOL_ERROR: Rule(attempts=3, first=1), ErrorClass.STORAGE: _STORE_RULE})
 """For calls of a tool.
 
-Of the tool errors only those raised as ``RetryableToolError`` are retryable: 3 attempts, then the model is
-told."""
+Of the tool errors only those raised as ``RetryableToolError`` are retryable: 3 attempts, then the failure goes to the
+model.
+"""

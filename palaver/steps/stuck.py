@@ -1,13 +1,13 @@
-"""Whether a run repeats itself without progress. Pure: judged from what the run's turns were, before each model call.
+"""Detection of runs that repeat themselves without progress. Pure: judged from the run's turns, before each model call.
 
-A turn is what the model asked for at once, with the results of all its calls. Three things are looked for:
+A turn is all that the model asked for at once, with the results of all its calls. Three patterns are looked for:
 
 - the same calls with the same results, turn after turn;
-- the same where a call failed: after a few of them the model is told so (a nudge), once, before the run is given up;
+- the same where a call failed: after a few of them the model gets a note (a nudge), once, before the run is given up;
 - two turns that take each other's place: A, B, A, B, …
 
-A monologue, agent messages in a row with no user or tool between them, cannot happen here: an answer that calls no
-tool ends the run. A message of the user resets the detection, and so does another run.
+A monologue, agent messages in a row with no user or tool between them, cannot happen here: an answer that calls no tool
+ends the run. A message of the user resets the detection, and so does another run.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn was, as far as repetition goes: digests, so that a worker can keep many."""
+    """A turn, as far as repetition goes: digests, so that a worker can keep many."""
 
     digest: bytes
-    """Of all calls and results. Neither the order of parallel calls nor the spelling of their JSON matters."""
+    """A digest of all calls and results. Neither the order of parallel calls nor the spelling of their JSON matters."""
     tools: tuple[str, ...]
     failed: tuple[str, ...]
     """The tools among them whose call failed."""
@@ -53,7 +53,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """What the model is told before it is asked again."""
+    """A note to the model before it is asked again."""
 
     text: str
 
@@ -68,12 +68,12 @@ class Stuck:
 
     @property
     def failure(self) -> Failure:
-        """What ends the run."""
+        """The failure that ends the run."""
         return Failure.of(ErrorClass.STUCK, self.evidence, code=self.code)
 
 
 def find_repetition(turns: Sequence[Turn], limits: StuckLimits | None, *, nudged: bool) -> Nudge | Stuck | None:
-    """Judge the turns of one run so far, oldest first; ``nudged`` if the model was told about the newest ones.
+    """Judge the turns of one run so far, oldest first; ``nudged`` if the model got a note about the newest ones.
 
     None while there is nothing to object to.
     """

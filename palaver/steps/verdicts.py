@@ -1,4 +1,4 @@
-"""What a step answers: a closed union of values, not a set of magic exceptions."""
+"""The verdicts of a step: a closed union of values, not a set of magic exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ToolOutcome:
 
     @classmethod
     def failed(cls, call: ToolCall, failure: Failure) -> ToolOutcome:
-        """A failure as the answer to ``call``: what the model is told of it."""
+        """A failure as the answer to ``call``, for the model."""
         message = Message(role="tool", call_id=call.id, name=call.name, content=failure.message, is_error=True)
         return cls(message, failure)
 
@@ -36,13 +36,13 @@ class OpenCall:
     call: ToolCall
     idempotent: bool
     awaits: ActionType | None = None
-    """What must happen before the call begins; None if it may begin now."""
+    """The action that must happen before the call begins; None if it may begin now."""
     timeout: float = 0.0
     """The longest wait, in seconds."""
     limit: float | None = None
     """The longest that an attempt may take, in seconds; None if nobody knows."""
     kind: StepKind = TOOL
-    """Of the step that it becomes."""
+    """The kind of the step that it becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Misfit:
     """The answer is not what the agent's format asks for."""
 
     text: str
-    """What the model is told, behind its answer."""
+    """The text for the model, behind its answer."""
     failure: Failure
 
 
@@ -71,8 +71,8 @@ class ReasoningDropped:
 
 
 LogNote = Nudge | Condensed | ReasoningDropped
-"""What an attempt did to the conversation before its outcome. The log gets it together with the outcome, whatever that
-is."""
+"""A change that an attempt made to the conversation before its outcome. The log gets it together with the outcome,
+whatever that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class Continue:
     risky: tuple[str, ...] = ()
     """Ids of the calls of tools that are declared risky."""
     usage: Usage = field(default_factory=Usage)
-    """Of all calls of the attempt, also of those that failed."""
+    """The usage of all calls of the attempt, also of those that failed."""
     notes: tuple[LogNote, ...] = ()
     prompt_tokens: int = 0
     """Input tokens of the one call that ``message`` answers, as its provider counts."""
     opaque: Opaque | None = None
-    """What the provider of ``message`` wants back with it."""
+    """Opaque parts that the provider of ``message`` wants back with it."""
     misfit: Misfit | None = None
-    """What is wrong with ``message``, which calls nothing: the model is told so and asked again."""
+    """The fault of ``message``, which calls nothing: the model gets a note about it, and is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Finish:
     prompt_tokens: int = 0
     opaque: Opaque | None = None
     withheld: Failure | None = None
-    """What there is to say of an answer that the provider withheld."""
+    """The failure for an answer that the provider withheld."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RetryAfter:
     """Seconds until the next attempt is due."""
     failure: Failure
     attempts: int | None = None
-    """How many the policy allows after such a failure; None with a ``fallback``."""
+    """The number of attempts that the policy allows after such a failure; None with a ``fallback``."""
     fallback: bool = False
     """Use the agent's next model. Attempts and time are counted from zero, and the run stays with that model."""
     usage: Usage = field(default_factory=Usage)
@@ -131,7 +131,7 @@ class RetryAfter:
 class GiveUp:
     """No further attempt of this step.
 
-    The model is told of a recoverable failure and the run continues; any other failure ends the run.
+    A recoverable failure goes to the model and the run continues; any other failure ends the run.
     """
 
     failure: Failure
@@ -140,11 +140,11 @@ class GiveUp:
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
     message: Message | None = None
-    """The answer that the run ends with, though it is not what was asked for."""
+    """The answer that the run ends with, though it is not of the form that it has to have."""
     opaque: Opaque | None = None
-    """What the provider of ``message`` wants back with it."""
+    """Opaque parts that the provider of ``message`` wants back with it."""
     misfit: Misfit | None = None
-    """What is wrong with it: the model is told so if the run is retried."""
+    """The fault of it: the model gets a note about it if the run is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +155,10 @@ class Postpone:
     delay: float
     """Seconds until the step is due again."""
     code: str
-    """The limit that was reached, or what is lacked, as shown in the run's ``waiting``."""
+    """The limit that was reached, or the thing that is lacked, as shown in the run's ``waiting``."""
     reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
     failure: Failure | None = None
-    """How the provider failed last, in an outage."""
+    """The provider's last failure, in an outage."""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -171,7 +171,7 @@ class HandBack:
     """
 
     begun: bool
-    """Whether the work may have begun."""
+    """True if the work may have begun."""
     usage: Usage = field(default_factory=Usage)
 
 

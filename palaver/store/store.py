@@ -91,7 +91,7 @@ class Store:
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings)
 
     async def require_durability(self) -> None:
-        """Ask the server for what PALAVER_DURABILITY needs. Of one that is away nothing is known, and nothing said.
+        """Ask the server for what PALAVER_DURABILITY needs. If it is away, nothing is known, and nothing is reported.
 
         Raises:
             ConfigurationError: the server cannot do that, or does not let us.

@@ -21,14 +21,16 @@ class Times:
 
 
 Values = Mapping[tuple[str, ...], int | float | Decimal | Times]
-"""What a metric is, by the values of its labels."""
+"""A metric's values, by the values of its labels."""
 Samples = Mapping[str, Values]
 """By the metric's name."""
 
 
 def expose(metrics: Iterable[Metric], samples: Samples) -> str:
     """The text for those of ``metrics`` that there are samples of; series that are always there are 0 without one."""
-    return "".join(line for each in metrics if each.name in samples for line in _metric(each, samples[each.name]))
+    return "".join(
+        line for metric in metrics if metric.name in samples for line in _metric(metric, samples[metric.name])
+    )
 
 
 def _metric(metric: Metric, values: Values) -> Iterator[str]:
@@ -59,8 +61,8 @@ def _labels(named: Iterable[tuple[str, str]]) -> str:
 
 
 def _escaped(text: str, *, quoted: bool = False) -> str:
-    found = text.replace("\\", r"\\").replace("\n", r"\n")
-    return found.replace('"', r"\"") if quoted else found
+    escaped = text.replace("\\", r"\\").replace("\n", r"\n")
+    return escaped.replace('"', r"\"") if quoted else escaped
 
 
 def _number(value: float | Decimal) -> str:

@@ -20,7 +20,7 @@ LogFormat = Literal["text", "json"]
 _about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about")
 _process: Final[dict[str, str]] = {}
 _json = False
-"""Whether this is a server whose lines are JSON, its last ones included."""
+"""True in a server whose lines are JSON, its last ones included."""
 _TASK_ID: Final = re.compile(r"(run_\w+):(.+):\d+")
 """``<run_id>:<seq>[:<call_id>]:<delivery>``: what Celery's own lines are about."""
 
@@ -65,7 +65,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -76,8 +76,8 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, default=str)
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
 
 
 def formatter_for(log_format: LogFormat, text: logging.Formatter | None) -> logging.Formatter:
@@ -87,8 +87,7 @@ def formatter_for(log_format: LogFormat, text: logging.Formatter | None) -> logg
 
 def serve_json() -> bool:
     """Make every line of this process JSON from here on, if its environment asks for that: warnings of libraries and
-    tracebacks that end it, too, and what is logged before the program sets up its own logs. Answers whether it does.
-    """
+    tracebacks that end it, too, and lines from before the program sets up its own logs. Returns whether it does."""
     global _json
     if os.environ.get("PALAVER_LOG_FORMAT") != "json":
         return False
@@ -103,7 +102,7 @@ def serve_json() -> bool:
 
 
 def sentence(text: str, level: int = logging.WARNING) -> str:
-    """What a server says outside of its log, such as why it ends: after its name, or as a line of JSON."""
+    """Format a message of a server outside of its log, such as why it ends: after its name, or as a line of JSON."""
     if not _json:
         return f"palaver: {text}"
     return hide(JsonLines().format(logging.LogRecord("palaver", level, "", 0, text, None, None)))
@@ -118,5 +117,5 @@ def _log_exception(kind: type[BaseException], error: BaseException, traceback: T
 
 def _of_task(record: logging.LogRecord) -> Mapping[str, str]:
     task_id = record.args.get("id") if isinstance(record.args, Mapping) else None
-    found = _TASK_ID.fullmatch(task_id) if isinstance(task_id, str) else None
-    return {"run": found[1], "step": found[2].replace(":", "/")} if found else {}
+    match = _TASK_ID.fullmatch(task_id) if isinstance(task_id, str) else None
+    return {"run": match[1], "step": match[2].replace(":", "/")} if match else {}

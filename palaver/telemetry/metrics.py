@@ -1,4 +1,4 @@
-"""Every metric, said once: the scripts count under these names, ``GET /metrics`` answers with them, and
+"""Every metric, in one place: the scripts count under these names, ``GET /metrics`` answers with them, and
 docs/reference/metrics.md is made from them.
 
 ``python -m docs.generate metrics`` prints the tables of that page; a test compares them.
@@ -19,10 +19,10 @@ from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
 
 Source = Literal["scripts", "store", "process", "worker"]
-"""Where a metric comes from: counted by the scripts, in the very step that writes what is counted; read off the store
-when it is asked for; known to the API process that is asked; or seen by a worker, which answers itself."""
+"""The origin of a metric: counted by the scripts, in the very step that writes what is counted; read off the store when
+somebody asks; known to the API process that is asked; or seen by a worker, which answers itself."""
 StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
-"""What became of a lease: each one ends in exactly one of these ways."""
+"""The end of a lease: each one ends in exactly one of these ways."""
 TokenType = Literal["input", "cache_read", "cache_write", "output", "reasoning"]
 """Each token has one: of the input, those of it that came from the provider's cache or went into it, of the answer, and
 those of it that the model thought with."""
@@ -50,15 +50,15 @@ class Metric:
     per: int = 1
     """The scripts count whole numbers: so many of them are one."""
     buckets: tuple[int, ...] = ()
-    """Of a histogram: their upper edges, in what the scripts count."""
+    """The upper edges of a histogram's buckets, in the unit that the scripts count in."""
 
     @property
     def series(self) -> str:
-        """What the scripts call it, before the values of its labels."""
+        """The name that the scripts use, before the values of its labels."""
         return self.name.removeprefix(PREFIX).removesuffix("_total")
 
 
-def _each(*values: object) -> tuple[tuple[str, ...], ...]:
+def _one_label(*values: object) -> tuple[tuple[str, ...], ...]:
     return tuple((str(value),) for value in values)
 
 
@@ -68,7 +68,7 @@ def _ends() -> Iterator[tuple[str, str, str]]:
         if reason is StopReason.STUCK:
             yield (reason.status, reason, ErrorClass.STUCK)
         elif reason is StopReason.ERROR:
-            yield from ((reason.status, reason, each) for each in ErrorClass)
+            yield from ((reason.status, reason, error_class) for error_class in ErrorClass)
         else:
             yield (reason.status, reason, "")
 
@@ -102,7 +102,7 @@ _ALL: Final = (
         "From the submit of a run, or its start time, to its end.",
         "scripts",
         ("status",),
-        always=_each(*_TERMINAL),
+        always=_one_label(*_TERMINAL),
         per=MILLI,
         buckets=(1000, 5000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000, 86_400_000),
     ),
@@ -123,7 +123,7 @@ _ALL: Final = (
         "Runs that the store has; those that have ended go after their retention.",
         "store",
         ("status",),
-        always=_each(*RunStatus),
+        always=_one_label(*RunStatus),
     ),
     Metric(
         _RUNS,
@@ -132,7 +132,7 @@ _ALL: Final = (
         "Unfinished runs that no worker works on, by what they wait for.",
         "store",
         ("reason",),
-        always=_each(*WaitReason),
+        always=_one_label(*WaitReason),
     ),
     Metric(
         _RUNS,
@@ -141,7 +141,7 @@ _ALL: Final = (
         "For how long the one that has waited longest for that has done so.",
         "store",
         ("reason",),
-        always=_each(*WaitReason),
+        always=_one_label(*WaitReason),
     ),
     Metric(
         _RUNS,
@@ -150,7 +150,7 @@ _ALL: Final = (
         "Tool calls that wait for a person's decision or for a client's output.",
         "store",
         ("type",),
-        always=_each(*get_args(ActionType)),
+        always=_one_label(*get_args(ActionType)),
     ),
     Metric(
         _RUNS,
@@ -159,7 +159,7 @@ _ALL: Final = (
         "For how long the oldest of them has waited.",
         "store",
         ("type",),
-        always=_each(*get_args(ActionType)),
+        always=_one_label(*get_args(ActionType)),
     ),
     Metric(
         _STEPS,
@@ -186,7 +186,7 @@ _ALL: Final = (
         "Failures after which a step is tried again.",
         "scripts",
         ("error_class",),
-        always=_each(*ErrorClass),
+        always=_one_label(*ErrorClass),
     ),
     Metric(
         _STEPS,
@@ -236,7 +236,7 @@ _ALL: Final = (
         "Steps that are delivered and that no worker has begun.",
         "store",
         ("queue",),
-        always=_each(*QUEUES),
+        always=_one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -245,7 +245,7 @@ _ALL: Final = (
         "For how long the oldest of them has been delivered.",
         "store",
         ("queue",),
-        always=_each(*QUEUES),
+        always=_one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -254,7 +254,7 @@ _ALL: Final = (
         "Steps in flight, as the workers say.",
         "store",
         ("queue",),
-        always=_each(*QUEUES),
+        always=_one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -263,7 +263,7 @@ _ALL: Final = (
         "Steps that workers can have in flight, without those that drain.",
         "store",
         ("queue",),
-        always=_each(*QUEUES),
+        always=_one_label(*QUEUES),
     ),
     Metric(
         _QUEUES,
@@ -390,7 +390,7 @@ _ALL: Final = (
         "What this process met beyond a limit, by its counter on the page of limits.",
         "process",
         ("limit",),
-        always=_each(*LIMITS),
+        always=_one_label(*LIMITS),
     ),
     Metric(_API, "palaver_build_info", "gauge", "1, with the version.", "process", ("version",)),
     Metric(
@@ -455,7 +455,7 @@ _ALL: Final = (
     ),
 )
 
-METRICS: Final[Mapping[str, Metric]] = MappingProxyType({each.name: each for each in _ALL})
+METRICS: Final[Mapping[str, Metric]] = MappingProxyType({metric.name: metric for metric in _ALL})
 """Every metric, by name."""
-COUNTED: Final = tuple(each for each in _ALL if each.source == "scripts")
-"""Those that the scripts count."""
+COUNTED: Final = tuple(metric for metric in _ALL if metric.source == "scripts")
+"""Metrics that the scripts count."""

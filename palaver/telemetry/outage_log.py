@@ -54,8 +54,8 @@ def outage_reason(error: BaseException) -> str:
 
     The first word of what Redis answers, which its client takes off some answers, or else the name of the class.
     """
-    said = " ".join(str(error).split())[:_LONGEST]
-    if _FIRST_WORD.match(said):
-        return said.removeprefix("-")
+    message = " ".join(str(error).split())[:_LONGEST]
+    if _FIRST_WORD.match(message):
+        return message.removeprefix("-")
     word = getattr(error, "status_code", None)
-    return f"{word if isinstance(word, str) and _FIRST_WORD.fullmatch(word) else type(error).__name__}: {said}"
+    return f"{word if isinstance(word, str) and _FIRST_WORD.fullmatch(word) else type(error).__name__}: {message}"

@@ -1,4 +1,4 @@
-"""The trace that a run belongs to, as W3C Trace Context has it: decided when the run is submitted, and kept with it.
+"""The trace that a run belongs to, as W3C Trace Context has it: decided when the run is submitted, and stored with it.
 
 Whoever works on the run later, and wherever, finds the same trace there; the ids of its spans follow from what they are
 spans of. So the same span has the same id, whoever sends it and however often (ADR 0043).
@@ -20,9 +20,9 @@ from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import know
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Where traces are sent: tracing is on when one of them is set."""
+"""Variables with the address that traces are sent to: tracing is on when one of them is set."""
 HEADERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
-"""What is sent with them, which may be keys."""
+"""Variables with the headers that are sent with them, which may be keys."""
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL: Final = "http/protobuf"
 _SAMPLERS: Final = ("always_on", "always_off", "traceidratio")
@@ -43,30 +43,30 @@ class Parent:
     @classmethod
     def read(cls, traceparent: str) -> Self | None:
         """From the value of a ``traceparent`` header; None if it is none, as W3C Trace Context has it."""
-        found = _TRACEPARENT.fullmatch(traceparent)
-        if not found or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
+        match = _TRACEPARENT.fullmatch(traceparent)
+        if not match or match["version"] == "ff" or (match["version"] == "00" and match["more"]):
             return None
-        if not int(found["trace"], 16) or not int(found["span"], 16):
+        if not int(match["trace"], 16) or not int(match["span"], 16):
             return None
-        return cls(found["trace"], found["span"], bool(int(found["flags"], 16) & 1))
+        return cls(match["trace"], match["span"], bool(int(match["flags"], 16) & 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a run's record has: its trace, and the span of the run itself, the root of all of its others."""
+    """The trace in a run's record, and the span of the run itself, the root of all of its others."""
 
     trace_id: str
     """32 hexadecimal digits."""
     root_id: str
-    """Of the run's span, 16 hexadecimal digits."""
+    """The id of the run's span, 16 hexadecimal digits."""
     sampled: bool
-    """Whether spans are written at all."""
+    """True if spans are written at all."""
     caller_id: str = ""
-    """Of the caller's span, which the run's is a child of; empty without a caller."""
+    """The id of the caller's span, which the run's is a child of; empty without a caller."""
 
     @classmethod
     def from_stored(cls, text: str) -> Self:
-        """What ``stored`` wrote."""
+        """Read what ``stored`` wrote."""
         own, _, caller = text.partition(" ")
         _, trace_id, root_id, flags = own.split("-")
         return cls(trace_id, root_id, flags == "01", caller)
@@ -82,13 +82,15 @@ class Trace:
         return f"00-{self.trace_id}-{span_id}-{'01' if self.sampled else '00'}"
 
     def span_id(self, step: str, fence: int, call_id: str = "") -> str:
-        """Of an attempt of a step, which its fence token names, or of a call that was made within it."""
+        """Return the span id of an attempt of a step, which its fence token names, or of a call that was made within
+        it."""
         of = f"{self.trace_id} {self.root_id} {step} {fence} {call_id}"
         return blake2b(of.encode(), digest_size=8).hexdigest()
 
 
 class Tracing:
-    """How this process begins traces: ``OTEL_TRACES_SAMPLER`` decides what is sampled, as OpenTelemetry defines it."""
+    """The way in which this process begins traces: ``OTEL_TRACES_SAMPLER`` decides what is sampled, as OpenTelemetry
+    defines it."""
 
     def __init__(self, sampler: str = "parentbased_always_on", ratio: float = 1.0) -> None:
         self._asks_parent = sampler.startswith(_PARENT)
@@ -112,7 +114,7 @@ class Tracing:
                     "(a collector's is port 4318)"
                 )
         sampler = environment.get("OTEL_TRACES_SAMPLER") or "parentbased_always_on"
-        known = [f"{prefix}{each}" for prefix in (_PARENT, "") for each in _SAMPLERS]
+        known = [f"{prefix}{kind}" for prefix in (_PARENT, "") for kind in _SAMPLERS]
         if sampler not in known:
             raise ConfigurationError(f"OTEL_TRACES_SAMPLER: Palaver has {', '.join(known)}")
         return cls(sampler, _ratio(environment.get("OTEL_TRACES_SAMPLER_ARG") or "1"))
@@ -126,7 +128,7 @@ class Tracing:
         return Trace(trace_id, secrets.token_hex(8), sampled, parent.span_id if parent else "")
 
     @contextmanager
-    def asked(self, traceparent: str | None) -> Iterator[Parent | None]:
+    def request(self, traceparent: str | None) -> Iterator[Parent | None]:
         """Handle a request: runs that are submitted within belong to the trace that its header names."""
         parent = Parent.read(traceparent) if traceparent else None
         token = _request.set((self, parent))
@@ -146,7 +148,7 @@ def new_trace() -> Trace | None:
 
 
 def is_on(environment: Mapping[str, str]) -> bool:
-    """Whether traces are to be sent."""
+    """Tell whether traces are to be sent."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(environment.get(name) for name in ENDPOINTS)

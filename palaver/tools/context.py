@@ -1,4 +1,4 @@
-"""What a tool may ask to know of the call that it answers."""
+"""The context of a tool's call: facts that the tool may ask for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _to_nobody(text: str, fraction: float | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """The call that a tool answers. A tool that has a parameter with this annotation is given it; the model does not
-    see that parameter.
+    """The call that a tool answers. A tool that has a parameter with this annotation gets it; the model does not see
+    that parameter.
 
     Made by hand, for a test of a tool, whatever is left out has a value that such a test can use.
     """
@@ -37,7 +37,7 @@ class ToolContext:
     submitted_by: str | None = None
     """The name of the API key that submitted the run; None without keys."""
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=30))
-    """When the call is ended at the latest (UTC): its tool's timeout is over then, or its run's time."""
+    """The time at which the call is ended at the latest (UTC): its tool's timeout is over then, or its run's time."""
     idempotency_key: str = "run_test:1:call_test"
     """The same for every try of this call and for no other call: at most 128 letters, digits, ``_``, ``-`` and
     ``:``."""
@@ -45,10 +45,10 @@ class ToolContext:
     """The ``traceparent`` header of requests that the tool makes, so that they are in the trace of the run, below this
     try of the call; None if the run has no trace."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Those of the conversation, by name: ``secret`` says which one is missing. Whatever the call answers, reports or
-    raises is told without them."""
+    """The secrets of the conversation, by name: ``secret`` says which one is missing. They are removed from whatever
+    the call answers, reports or raises."""
     report: Report = field(default=_to_nobody, repr=False)
-    """What ``progress`` calls. A test gives its own to see what was reported."""
+    """The function that ``progress`` calls. A test passes its own to see what was reported."""
 
     @property
     def time_left(self) -> float:
@@ -70,8 +70,8 @@ class ToolContext:
         """Show watchers of the run how far the call is, such as ``"3 of 10 files"``; ``fraction`` is from 0 to 1.
 
         Call it from any thread and as often as you like: it does not wait and raises nothing. Watchers see the newest
-        progress at most once a second, and of a long text the first 500 characters. Nothing of it is kept, and the
-        model is not told.
+        progress at most once a second, and of a long text the first 500 characters. Nothing of it is stored, and the
+        model does not see it.
         """
         # A payment is worth more than a word about it, whatever is wrong with the word.
         with contextlib.suppress(Exception):
@@ -86,5 +86,5 @@ def _bounded(text: str) -> str:
 
 
 def _share(fraction: float | None) -> float | None:
-    """From 0 to 1; None for none, and for what is no number."""
+    """Return a number from 0 to 1; None for none, and for anything that is no number."""
     return None if fraction is None or fraction != fraction else min(1.0, max(0.0, float(fraction)))

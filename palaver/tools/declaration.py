@@ -47,7 +47,7 @@ class Tool:
 
     @property
     def declaration(self) -> ToolDeclaration:
-        """What is told of it where its code is not."""
+        """The facts about it for processes without its code."""
         return ToolDeclaration(
             name=self.name,
             description=self.description,
@@ -61,13 +61,13 @@ class Tool:
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is a coroutine function."""
+        """True if the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
         """A call of the function with ``arguments``, and with ``context`` if it asks for it."""
-        asked = {} if self.context_parameter is None else {self.context_parameter: context}
-        return partial(self.function, **arguments, **asked)
+        extra = {} if self.context_parameter is None else {self.context_parameter: context}
+        return partial(self.function, **arguments, **extra)
 
     def parse(self, arguments: str) -> dict[str, Any]:
         """The keyword arguments in the JSON text ``arguments``, validated against the signature.
@@ -89,8 +89,8 @@ class Tool:
 
 
 def _faults(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return in_words([(fault["loc"], fault["msg"]) for fault in found])
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    return in_words([(fault["loc"], fault["msg"]) for fault in errors])
 
 
 _NO_RETRY: Final = ": a tool that raises RetryableToolError(retry_after=seconds) is called again, three times in all"
@@ -124,11 +124,11 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
 
-    The name, the description (the docstring) and the JSON schema (the signature) are what the model sees. A parameter
-    that is annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
-    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the model
-    is told that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. What a
-    tool that ``ends_run`` returns is the run's output: no model is called after it.
+    The model sees the name, the description (the docstring) and the JSON schema (the signature). A parameter that is
+    annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
+    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the result says
+    that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. The result of a
+    tool that ``ends_run`` is the run's output: no model is called after it.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema, the timeout is none, or there is no such option.
@@ -192,7 +192,7 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str |
 
 
 def _is_context(annotation: Any) -> bool:
-    """Whether it is ``ToolContext``, perhaps with None as an alternative."""
+    """Tell whether it is ``ToolContext``, perhaps with None as an alternative."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     if get_origin(annotation) in (Union, UnionType):

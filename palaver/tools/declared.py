@@ -1,4 +1,4 @@
-"""What is known of a tool without its code: what a worker tells of the tools that it has."""
+"""Declarations of tools without their code, as a worker reports them."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class ToolSet:
         """The set of these tools.
 
         Raises:
-            ConfigurationError: they are too many, or too large to be told to every API.
+            ConfigurationError: they are too many, or too large to be reported to every API.
         """
-        found = sorted(declarations, key=lambda each: each.name)
-        # What a tool has as a default may be a key.
-        text = hide(_DECLARATIONS.dump_json(found).decode()).encode()
-        many, large = len(found) > most("declared_tools"), len(text) > most("declared_tools_bytes")
+        tools = sorted(declarations, key=lambda tool: tool.name)
+        # A tool's default may be a key.
+        text = hide(_DECLARATIONS.dump_json(tools).decode()).encode()
+        many, large = len(tools) > most("declared_tools"), len(text) > most("declared_tools_bytes")
         if many or large:
             beyond("declared_tools" if many else "declared_tools_bytes")
             raise ConfigurationError(
-                f"PALAVER_TOOLS: {len(found)} tools with {len(text):,} bytes of declarations; at most "
+                f"PALAVER_TOOLS: {len(tools)} tools with {len(text):,} bytes of declarations; at most "
                 f"{most('declared_tools')} and {most('declared_tools_bytes'):,}: give some to other workers"
             )
         return cls.having(text)

@@ -16,18 +16,18 @@ def load_tools(modules: Iterable[str]) -> tuple[Tool, ...]:
     Raises:
         ConfigurationError: when a module cannot be imported, or has no tool.
     """
-    found = _of(builtin)
+    loaded = _of(builtin)
     for name in modules:
         try:
             module = importlib.import_module(name)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             raise ConfigurationError(f"PALAVER_TOOLS: cannot import {name!r}: {why}") from error
-        tools = [each for each in _of(module) if each not in found]
+        tools = [tool for tool in _of(module) if tool not in loaded]
         if not tools:
             raise ConfigurationError(f"PALAVER_TOOLS: module {name!r} declares no tool (a function with @tool)")
-        found += tools
-    return tuple(found)
+        loaded += tools
+    return tuple(loaded)
 
 
 def _of(module: object) -> list[Tool]:

@@ -1,4 +1,4 @@
-"""What a model is told of a tool's result. The work is bounded by what is told, not by what the tool answered."""
+"""A tool's result as the model sees it. The work is bounded by what the model sees, not by what the tool answered."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.vocabulary.limits import beyond, most
 
 MAX_RESULT_CHARS: Final = most("tool_result")
-"""What a model is told of a result; the rest is cut and said to be."""
+"""Characters of a result that a model sees; the rest is cut and said to be."""
 _MAX_DEPTH: Final = most("tool_result_depth")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _FEW, _BRIEF, _FLAT = 64, 4096, 8
-"""What has fewer parts, shorter texts and fewer levels is written in one go, ten times faster."""
+"""A result with fewer parts, shorter texts and fewer levels is written in one go, ten times faster."""
 _PLAIN: Final = frozenset({int, float, bool, type(None)})
 _CONTAINERS: Final = frozenset({dict, list, tuple})
 _ARRAYS: Final = (list, tuple, Set, deque)
@@ -33,20 +33,20 @@ _UNREADABLE: Final = (
 
 
 def rendered(result: object) -> str | tuple[Part, ...]:
-    """What the model is told of a tool's ``result``: an image or a file, or a list of texts and such, as it is; of
-    anything else what `render` says.
+    """Return a tool's ``result`` for the model: an image or a file, or a list of texts and such, as it is; anything
+    else as `render` writes it.
 
     Raises:
         ToolError: also that there is more of it than may be.
     """
     if isinstance(result, ImagePart | FilePart):
         result = [result]
-    if not isinstance(result, list | tuple) or not any(isinstance(each, ImagePart | FilePart) for each in result):
+    if not isinstance(result, list | tuple) or not any(isinstance(part, ImagePart | FilePart) for part in result):
         return render(result)
     if len(result) > most("message_parts"):
         beyond("message_parts")
         raise ToolError(f"the result has {len(result)} parts; at most {most('message_parts')}")
-    parts = tuple(_part(each, MAX_RESULT_CHARS // len(result)) for each in result)
+    parts = tuple(_part(part, MAX_RESULT_CHARS // len(result)) for part in result)
     size = sum(len(part.url) for part in parts if isinstance(part, ImagePart | FilePart))
     if size > most("tool_result_media"):
         beyond("tool_result_media")
@@ -68,7 +68,7 @@ def _part(value: object, room: int) -> Part:
 
 
 def render(result: object) -> str:
-    """What the model is told of a tool's ``result``: text as it is, anything else as JSON; cut at 256 KiB.
+    """Return a tool's ``result`` as a text for the model: text as it is, anything else as JSON; cut at 256 KiB.
 
     Raises:
         ToolError: the result is a generator or something to await, or nested too deep, perhaps in itself.
@@ -78,17 +78,17 @@ def render(result: object) -> str:
         raise ToolError("the result is an image or a file, which only a tool of the server may answer with")
     if isinstance(result, str | bytes | bytearray | memoryview):
         length, text = _text_of(result)
-        return _told(text, f"the result has {length:,} characters")
+        return _cut(text, f"the result has {length:,} characters")
     pieces, left = [], MAX_RESULT_CHARS + 1
     for piece in _json(result, MAX_RESULT_CHARS + 1, 0):
         pieces.append(piece)
         left -= len(piece)
         if left <= 0:
             break
-    return _told("".join(pieces), f"the result has more than {MAX_RESULT_CHARS:,} characters")
+    return _cut("".join(pieces), f"the result has more than {MAX_RESULT_CHARS:,} characters")
 
 
-def _told(text: str, cut: str) -> str:
+def _cut(text: str, cut: str) -> str:
     """``text`` in characters that can be sent, and not too many of them."""
     if len(text) > MAX_RESULT_CHARS:
         beyond("tool_result")
@@ -97,7 +97,7 @@ def _told(text: str, cut: str) -> str:
 
 
 def _text_of(text: str | bytes | bytearray | memoryview, room: int = MAX_RESULT_CHARS + 1) -> tuple[int, str]:
-    """How long it is, and its first ``room`` characters; bytes are taken for UTF-8."""
+    """Return its length and its first ``room`` characters; bytes are taken for UTF-8."""
     if isinstance(text, str):
         # Not by methods of its own: a subclass may have any.
         return str.__len__(text), str.__getitem__(text, slice(room))
@@ -119,14 +119,16 @@ def _json(value: object, room: int, depth: int) -> Iterator[str]:
     elif isinstance(value, BaseModel):
         yield value.model_dump_json()
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from _object(((each.name, getattr(value, each.name)) for each in dataclasses.fields(value)), room, depth)
+        yield from _object(
+            ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)), room, depth
+        )
     elif isinstance(value, Mapping):
         yield from _object(iter(value.items()), room, depth)
     elif isinstance(value, _ARRAYS):
         yield "["
-        for number, each in enumerate(value):
+        for number, item in enumerate(value):
             yield ", " if number else ""
-            yield from _json(each, room, depth + 1)
+            yield from _json(item, room, depth + 1)
         yield "]"
     else:
         for is_such, what in _UNREADABLE:
@@ -137,7 +139,7 @@ def _json(value: object, room: int, depth: int) -> Iterator[str]:
 
 
 def _left_of(value: Any, parts: int, levels: int) -> int:
-    """What is left of so many ``parts`` if ``value`` is plain and takes no more; else less than 0."""
+    """Return how many of so many ``parts`` remain if ``value`` is plain and takes no more; else less than 0."""
     kind = type(value)
     if kind in _PLAIN:
         return parts - 1
@@ -151,8 +153,8 @@ def _left_of(value: Any, parts: int, levels: int) -> int:
                 return -1
         value = value.values()
     parts -= 1
-    for each in value:
-        parts = _left_of(each, parts, levels - 1)
+    for item in value:
+        parts = _left_of(item, parts, levels - 1)
         if parts < 0:
             return -1
     return parts
@@ -160,12 +162,12 @@ def _left_of(value: Any, parts: int, levels: int) -> int:
 
 def _object(items: Iterator[tuple[Any, Any]], room: int, depth: int) -> Iterator[str]:
     yield "{"
-    for number, (name, each) in enumerate(items):
+    for number, (name, value) in enumerate(items):
         yield ", " if number else ""
         if not isinstance(name, str):
             name = _ENCODER.encode(name) if name is None or isinstance(name, int | float) else str(name)
         yield _string(name, room) + ": "
-        yield from _json(each, room, depth + 1)
+        yield from _json(value, room, depth + 1)
     yield "}"
 
 

@@ -17,7 +17,8 @@ from palaver.tools.declared import ToolDeclaration
 
 
 def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[Misfit]:
-    """What of ``arguments`` does not fit; nothing if they cannot be held to the schema: the tool has the last word."""
+    """Return the parts of ``arguments`` that do not fit; none if they cannot be held to the schema: the tool has the
+    last word."""
     try:
         return json_schemas.misfits(schema, arguments)
     except Unfit:
@@ -34,6 +35,6 @@ def fitting(declared: ToolDeclaration | ClientTool, text: str) -> dict[str, Any]
         arguments = read(text)
     except InvalidToolCall as error:
         raise InvalidToolCall(f"the arguments of {declared.name} do not fit: {error}") from None
-    if faults := [(each.place, each.said) for each in misfits(declared.parameters, arguments)]:
+    if faults := [(misfit.place, misfit.message) for misfit in misfits(declared.parameters, arguments)]:
         raise InvalidToolCall(f"the arguments of {declared.name} do not fit: {in_words(faults)}")
     return arguments

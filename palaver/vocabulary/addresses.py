@@ -1,7 +1,7 @@
 """Addresses that requests bring: which of them lead into a network of one's own, and which are never asked.
 
-What an address says itself is judged without looking its name up: who fetches it looks it up for itself, and may be
-told something else. Who does so here asks `never_asked` of each answer, and connects to none but these.
+An address is judged without looking its name up: whoever fetches it looks the name up for itself, and may get another
+answer. Code here that fetches it asks `never_asked` of each answer, and connects to none but these.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _COMPATIBLE: Final = ipaddress.ip_network("::/96")
 _METADATA: Final = frozenset(
     {"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"}
 )
-"""Where Azure, Alibaba, Oracle, AWS (machines and pods) and Google tell machines about themselves, beside link-local
-ones."""
+"""Addresses at which Azure, Alibaba, Oracle, AWS (machines and pods) and Google tell machines about themselves, besides
+link-local ones."""
 
 
 def leads_within(url: str) -> bool:
-    """Whether the host of ``url`` is this machine or one of a network of one's own, or cannot be told for sure."""
+    """Tell whether the host of ``url`` is this machine or one of a private network, or cannot be known for sure."""
     if "\\" in url:  # for browsers it ends the host, for others it does not
         return True
     try:
@@ -77,23 +77,23 @@ def host_and_port(address: str) -> tuple[str, int | None]:
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host of `host_and_port` is an IP address."""
+    """Tell whether a host of `host_and_port` is an IP address."""
     return _numeric(host) is not None
 
 
 def never_asked(address: str, *, loopback: bool) -> bool:
-    """Whether nothing may be asked at an IP address that a name led to, whoever lists the name: link-local ones, where
-    clouds tell machines their keys, and what is no address of one machine. ``loopback`` says whether this machine is
-    meant."""
+    """Tell whether nothing may be asked at an IP address that a name led to, whoever lists the name: at link-local
+    ones, where clouds tell machines their keys, and at those that are no address of one machine. ``loopback`` says
+    whether this machine is meant."""
     try:
-        found = _meant(ipaddress.ip_address(address.partition("%")[0]))
+        meant = _meant(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return True
-    if found.is_loopback:
+    if meant.is_loopback:
         return not loopback
-    useless = found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved
-    site_local = isinstance(found, ipaddress.IPv6Address) and found.is_site_local
-    return useless or site_local or str(found) in _METADATA
+    useless = meant.is_link_local or meant.is_multicast or meant.is_unspecified or meant.is_reserved
+    site_local = isinstance(meant, ipaddress.IPv6Address) and meant.is_site_local
+    return useless or site_local or str(meant) in _METADATA
 
 
 def _meant(address: _Address) -> _Address:

@@ -30,10 +30,10 @@ def new_run_id(shard: str) -> str:
 def new_conversation_id(shards: int, shard: str | None = None) -> str:
     """A fresh id of a conversation on ``shard``, or on any of ``shards`` many."""
     while True:
-        found = conversation_id(uuid4(), shards)
+        new_id = conversation_id(uuid4(), shards)
         # One of at most 256 is on the shard, and each costs a few microseconds.
-        if shard is None or shard_of(found) == shard:
-            return found
+        if shard is None or shard_of(new_id) == shard:
+            return new_id
 
 
 def conversation_id(number: UUID, shards: int) -> str:
@@ -73,7 +73,7 @@ def shard_of(any_id: str) -> str:
 
 
 def is_id(prefix: Literal["run", "conv"], text: str) -> bool:
-    """Whether ``text`` is a well-formed id of that kind."""
+    """Tell whether ``text`` is a well-formed id of that kind."""
     match = _PATTERN.fullmatch(text)
     return match is not None and match.group(1) == prefix
 
@@ -89,7 +89,8 @@ def pick_shard(seed: str, shards: int) -> str:
 
 
 def safe_call_id(text: str) -> bool:
-    """Whether a provider's tool call id can be part of a step's name (letters, digits, ``_``, ``-``; at most 64)."""
+    """Tell whether a provider's tool call id can be part of a step's name (letters, digits, ``_``, ``-``; at most
+    64)."""
     return _TOOL_CALL.fullmatch(text) is not None
 
 

@@ -49,7 +49,7 @@ class RunStatus(StrEnum):
     COMPLETED = "completed"
     """The model ended its turn."""
     INCOMPLETE = "incomplete"
-    """Stopped by a limit; everything done so far is kept."""
+    """Stopped by a limit; everything done so far stays."""
     FAILED = "failed"
     """Ended by an error; ``error`` says which."""
     CANCELLED = "cancelled"
@@ -59,11 +59,11 @@ class RunStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether this status is final."""
+        """True if this status is final."""
         return not TRANSITIONS[self]
 
     def allows(self, action: RunAction) -> bool:
-        """Whether a run in this status accepts the action."""
+        """Tell whether a run in this status accepts the action."""
         match action:
             case "cancel":
                 return not self.terminal
@@ -174,5 +174,5 @@ class StepState(StrEnum):
     PARKED = "parked"
     """Its run is paused."""
     ABORTED = "aborted"
-    """The step is abandoned. It is kept until the run ends, so that the result of its call says truthfully what
+    """The step is abandoned. Its record stays until the run ends, so that the result of its call says truthfully what
     happened."""

@@ -1,4 +1,4 @@
-"""Every limit, said once: code takes its numbers from here, and docs/reference/limits.md is made from it.
+"""Every limit, in one place: code takes its numbers from here, and docs/reference/limits.md is made from it.
 
 ``python -m docs.generate limits`` prints the tables of docs/reference/limits.md; a test compares them. A limit
 with a ``setting`` is the default of that field of ``palaver.config.settings.Settings``, or of a provider's table where
@@ -24,12 +24,12 @@ class Limit:
     group: str
     """The table of docs/reference/limits.md that it stands in."""
     name: str
-    """Of its counter, and in ``LIMITS``."""
+    """The name of its counter, and in ``LIMITS``."""
     what: str
     most: int
     unit: str
     answer: str
-    """What whoever goes beyond is told: a problem code, an error code, or what happens."""
+    """The answer to whoever goes beyond: a problem code, an error code, or what happens."""
     setting: str = ""
     """The environment variable, or the key of a provider's table, that changes it; empty if nothing does."""
 
@@ -373,11 +373,11 @@ _ALL: Final = (
     ),
 )
 
-LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({each.name: each for each in _ALL})
+LIMITS: Final[Mapping[str, Limit]] = MappingProxyType({limit.name: limit for limit in _ALL})
 """Every limit, by name."""
 
 exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))
-"""How often this process has met something beyond each limit, since it began."""
+"""For each limit, how often this process has met something beyond it since it began."""
 
 
 def most(name: str) -> int:

@@ -17,8 +17,8 @@ _COMPARED: Final = 3
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that looks most like ``name``; empty when none does."""
-    given = _traits(name[:_HINTED])
-    nearest = heapq.nlargest(_COMPARED, map(str, known), key=lambda each: len(given & _known_traits(each)))
+    traits = _traits(name[:_HINTED])
+    nearest = heapq.nlargest(_COMPARED, map(str, known), key=lambda candidate: len(traits & _known_traits(candidate)))
     close = difflib.get_close_matches(name[:_HINTED], nearest, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -19,8 +19,8 @@ class StepKind:
     queue: str
     """Its own: the workers of each kind are scaled apart."""
     isolated: bool = False
-    """Its work is users' code, kept from the keys of providers: unless PALAVER_TOOL_POOL says otherwise each step has a
-    child process, which can be ended. Others share one event loop."""
+    """True if its work is users' code, which must not see the keys of providers: unless PALAVER_TOOL_POOL says
+    otherwise each step has a child process, which can be ended. Others share one event loop."""
 
     @property
     def task(self) -> str:
@@ -43,4 +43,5 @@ StepKindName = Annotated[str, WithJsonSchema({"type": "string", "enum": [kind.na
 QueueName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*QUEUES]})]
 """The name of a queue."""
 RECOVERED: Final = ".recovered"
-"""Behind a queue's name: what is consumed first. It was delivered before, or its run has begun."""
+"""Stands behind a queue's name for the part that is consumed first: deliveries that were made before, or whose run has
+begun."""

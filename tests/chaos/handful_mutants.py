@@ -20,7 +20,7 @@ _TESTS: Final = {
     _POOL: "tests/unit/test_starting_jobs.py",
     _LINE: "tests/contract/test_shared_client.py",
 }
-_ASKED: Final = "            asked = self._waiting[0]\n"
+_ASKED: Final = "            question = self._waiting[0]\n"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = "") -> TestedMutant:
@@ -48,7 +48,7 @@ HANDFUL_MUTANTS: Final = by_name(
     _mutant(
         "any error is a matter of the server's version",
         _READING,
-        "any(said in str(error) for said in _REFUSALS)",
+        "any(refusal in str(error) for refusal in _REFUSALS)",
         "_REFUSALS",
     ),
     _mutant(
@@ -107,7 +107,7 @@ HANDFUL_MUTANTS: Final = by_name(
     _mutant(
         "that the server is not ready is told as an answer",
         _LINE,
-        "return None if any(isinstance(each, ConnectionError) for each in answers) else answers",
+        "return None if any(isinstance(answer, ConnectionError) for answer in answers) else answers",
         "return answers",
     ),
 )

@@ -145,7 +145,7 @@ MUTANTS: Final = by_name(
         "ordinary_day",
         "losses_follow_deaths",
         "workers/loops/keeper.py",
-        "await runtime.store.steps.renew([*leased.values()], told)",
+        "await runtime.store.steps.renew([*leased.values()], progress)",
         "[Renewal.PROLONGED] * len(leased)",
     ),
     _mutant(

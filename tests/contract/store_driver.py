@@ -103,7 +103,7 @@ class StoreDriver:
         """A run with the usual agent, in a trace of its own."""
         key, show = more.pop("idempotency_key", None), more.pop("show", False)
         more.setdefault("agent", AGENT)
-        with Tracing().asked(None):
+        with Tracing().request(None):
             return await self.store.runs.submit(Submission(input=input, **more), idempotency_key=key, show=show)
 
     async def begin(self, **more: Any) -> tuple[str, Lease]:

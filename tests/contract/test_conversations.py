@@ -63,19 +63,21 @@ async def test_of_two_who_change_the_same_one_has_to_look_again(store: Store) ->
     made = await begin(store)
     await store.conversations.change(made.id, ConversationPatch(title="one", revision=0))
     with pytest.raises(StateConflict) as conflict:
-        await store.conversations.change(made.id, ConversationPatch(title="two", revision=0), kept={"d": "two"})
+        await store.conversations.change(
+            made.id, ConversationPatch(title="two", revision=0), dialect_texts={"d": "two"}
+        )
     assert conflict.value.code == "conversation_revised"
     assert (await store.runs.conversation(made.id)).title == "one"
-    assert await store.conversations.kept(made.id, "d") == KeptText(None, 1)
+    assert await store.conversations.dialect_text(made.id, "d") == KeptText(None, 1)
     assert (await store.conversations.change(made.id, ConversationPatch(title="two", revision=1))).title == "two"
 
 
 async def test_a_dialect_keeps_a_text_of_its_own(store: Store) -> None:
-    made, _ = await store.conversations.begin(NewConversation(), kept={"one": "x" * 10, "two": "y"})
-    assert await store.conversations.kept(made.id, "one") == KeptText("x" * 10, 0)
-    await store.conversations.change(made.id, ConversationPatch(revision=0), kept={"one": "z", "two": None})
-    assert await store.conversations.kept(made.id, "one") == KeptText("z", 1)
-    assert await store.conversations.kept(made.id, "two") == KeptText(None, 1)
+    made, _ = await store.conversations.begin(NewConversation(), dialect_texts={"one": "x" * 10, "two": "y"})
+    assert await store.conversations.dialect_text(made.id, "one") == KeptText("x" * 10, 0)
+    await store.conversations.change(made.id, ConversationPatch(revision=0), dialect_texts={"one": "z", "two": None})
+    assert await store.conversations.dialect_text(made.id, "one") == KeptText("z", 1)
+    assert await store.conversations.dialect_text(made.id, "two") == KeptText(None, 1)
 
 
 async def test_of_positions_that_watchers_leave_the_smallest_stays_a_while(driver: StoreDriver, redis: Any) -> None:
@@ -119,7 +121,7 @@ async def test_nothing_is_changed_that_is_not_there_or_goes(driver: StoreDriver,
         with pytest.raises(UnknownConversation):
             await store.conversations.change(unknown, ConversationPatch(title="x"))
         with pytest.raises(UnknownConversation):
-            await store.conversations.kept(unknown, "d")
+            await store.conversations.dialect_text(unknown, "d")
     with pytest.raises(StateConflict) as conflict:
         await store.conversations.begin(NewConversation(), made.id)
     assert conflict.value.code == "conversation_busy"

@@ -91,7 +91,7 @@ async def test_each_kind_comes_with_each_of_its_fields(driver: StoreDriver) -> N
         for run_id in {run.id, queued or run.id}:
             for event in await driver.events(run_id):
                 seen[event.type] |= _said(declared(event))
-    emitted = {kind for kind in EventKind if kind.kept is not Kept.NOWHERE}
+    emitted = {kind for kind in EventKind if kind.stored_in is not Kept.NOWHERE}
     assert seen == {kind: EVENTS[kind].model_fields.keys() - BaseEvent.model_fields.keys() for kind in emitted}
 
 

@@ -327,13 +327,13 @@ async def _delete_run(driver: StoreDriver, n: int) -> Act:
 
 async def _begin_conversation(driver: StoreDriver, n: int) -> Act:
     about = NewConversation(title="t" * 200, agent=AGENT.model_copy(update={"instructions": "x" * (n * 1024)}))
-    return lambda: driver.store.conversations.begin(about, kept={"dialect": "x" * (n * 1024)})
+    return lambda: driver.store.conversations.begin(about, dialect_texts={"dialect": "x" * (n * 1024)})
 
 
 async def _change_conversation(driver: StoreDriver, n: int) -> Act:
     made, _ = await driver.store.conversations.begin(NewConversation(agent=AGENT))
     about = ConversationPatch(agent=AGENT.model_copy(update={"instructions": "x" * (n * 1024)}), revision=0)
-    return lambda: driver.store.conversations.change(made.id, about, kept={"dialect": "x" * (n * 1024)})
+    return lambda: driver.store.conversations.change(made.id, about, dialect_texts={"dialect": "x" * (n * 1024)})
 
 
 async def _find_conversations(driver: StoreDriver, n: int) -> Act:

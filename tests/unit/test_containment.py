@@ -23,7 +23,16 @@ from palaver.schemas.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
 from palaver.vocabulary.limits import exceeded, most
 from workers.sources import containment
-from workers.sources.containment import Interrupted, Told, contained, failed, failing, failure_of, left_behind, told
+from workers.sources.containment import (
+    Interrupted,
+    Told,
+    contained,
+    failed,
+    failing,
+    failure_of,
+    left_behind,
+    presented,
+)
 from workers.steps.step_functions import answer
 
 CALL = ToolCall(id="call_1", name="look_up", arguments='{"city": "Ulm"}')
@@ -120,12 +129,12 @@ async def stream() -> AsyncIterator[int]:
 )
 def test_a_result_that_cannot_be_told_is_an_error_of_the_tool(result: object, said: str) -> None:
     with pytest.raises(ToolError, match=f"look_up answered with .*{said}"):
-        told(LOOK_UP, result)
+        presented(LOOK_UP, result)
 
 
 def test_a_coroutine_that_nobody_awaits_is_an_error_of_the_tool() -> None:
     with pytest.raises(ToolError, match="async def"):
-        told(LOOK_UP, later())
+        presented(LOOK_UP, later())
 
 
 @pytest.mark.parametrize(

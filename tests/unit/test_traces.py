@@ -119,13 +119,13 @@ def test_what_palaver_cannot_do_is_said(name: str, value: str) -> None:
 
 def test_a_run_has_a_trace_only_when_somebody_asks_for_it() -> None:
     assert new_trace() is None
-    with _tracing().asked(HEADER):
+    with _tracing().request(HEADER):
         one, other = new_trace(), new_trace()
         assert one
         assert other
         assert one.trace_id == other.trace_id == TRACE
         assert one.root_id != other.root_id
-    with _tracing().asked("nonsense"):
+    with _tracing().request("nonsense"):
         alone = new_trace()
         assert alone
         assert not alone.caller_id

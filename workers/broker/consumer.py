@@ -25,9 +25,9 @@ log = logging.getLogger("palaver.workers.broker.consumer")
 _APART: Final = 1.0
 """Seconds between two tries to connect to a broker that refuses: each is a line of the log."""
 _REFUSALS: Final = (AccessRefused, NotAllowed)
-"""What RabbitMQ says of a wrong login, and of a virtual host that is not there or not for this user."""
+"""Errors of RabbitMQ for a wrong login, and for a virtual host that does not exist or is not for this user."""
 refused = False
-"""Whether the broker refuses the login of this process."""
+"""True while the broker refuses the login of this process."""
 
 
 class _Pace:
@@ -65,7 +65,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
         log.error("the broker %s %s: %s; trying again each second", self.conninfo.as_uri(), what, reason)
 
     def create_task_handler(self, **options: Any) -> Callable[[Any], object]:
-        """What is called with each message of a task queue."""
+        """Return the function that is called with each message of a task queue."""
         take = super().create_task_handler(**options)
 
         def take_deliveries(message: Any) -> object:
@@ -103,5 +103,5 @@ def _queue_of(message: Any) -> str:
 
 
 def _known(properties: dict[str, Any]) -> dict[str, Any]:
-    """What kombu needs to put a message back; where to reply to is not among it."""
+    """Return the properties that kombu needs to put a message back; where to reply to is not among them."""
     return {name: value for name, value in properties.items() if name not in ("reply_to", "correlation_id")}

@@ -68,7 +68,7 @@ class ConsumerWatchdog(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery
         queues = [name for name in consumer.app.amqp.queues.consume_from if consumer.task_consumer.consuming_from(name)]
         going = queues and consumer.blueprint.state == bootsteps.RUN
         if not going or len(state.reserved_requests) >= consumer.qos.value:
-            # Told not to consume, or to stop, or without room.
+            # It must not consume, or has to stop, or has no room.
             self._reset()
             return
         now = monotonic()
@@ -81,8 +81,8 @@ class ConsumerWatchdog(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery
             raise StalledConsumer(f"nothing came for {self._patience:g} s while messages wait")
         if self._asking is None or not self._asking.is_alive():
             # A queue's depth has its recovered steps in it.
-            asked = {name.removesuffix(RECOVERED) for name in queues}
-            self._asking = threading.Thread(target=self._ask, args=(asked,), name="hearing", daemon=True)
+            names = {name.removesuffix(RECOVERED) for name in queues}
+            self._asking = threading.Thread(target=self._ask, args=(names,), name="hearing", daemon=True)
             self._asking.start()
 
     def _ask(self, queues: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ _STDERR: Final = 2
 
 
 def set_formats(logger: logging.Logger, **_: Any) -> None:
-    """What ``logger`` writes is in the format of the settings from here on, without secrets of this process."""
+    """Set the format of the settings for ``logger``: from here on it writes no secrets of this process."""
     for handler in [*logger.handlers, *get_multiprocessing_logger().handlers]:
         if not isinstance(handler.formatter, Hiding):
             handler.setFormatter(formatter_for(settings().log_format, handler.formatter))
@@ -39,6 +39,6 @@ logging.getLogger("kombu.transport.redis").addFilter(without_traceback)
 
 
 def _say(text: str, stream: Any = None) -> None:
-    """What Celery writes when a signal comes, which would be no JSON. In a handler of signals: not by way of the log,
-    which the signal may have interrupted."""
+    """Write a message in place of Celery's when a signal comes, which would be no JSON. This runs in a handler of
+    signals, so it does not use the log, which the signal may have interrupted."""
     os.write(_STDERR, f"{sentence(text, logging.INFO)}\n".encode())

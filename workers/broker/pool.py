@@ -64,7 +64,7 @@ class Job:
     terminated: bool = False
 
     def terminate(self, signal: int | None = None) -> None:
-        """Cancel the task (`revoke(terminate=True)`, cold shutdown); what it answers then is not told."""
+        """Cancel the task (`revoke(terminate=True)`, cold shutdown); its outcome after that is not reported."""
         self.terminated = True
         self.pool.cancel(self)
 
@@ -84,8 +84,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     def on_start(self) -> None:
         """Start the loop and enter the lifespan.
 
-        Raises ImproperlyConfigured for a broker transport without an event loop, RuntimeError for a lifespan
-        that failed, SystemExit if the worker is told to stop meanwhile.
+        Raises ImproperlyConfigured for a broker transport without an event loop, RuntimeError for a lifespan that
+        failed, SystemExit if the worker has to stop meanwhile.
         """
         self._hub: Any = get_event_loop()
         if self._hub is None:
@@ -101,7 +101,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         self._wakeup, self._waker = socket.socketpair()
         self._wakeup.setblocking(False)
         self._waker.setblocking(False)
-        # Celery sees that it is told to stop when its hub wakes up: up to a second later, without this.
+        # Celery sees that it has to stop when its hub wakes up: up to a second later, without this.
         signals.worker_shutting_down.connect(self._wake_hub)
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -118,8 +118,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             self._leave_loop()
             if isinstance(error, Exception):
                 # Not its repr: redis-py's leaves the reason out.
-                told = f"{type(error).__name__}: {error}"
-                raise RuntimeError(f"the lifespan of the worker did not start: {told}") from error
+                reason = f"{type(error).__name__}: {error}"
+                raise RuntimeError(f"the lifespan of the worker did not start: {reason}") from error
             raise
 
     def register_with_event_loop(self, hub: Any) -> None:

@@ -1,10 +1,10 @@
-"""What of the bytes that lie in a Redis broker is let in to kombu.
+"""The filter for the bytes that lie in a Redis broker: it decides which of them kombu sees.
 
 Whoever may write to the broker may write anything there, and kombu takes it on trust: text that is no JSON, a body that
-inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads it or
-fill its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that one
-of Celery's has. What cannot be is dropped: counted (`palaver.vocabulary.limits.exceeded`), and told of without its
-content.
+inflates to gigabytes, a tag that two messages share (so that none of them counts) end the process that reads it or fill
+its memory. So each message is taken apart before kombu sees it, and put together again from the few parts that a
+message of Celery's has. A message that cannot be is dropped: counted (`palaver.vocabulary.limits.exceeded`), and logged
+without its content.
 
 A worker with room for several deliveries takes several at once: a question for each, and a turn of Celery's loop, would
 be a fifth of what a step costs.
@@ -34,7 +34,7 @@ from palaver.vocabulary.limits import beyond, most
 log = logging.getLogger("palaver.workers.broker.reading")
 
 _SAY_EVERY: Final = 10.0
-"""Seconds between two lines about what was dropped: a flood of messages must not become one of lines."""
+"""Seconds between two lines about dropped messages: a flood of messages must not become one of lines."""
 _REFUSED_FOR: Final = 1.0
 """Seconds after which a broker that refuses is asked again. Celery would connect again, at once and for ever."""
 _TAKE: Final = "BLMPOP"
@@ -50,7 +50,7 @@ _tags: Final = count(1)
 
 
 class _Dropped:
-    """Counts what was dropped, and says so now and then."""
+    """Counts dropped messages, and logs the number now and then."""
 
     def __init__(self) -> None:
         self._unsaid: Counter[str] = Counter()
@@ -61,8 +61,8 @@ class _Dropped:
         beyond(limit)
         self._unsaid[f"{where} ({limit})"] += 1
         if monotonic() - self._said_at >= _SAY_EVERY:
-            told = ", ".join(f"{count} on {what}" for what, count in self._unsaid.items())
-            log.warning("dropped messages that are none of Palaver's: %s", told)
+            counts = ", ".join(f"{count} on {what}" for what, count in self._unsaid.items())
+            log.warning("dropped messages that are none of Palaver's: %s", counts)
             self._unsaid.clear()
             self._said_at = monotonic()
 
@@ -72,7 +72,7 @@ dropped = _Dropped()
 
 
 def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
-    """A message of `queue` as kombu may have it, with what is not known left out; None when it is dropped."""
+    """Return a message of `queue` as kombu may have it, without its unknown parts; None when it is dropped."""
     is_delivery = queue in deliveries.QUEUES
     limit = "delivery" if is_delivery else "control_message"
     if len(raw) > most(limit):
@@ -87,16 +87,16 @@ def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
 
 def _anew(message: Any, queue: str | None) -> dict[str, Any]:
     """Raises what comes of reading something else than a message."""
-    told, headers = message["properties"], {**message["headers"]}
+    properties, headers = message["properties"], {**message["headers"]}
     # Compressed once, it may be a thousand times as large; nothing of Celery's is, here.
     headers.pop("compression", None)
-    if (message["content-type"], message["content-encoding"], told["body_encoding"]) != _ENCODED:
+    if (message["content-type"], message["content-encoding"], properties["body_encoding"]) != _ENCODED:
         raise ValueError("another encoding")
     body = binascii.a2b_base64(message["body"], strict_mode=True)
-    # What a delivery says is looked at once more (workers/broker/consumer.py); what else there is, by nobody.
+    # A delivery's content is looked at once more (workers/broker/consumer.py); other messages are not.
     if not queue and not isinstance(orjson.loads(body), list | dict):
         raise TypeError("a message is a list or an object")
-    exchange, routing_key = told["delivery_info"]["exchange"], told["delivery_info"]["routing_key"]
+    exchange, routing_key = properties["delivery_info"]["exchange"], properties["delivery_info"]["routing_key"]
     if not isinstance(exchange, str) or not isinstance(routing_key, str | None):
         raise TypeError("no such route")
     return {
@@ -163,7 +163,7 @@ class Channel(deliveries.Channel):
             connection.disconnect()
             raise
         except self.ResponseError as error:
-            if any(said in str(error) for said in _REFUSALS):
+            if any(refusal in str(error) for refusal in _REFUSALS):
                 self._ask_again_at = monotonic() + _REFUSED_FOR
                 log.error("the broker refuses %s (%s): %s", _TAKE, error, _NEEDS)
                 raise Empty from None
@@ -181,13 +181,13 @@ class Channel(deliveries.Channel):
         return True
 
     def _at_once(self) -> int:
-        """How many deliveries to ask for, at most: there is room for them, and other workers get their share."""
+        """Return how many deliveries to ask for, at most: there is room for them, and other workers get their share."""
         free = self.qos.can_consume_max_estimate() or 1
         share: int = self.qos.prefetch_count // _SHARE
         return max(1, min(free, share, _HANDFUL))
 
     def _handle_message(self, client: Any, response: Any) -> Any:
-        """What came by pub/sub: remote control, and for Flower events."""
+        """Read a message from pub/sub: remote control, and events for Flower."""
         read = super()._handle_message(client, response)  # type: ignore[no-untyped-call]
         if isinstance(read["data"], bytes) and read["data"]:
             message = let_in(read["data"], read["channel"].decode(errors="replace"))
@@ -195,7 +195,8 @@ class Channel(deliveries.Channel):
         return read
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
-        """Where messages to an exchange go. The table is in Redis: queues of others that it names are left out."""
+        """Return the queues that messages to an exchange go to. The table is in Redis: queues of others that it names
+        are left out."""
         rows = super().get_table(exchange)  # type: ignore[no-untyped-call]
         return [row for row in rows if len(row) == 3 and _is_celerys(row[2])]
 

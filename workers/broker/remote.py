@@ -34,7 +34,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, tuple[object, ...]]]] = {
     "scheduled": {},
     "stats": {},
 }
-"""What a worker answers, with the arguments that each may have: those that Flower gives."""
+"""The commands that a worker answers, with the arguments that each may have: those that Flower sends."""
 _UUID: Final = re.compile(r"[0-9a-f-]{1,64}")
 _LATEST: Final = 2**53
 _FIELDS: Final = {"method", "arguments", "destination", "pattern", "matcher", "ticket", "reply_to"}
@@ -45,8 +45,8 @@ class Node(pidbox.Node):
 
     def __init__(self, hostname: Any, state: Any, channel: Any, handlers: Mapping[str, Any], mailbox: Any) -> None:
         """Keep those of the `handlers` that are commands here."""
-        kept = {name: handler for name, handler in handlers.items() if name in COMMANDS}
-        super().__init__(hostname, state, channel, kept, mailbox)  # type: ignore[no-untyped-call]
+        allowed = {name: handler for name, handler in handlers.items() if name in COMMANDS}
+        super().__init__(hostname, state, channel, allowed, mailbox)  # type: ignore[no-untyped-call]
         self._replies = str(mailbox.reply_exchange.name)
 
     def listen(self, channel: Any = None, callback: Callable[[Any, Any], object] | None = None) -> Any:
@@ -72,15 +72,15 @@ def command_in(headers: Any, body: Any, replies: str) -> dict[str, Any] | None:
         command = orjson.loads(body)
         allowed = COMMANDS[command["method"]]
         arguments, destination = command.get("arguments") or {}, command.get("destination") or []
-        asked, ticket = command.get("reply_to"), command.get("ticket")
+        reply_to, ticket = command.get("reply_to"), command.get("ticket")
         known = (
             # A pattern is a regular expression, and may take for ever.
             not command.get("pattern")
             and not command.keys() - _FIELDS
             and all(value in allowed[name] for name, value in arguments.items())
             and isinstance(destination, list)
-            and all(isinstance(each, str) for each in destination)
-            and (not asked or (asked["exchange"] == replies and bool(_UUID.fullmatch(asked["routing_key"]))))
+            and all(isinstance(node, str) for node in destination)
+            and (not reply_to or (reply_to["exchange"] == replies and bool(_UUID.fullmatch(reply_to["routing_key"]))))
             and (ticket is None or bool(_UUID.fullmatch(ticket)))
         )
     except (AttributeError, KeyError, TypeError, ValueError):

@@ -1,7 +1,8 @@
 """Notices that a worker takes nothing though deliveries wait for it and it has places free.
 
 Its threads may all go round while that is so: a pool that does not hear its children, a consumer whose connection is
-not what it thinks. `ConsumerWatchdog` connects again first; this is what is true when that has not helped.
+not the one that it believes to have. `ConsumerWatchdog` connects again first; this is for the time when that has not
+helped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ASKED: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a worker has at one moment."""
+    """A worker's deliveries at one moment."""
 
     received: int
     begun: int
@@ -36,7 +37,7 @@ class Seen:
     held: int
     """Deliveries that it has received and that are not over."""
     active: int
-    """Of these, those that have begun."""
+    """The number of these that have begun."""
     places: int
 
 
@@ -51,26 +52,26 @@ class Taking:
         self._clock = clock
         self._seen: Seen | None = None
         self._since = clock()
-        self._told = False
+        self._logged = False
 
     def stuck(self, seen: Seen | None) -> bool:
-        """Whether it is, after this look; None is a worker that is not to take any."""
+        """Tell whether the worker is stuck, after this look; None is a worker that is not to take any."""
         now = self._clock()
         if seen is None or seen != self._seen or seen.active >= seen.places or not self._something_waits(seen, now):
             self._seen, self._since = seen, now
-            if self._told:
+            if self._logged:
                 log.warning("deliveries are taken again")
-            self._told = False
+            self._logged = False
             return False
         if now - self._since < self._patience:
             return False
-        if not self._told:
+        if not self._logged:
             log.error(
                 "nothing was taken for %.0f s though deliveries wait: %d of %d places are free, %d deliveries are held"
                 " and have not begun; no progress is told from here on",
                 *(now - self._since, seen.places - seen.active, seen.places, seen.held - seen.active),
             )
-        self._told = True
+        self._logged = True
         return True
 
     def _something_waits(self, seen: Seen, now: float) -> bool:
@@ -85,7 +86,7 @@ class Taking:
 
 
 class Look:
-    """What a Celery worker has."""
+    """A look at the deliveries of a Celery worker."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
@@ -97,7 +98,7 @@ class Look:
         self._received += 1
 
     def seen(self) -> Seen | None:
-        """What it has now; None while it stops, or is told not to consume."""
+        """Return its deliveries now; None while it stops, or must not consume."""
         consumer, pool = self._consumer, self._consumer.pool
         stopping = state.should_stop is not None or state.should_terminate is not None
         if stopping or consumer.blueprint.state not in (bootsteps.RUN, None) or not self._queues():
@@ -107,7 +108,7 @@ class Look:
         return Seen(self._received, state.all_total_count[0], held, active, places)
 
     def waiting(self) -> bool:
-        """Whether messages wait in its queues."""
+        """Tell whether messages wait in its queues."""
         try:
             # A queue's depth has its recovered steps in it.
             return any(

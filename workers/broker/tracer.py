@@ -1,9 +1,9 @@
-"""Awaits one `async def` task, and tells of it what Celery's own tracer tells of a function it calls.
+"""Awaits one `async def` task, and reports of it the same as Celery's own tracer does of a function it calls.
 
-Logs, signals, the request and the outcome are the same. `TraceInfo`, the part of Celery's tracer that deals
-with what a task raised, is used as it is. `Request` has already decoded the arguments into its dict, so the
-body is not parsed again. Left out, of no use here: links, chains, chords, `autoretry_for`, time limits, and
-the hooks `before_start`, `on_success` and `after_return`.
+Logs, signals, the request and the outcome are the same. `TraceInfo`, the part of Celery's tracer for exceptions of
+tasks, is used as it is. `Request` has already decoded the arguments into its dict, so the body is not parsed again.
+Left out, of no use here: links, chains, chords, `autoretry_for`, time limits, and the hooks `before_start`,
+`on_success` and `after_return`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.saferepr import saferepr
 
 Outcome = tuple[int, Any, float]
-"""What a tracer answers: failed (0 or 1), the result's repr or the ExceptionInfo, the seconds it took."""
+"""The answer of a tracer: failed (0 or 1), the result's repr or the ExceptionInfo, the seconds it took."""
 
 
 class RequestStack:
@@ -47,9 +47,9 @@ async def trace_coroutine(task: Task, task_id: str, request: dict[str, Any]) -> 
     args, kwargs = request["args"], request["kwargs"]
     context = Context(request, args=args, kwargs=kwargs, called_directly=False)
     task.request_stack.push(context)
-    told = {"sender": task, "task_id": task_id, "task": task, "args": args, "kwargs": kwargs}
+    facts = {"sender": task, "task_id": task_id, "task": task, "args": args, "kwargs": kwargs}
     if signals.task_prerun.receivers:
-        signals.task_prerun.send(**told)
+        signals.task_prerun.send(**facts)
     begun, status, answer = monotonic(), states.REVOKED, None
     try:
         answer = await task.run(*args, **kwargs)
@@ -60,7 +60,7 @@ async def trace_coroutine(task: Task, task_id: str, request: dict[str, Any]) -> 
         status, answer = _outcome_of(task, context, error)
     finally:
         if signals.task_postrun.receivers:
-            signals.task_postrun.send(**told, retval=answer, state=status)
+            signals.task_postrun.send(**facts, retval=answer, state=status)
     seconds = monotonic() - begun
     if status != states.SUCCESS:
         return 1, answer, seconds
@@ -82,7 +82,8 @@ def failed(error: BaseException) -> Outcome:
 
 
 def _outcome_of(task: Task, context: Context, error: BaseException) -> tuple[str, ExceptionInfo]:
-    """The state the exception being handled puts the task in; logged and told as Celery's tracer does."""
+    """Return the state into which the exception being handled puts the task; log and report it as Celery's tracer
+    does."""
     if isinstance(error, Ignore | Reject):
         trace.TraceInfo(states.IGNORED, error).handle_ignore(task, context)
         return states.IGNORED, ExceptionInfo(internal=True)
@@ -91,5 +92,5 @@ def _outcome_of(task: Task, context: Context, error: BaseException) -> tuple[str
 
 
 def _ordinary(error: BaseException) -> Exception:
-    """What would end the process (SystemExit) becomes a failure of the task alone."""
+    """Turn an error that would end the process (SystemExit) into a failure of the task alone."""
     return error if isinstance(error, Exception) else RuntimeError(f"the task raised {error!r}")

@@ -1,8 +1,8 @@
-"""How the worker reads its broker.
+"""The worker's connection to its broker.
 
-Importing this module makes that of workers/broker/reading.py kombu's transport for redis:// and rediss:// URLs in this
-process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a message arrives, so that `.`
-or `:` would read `model.recovered` as `model`; the default, two control characters, is safe.
+Importing this module makes the transport of workers/broker/reading.py kombu's own for redis:// and rediss:// URLs in
+this process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a message arrives, so that
+`.` or `:` would read `model.recovered` as `model`; the default, two control characters, is safe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KeenConnection(Connection):
 
 
 class Amqp(AMQP):  # type: ignore[misc]  # Celery is untyped
-    """How an app's workers connect."""
+    """The connections of an app's workers."""
 
     Connection = KeenConnection
 
@@ -62,10 +62,10 @@ def consume_recovered_first(instance: Any, **_: Any) -> None:
     Redis reads them in this order, strictly (`queue_order_strategy`); RabbitMQ has priorities within Q instead.
     """
     queues = instance.app.amqp.queues
-    asked = [name for name in queues.consume_from if not name.endswith(RECOVERED)]
+    names = [name for name in queues.consume_from if not name.endswith(RECOVERED)]
     if not has_priorities(instance.app.conf.broker_url):
-        asked = [name for queue in asked for name in (queue + RECOVERED, queue)]
-    queues.select(asked)
+        names = [name for queue in names for name in (queue + RECOVERED, queue)]
+    queues.select(names)
 
 
 class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
@@ -80,10 +80,10 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     interval = 300.0
-    """Seconds; a delivery is kept for twice as long at most."""
+    """Seconds; a delivery stays unacknowledged for twice as long at most."""
 
     def __init__(self, consumer: Any, **_: Any) -> None:
-        self._kept: WeakSet[Any] = WeakSet()
+        self._reserved: WeakSet[Any] = WeakSet()
         self._timer: Any = None
 
     def include_if(self, consumer: Any) -> bool:
@@ -103,9 +103,9 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
                 request.acknowledged = True
 
     def _look(self) -> None:
-        for request in self._kept & reserved_requests:
+        for request in self._reserved & reserved_requests:
             request.acknowledge()
-        self._kept = WeakSet(reserved_requests)
+        self._reserved = WeakSet(reserved_requests)
 
 
 TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{Transport.__module__}:{Transport.__name__}"))

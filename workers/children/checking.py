@@ -26,54 +26,54 @@ from . import environment
 _PATIENCE: Final = 30.0
 """Seconds that opening the tools may take: as many as a child has for it."""
 _SAID: Final = 16 * 1024
-"""Characters of what is said of a failure."""
+"""Characters of a message about a failure."""
 _FOUND: Final = "found"
 """Before the tools, in what the process says that looks for them."""
 _ENDED: Final = "PALAVER_TOOLS: a module ended its process when it was imported"
 
 
 def check_tools(settings: Settings, hidden: frozenset[str]) -> ToolSet:
-    """Open all tools once, in an environment without what is ``hidden``, as children do; what there is to tell of them.
+    """Open all tools once, in an environment without what is ``hidden``, as children do; return the facts about them.
 
     Raises:
         ConfigurationError: they cannot be opened.
     """
-    told, tell = os.pipe()
+    reading, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(told)
+        os.close(reading)
         _open_and_leave(settings, hidden, tell)
     os.close(tell)
     try:
-        said = _heard(told)
+        message = _heard(reading)
     finally:
-        os.close(told)
+        os.close(reading)
         for end in (os.kill, os.killpg):
             with suppress(ProcessLookupError, PermissionError):
                 end(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    answer, _, text = said.partition(" ")
+    answer, _, text = message.partition(" ")
     if answer != _FOUND:
-        raise ConfigurationError(said)
+        raise ConfigurationError(message)
     return ToolSet.having(text.encode())
 
 
 def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> None:
     """The life of the process that looks: what it writes to ``tell`` are the tools, or why they cannot be opened."""
-    said = _ENDED
+    message = _ENDED
     try:
         os.setsid()
         environment.narrow(settings, hidden)
-        said = f"{_FOUND} {asyncio.run(_open(settings)).text.decode()}"
+        message = f"{_FOUND} {asyncio.run(_open(settings)).text.decode()}"
     except ConfigurationError as error:
-        said = presentable(str(error))[:_SAID]
+        message = presentable(str(error))[:_SAID]
     except Exception as error:
-        said = presentable(f"the tools cannot be opened: {type(error).__name__}: {error}")[:_SAID]
+        message = presentable(f"the tools cannot be opened: {type(error).__name__}: {error}")[:_SAID]
         print(presentable(traceback.format_exc()), file=sys.stderr, flush=True)
     finally:
         try:
             with open(tell, "wb", closefd=False) as pipe:
-                pipe.write(said.encode(errors="replace") + b"\0")
+                pipe.write(message.encode(errors="replace") + b"\0")
         finally:
             # Whatever happens, this process must not go on as the worker that it is a copy of.
             os._exit(0)
@@ -84,14 +84,14 @@ async def _open(settings: Settings) -> ToolSet:
         return ToolSet.of(tools.declarations)
 
 
-def _heard(told: int) -> str:
-    """What the process said before it ended."""
-    found = b""
-    while not found.endswith(b"\0"):
-        if not select.select([told], [], [], _PATIENCE)[0]:
+def _heard(reading: int) -> str:
+    """Return the message that the process sent before it ended."""
+    received = b""
+    while not received.endswith(b"\0"):
+        if not select.select([reading], [], [], _PATIENCE)[0]:
             return f"PALAVER_TOOLS: importing the modules took longer than {_PATIENCE:g} s"
-        data = os.read(told, _SAID)
+        data = os.read(reading, _SAID)
         if not data:
             return _ENDED
-        found += data
-    return found[:-1].decode(errors="replace")
+        received += data
+    return received[:-1].decode(errors="replace")

@@ -39,7 +39,7 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..loops.keeper import running
 from ..sources import SOURCES, Toolbox, open_toolbox
-from ..sources.containment import GRACE, Interrupted, Told, failed, failing, timed_out, told
+from ..sources.containment import GRACE, Interrupted, Told, failed, failing, presented, timed_out
 from ..steps.abilities import Abilities
 from ..steps.histograms import Histograms
 from ..steps.registry import StepHandler
@@ -62,7 +62,7 @@ class _Job:
     call: Callable[[], object]
     done: Future[Told]
     stopped: bool = False
-    """Told to stop, perhaps before it began."""
+    """True once it must stop, perhaps before it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ class Place:
 class Child:
     """The process's loop thread, and its main thread's inbox."""
 
-    def __init__(self, settings: Settings, kind: StepKind, node: str, told: int | None, place: Place) -> None:
+    def __init__(self, settings: Settings, kind: StepKind, node: str, drain_reader: int | None, place: Place) -> None:
         self._settings = settings
         self._kind = kind
         self._node = node
-        self._told = told
+        self._drain_reader = drain_reader
         self._slots, self._place = place.slots, place.number
         self._output, self._histograms = place.output, place.histograms
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
@@ -98,8 +98,8 @@ class Child:
         self._thread.start()
         started.result(30)
         signal.signal(signal.SIGUSR2, self._interrupt)
-        self._kept = frozenset(children_of(os.getpid()))
-        """What the modules of the tools started: it is theirs to end."""
+        self._started = frozenset(children_of(os.getpid()))
+        """The processes that the modules of the tools started: it is for the modules to end them."""
         self._surroundings = Surroundings()
 
     def _run_loop(self, started: Future[None]) -> None:
@@ -125,9 +125,9 @@ class Child:
     async def _serve(self, tools: Toolbox, started: Future[None], ended: asyncio.Event) -> None:
         """Take steps until the process is to end."""
         # No model is asked here: that needs neither the table of providers nor their keys.
-        able, told = Abilities(tools, {}), self._histograms
+        able, histograms = Abilities(tools, {}), self._histograms
         runtime = Runtime(
-            self._settings, told, kind=self._kind, node=self._node, capacity=1, abilities=able, alone=True
+            self._settings, histograms, kind=self._kind, node=self._node, capacity=1, abilities=able, alone=True
         )
         async with running(runtime, sweeps=False):
             self._runtime = runtime
@@ -135,8 +135,8 @@ class Child:
             self._heartbeat(self._settings.heartbeat / 4)
             self._slots.work(self._place, False)
             self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
-            if self._told is not None:
-                self._loop.add_reader(self._told, self._drain, self._told, runtime)
+            if self._drain_reader is not None:
+                self._loop.add_reader(self._drain_reader, self._drain, self._drain_reader, runtime)
             started.set_result(None)
             await ended.wait()
 
@@ -145,8 +145,8 @@ class Child:
         self._slots.heartbeat(self._place)
         self._loop.call_later(every, self._heartbeat, every)
 
-    def _drain(self, told: int, runtime: Runtime) -> None:
-        self._loop.remove_reader(told)
+    def _drain(self, reader: int, runtime: Runtime) -> None:
+        self._loop.remove_reader(reader)
         runtime.draining.set()
 
     def stop(self) -> None:
@@ -171,7 +171,7 @@ class Child:
     def _tidy_up(self) -> None:
         """Between two steps: end what the tool started, and undo what it changed."""
         try:
-            if processes.has_children() and (ended := processes.end_below(keep=self._kept)):
+            if processes.has_children() and (ended := processes.end_below(keep=self._started)):
                 log.warning("ended %d processes that a tool had started", ended)
             self._surroundings.restore()
             self._output.end()
@@ -204,7 +204,7 @@ class Child:
                     raise Interrupted
                 with failing(job.tool):
                     result = job.call()
-                answer = told(job.tool, result)
+                answer = presented(job.tool, result)
             finally:
                 self._in_tool = False
         except BaseException as raised:
@@ -241,7 +241,7 @@ class Child:
         return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
     async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> Told:
-        """Make the call in the main thread; what the model is told of the result.
+        """Make the call in the main thread; return the result for the model.
 
         Raises:
             ToolTimeout: it took longer than the tool declares.
@@ -275,29 +275,29 @@ class Child:
 
 
 _child: Child | None = None
-_told: int | None = None
-_tell: int | None = None
-"""The ends of a pipe. When the last `_tell` is closed, which the worker's main process keeps, children drain: it was
-told to stop, or it was killed."""
+_drain_reader: int | None = None
+_drain_writer: int | None = None
+"""The ends of a pipe. When the last `_drain_writer` is closed, which the worker's main process holds open, children
+drain: it is draining itself, or it was killed."""
 
 
 def expect() -> None:
     """In the main process, before it forks children."""
-    global _told, _tell
-    _told, _tell = os.pipe()
+    global _drain_reader, _drain_writer
+    _drain_reader, _drain_writer = os.pipe()
 
 
 def drain() -> None:
     """In the main process: let the children drain."""
-    global _tell
-    if _tell is not None:
-        os.close(_tell)
-        _tell = None
+    global _drain_writer
+    if _drain_writer is not None:
+        os.close(_drain_writer)
+        _drain_writer = None
 
 
 def heard() -> set[int]:
     """In a child: the descriptor on which it hears that it is to drain."""
-    return set() if _told is None else {_told}
+    return set() if _drain_reader is None else {_drain_reader}
 
 
 def start(settings: Settings, kind: StepKind, node: str, place: Place) -> None:
@@ -308,7 +308,7 @@ def start(settings: Settings, kind: StepKind, node: str, place: Place) -> None:
     if settings.tool_address_space:
         room = settings.tool_address_space * MIB
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
-    _child = Child(settings, kind, node, _told, place)
+    _child = Child(settings, kind, node, _drain_reader, place)
 
 
 def stop() -> None:

@@ -1,9 +1,9 @@
-"""What children of a tools worker tell their parent, each over a pipe that its tools can write to as well.
+"""Messages of a tools worker's children to their parent, each child over a pipe that its tools can write to as well.
 
 A library that writes to the wrong descriptor puts its bytes between two messages. From there on nobody knows where the
 next one begins: Celery would read them as one message of gigabytes, for ever, and never hear of that child again. So a
-message has a most, has to come in one go, and has to be one. A child that tells anything else is *garbled*: nothing
-more is read from it, and it is replaced.
+message has a largest size, has to come in one go, and has to be a message. A child that sends anything else is
+*garbled*: nothing more is read from it, and it is replaced.
 
 It leans on `_recv_message` and `_flush_outqueue` of Celery 5.7's `ResultHandler`, held by
 tests/process/test_hostile_tools.py.
@@ -66,10 +66,10 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
         callback(message)
 
     def _read(self, fd: int, most: int) -> Generator[None, None, bytes]:
-        found = b""
-        while len(found) < most:
+        data = b""
+        while len(data) < most:
             try:
-                part = os.read(fd, most - len(found))
+                part = os.read(fd, most - len(data))
             except OSError as error:
                 if error.errno not in _LATER:
                     raise EOFError from error
@@ -78,9 +78,9 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
                 continue
             if not part:
                 raise EOFError
-            found += part
+            data += part
             self._begun[fd] = 0
-        return found
+        return data
 
     def _is_garbled(self, fd: int) -> None:
         self._forget(fd)
@@ -92,12 +92,12 @@ class Answers(ResultHandler):  # type: ignore[misc]  # Celery is untyped
         self._hub.remove_reader(fd)
 
     def _flush_outqueue(self, fd: int, remove: Callable[[int], Any], children: Any, *others: Any) -> Any:
-        """At shutdown: what is left. Of a garbled child there is nothing to wait for."""
+        """At shutdown, read the messages that are left. From a garbled child there is nothing to wait for."""
         if garbled(children.get(fd)):
             return remove(fd)
         return super()._flush_outqueue(fd, remove, children, *others)
 
 
 def garbled(child: Any) -> bool:
-    """Whether a child told something that is no message."""
+    """Tell whether a child sent something that is no message."""
     return getattr(child, "garbled", False)

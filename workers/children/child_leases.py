@@ -1,7 +1,7 @@
-"""What the main process of a tools worker does for a child process that cannot: renew its lease, answer its call, and
-end the lease of a dead child.
+"""The main process of a tools worker in place of a child process that cannot: it renews the child's lease, answers its
+call, and ends the lease of a dead child.
 
-Each is safe at any time: the fence, which the child has said before its tool began, is refused if it is not the
+Each is safe at any time: the fence, which the child has reported before its tool began, is refused if it is not the
 newest. They are rare, so each opens a connection of its own.
 """
 
@@ -39,7 +39,7 @@ class Ending:
 
     call: ActiveCall
     failure: Failure
-    """What the model is to be told."""
+    """The failure for the model."""
 
 
 def renew(calls: Mapping[int, ActiveCall]) -> set[int]:

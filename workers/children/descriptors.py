@@ -19,9 +19,9 @@ _STANDARD: Final = frozenset({0, 1, 2})
 
 def open_files() -> frozenset[int]:
     """The descriptors of this process."""
-    found = frozenset(map(int, os.listdir("/dev/fd")))
+    numbers = frozenset(map(int, os.listdir("/dev/fd")))
     # One of them was that of the directory.
-    return frozenset(each for each in found if _is_open(each))
+    return frozenset(number for number in numbers if _is_open(number))
 
 
 def leave_behind(inherited: frozenset[int], *, keep: frozenset[int]) -> None:

@@ -1,4 +1,4 @@
-"""What a tools worker hides from its tools: Palaver's own variables, and those that hold keys of providers.
+"""The variables that a tools worker hides from its tools: Palaver's own, and those that hold keys of providers.
 
 Tools run as the user of their worker and in its children, so this keeps keys out of sight, out of subprocesses and
 out of what a tool shows by mistake. It does not stop code that is out for them (docs/reference/tools.md).
@@ -29,10 +29,10 @@ _NEEDED_BY_OTHERS: Final = frozenset({"PALAVER_API_KEYS", f"PALAVER_API_KEYS{SUF
 
 
 def visible(name: str, patterns: Iterable[str], hidden: frozenset[str]) -> bool:
-    """Whether a tool may see a variable: a hidden one, or one of Palaver's, only if it is named itself."""
+    """Tell whether a tool may see a variable: a hidden one, or one of Palaver's, only if it is named itself."""
     if name in patterns:
         return True
-    return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, each) for each in patterns)
+    return name not in hidden and not name.startswith(_OURS) and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def hidden_keys(here: Settings) -> frozenset[str]:
@@ -58,7 +58,7 @@ def forget_keys(hidden: frozenset[str]) -> None:
     settings.cache_clear()
     ours = [name for name in os.environ if name.startswith(_OURS)]
     for name in ours:
-        # A copy elsewhere: the worker starts itself again with it when it is told to.
+        # A copy elsewhere: the worker starts itself again with it on request.
         os.environ[name] = os.environ[name]
     _wipe(hidden | _NEEDED_BY_OTHERS | {*ours})
 
@@ -77,10 +77,10 @@ def _wipe(names: Iterable[str]) -> None:
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
         begin, end = int(fields[47]), int(fields[48])
         block = ctypes.string_at(begin, end - begin)
-        wanted = {os.fsencode(name) for name in names}
+        encoded = {os.fsencode(name) for name in names}
         at = 0
         for entry in block.split(b"\0"):
             name, equals, value = entry.partition(b"=")
-            if equals and name in wanted:
+            if equals and name in encoded:
                 ctypes.memset(begin + at + len(name) + 1, ord("x"), len(value))
             at += len(entry) + 1

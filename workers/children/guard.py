@@ -1,4 +1,5 @@
-"""What the main process of a tools worker does about children whose tools go too far: SIGKILL, and the truth told.
+"""The guard of a tools worker: its main process ends children whose tools go too far, by SIGKILL, and reports the
+truth.
 
 It needs nothing of the child: one that is stopped, that ignores signals, or that keeps its interpreter ends as well.
 """
@@ -42,7 +43,7 @@ class Guard:
         self._memory = settings.tool_memory * MIB
         self._cpu = settings.tool_cpu_seconds
         self._greatest: dict[int, float] = {}
-        """For each child the longest time that any of its tools may take, as it said before it ran one."""
+        """For each child the longest time that any of its tools may take, as it reported before it ran one."""
         self._begun: dict[int, tuple[float, float]] = {}
         """For each child when its step began, and the seconds of CPU that it had used by then."""
         self._endings: dict[int, Ending] = {}
@@ -97,7 +98,7 @@ class Guard:
             self._endings = {pid: ending for pid, ending in self._endings.items() if pid in children}
 
     def _reason_to_end(self, pid: int, seen: Seen, since: float, greatest: float) -> ToolFailure | None:
-        """How the child went too far; None if it did not."""
+        """Return the failure of a child that went too far; None if it did not."""
         lasts = time.monotonic() - since
         if overdue(seen) or lasts > greatest + _AROUND:
             return timed_out(seen.call.tool, seen.call.timeout)
@@ -144,8 +145,8 @@ class Guard:
         processes.kill([pid, *below(pid)])
 
     def _end_orphans(self, children: Mapping[int, int]) -> None:
-        """What a child left behind is a child of this process now. Children have sessions of their own, so it is in
-        another one than what this process has started itself."""
+        """End the processes that a dead child left behind: they are children of this process now. Children have
+        sessions of their own, so such a process is in another one than those that this process has started itself."""
         own = (pid for pid in children_of(os.getpid()) if pid not in children and pid not in self._own)
         if orphans := [pid for pid in own if processes.session_of(pid) not in (None, os.getsid(0))]:
             processes.end_children(orphans)

@@ -1,9 +1,9 @@
-"""What tools print, and the processes that they start: a part of it goes to the worker's log, line by line, with the
-step in front.
+"""The output of tools and of the processes that they start: a part of it goes to the worker's log, line by line, with
+the step in front.
 
-A pipe for each child stands in the place of its standard output and error. A thread of the child reads it; what is
-left in it when the child dies, its parent reads. It holds 256 KiB, so that even a tool that keeps the interpreter
-can print some without anybody who reads.
+A pipe for each child stands in the place of its standard output and error. A thread of the child reads it; when the
+child dies, its parent reads the rest. It holds 256 KiB, so that even a tool that keeps the interpreter can print some
+without anybody who reads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Pipes:
         self._ends: dict[int, tuple[int, int | None]] = {}
 
     def open(self, place: int) -> None:
-        """A child is about to be started in this place; log what is left of the one before."""
+        """Prepare for a child that is about to be started in this place; log the rest of the output of the one
+        before."""
         self.close(place)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -49,7 +50,7 @@ class Pipes:
         self._ends[place] = reading, writing
 
     def started(self, place: int) -> None:
-        """It was started, and has its end."""
+        """Close the child's ends once it was started and has them."""
         reading, writing = self._ends[place]
         if writing is not None:
             os.close(writing)
@@ -94,7 +95,7 @@ class Output:
         threading.Thread(target=self._follow, name="output", daemon=True).start()
 
     def begin(self, step: str) -> None:
-        """What is printed from here on is this step's."""
+        """Count all that is printed from here on as this step's."""
         with self._lock:
             self._new_step(step)
 
@@ -157,13 +158,13 @@ class Output:
 
 
 def _read(reading: int, most: int = 8 * _PIPE) -> bytes:
-    """What is there, without waiting."""
-    found = []
+    """Read what is there, without waiting."""
+    chunks = []
     with contextlib.suppress(BlockingIOError, InterruptedError):
         while most > 0 and (chunk := os.read(reading, _CHUNK)):
-            found.append(chunk)
+            chunks.append(chunk)
             most -= len(chunk)
-    return b"".join(found)
+    return b"".join(chunks)
 
 
 def readable(line: bytes) -> str:
@@ -174,8 +175,8 @@ def readable(line: bytes) -> str:
 
 def _keep_logging_to(stream: TextIO) -> None:
     """Handlers of logs that write to standard error write to ``stream``."""
-    loggers = [logging.getLogger(), *(each for each in logging.root.manager.loggerDict.values())]
-    for each in loggers:
-        for handler in getattr(each, "handlers", ()):
+    loggers = [logging.getLogger(), *(logger for logger in logging.root.manager.loggerDict.values())]
+    for logger in loggers:
+        for handler in getattr(logger, "handlers", ()):
             if isinstance(handler, logging.StreamHandler) and handler.stream in (sys.__stderr__, sys.stderr):
                 handler.setStream(stream)

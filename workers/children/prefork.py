@@ -28,9 +28,9 @@ _LOOK: Final = 0.25
 
 slots: Final = Slots()
 pipes: Final = Pipes(slots)
-"""Both are found by children where their parent has made them."""
+"""Children find both where their parent has made them."""
 inherited: frozenset[int] = frozenset()
-"""What this process had open before it began to fork its newest child, which finds it here."""
+"""Descriptors that this process had open before it began to fork its newest child, which looks them up here."""
 _guard: Guard | None = None
 vacancies: Vacancies | None = None
 """Made when the worker knows its tools, before its pool starts."""
@@ -38,7 +38,8 @@ vacancies: Vacancies | None = None
 
 class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
     """The children: none at first, one more whenever there are more calls than children, up to ``processes``. A place
-    that has had a child keeps one. One that tells what is no message is replaced, with the pipes of its place.
+    that has had a child always has one. A child that sends something that is no message is replaced, with the pipes of
+    its place.
 
     Celery looks when a child closes its end of a pipe, which is before it can be waited for, and then after 5 s. So on
     a busy machine a child that died is missed for those 5 s, and its call with it.
@@ -52,7 +53,7 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     @property
     def timers(self) -> dict[Callable[[], Any], float]:
-        """What the hub calls again and again."""
+        """The functions that the hub calls again and again, with their intervals."""
         return {self.maintain_pool: _LOOK, self._look: _LOOK, self._tell: settings().heartbeat}
 
     def register_with_event_loop(self, hub: Any) -> None:
@@ -97,7 +98,7 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     def _forget(self, i: int) -> None:
         """billiard keeps a child that could not be started, and cannot bury it."""
-        for child in [each for each in self._pool if each.index == i]:
+        for child in [child for child in self._pool if child.index == i]:
             if child._popen is not None:
                 processes.kill([child.pid])
             else:
@@ -116,7 +117,7 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
             )
 
     def process_flush_queues(self, child: Any) -> None:
-        """Read what a child that is gone had told."""
+        """Read the messages that a child had sent before it was gone."""
         if not garbled(child):
             super().process_flush_queues(child)
 
@@ -137,8 +138,8 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     def on_start(self) -> None:
         """Be ready to start children."""
         global _guard
-        # What is imported stays, and children share it. To look through it for garbage would copy it into each of them,
-        # and take most of the time in which this process ends.
+        # Imported modules stay, and children share them. To look through them for garbage would copy them into each
+        # child, and take most of the time in which this process ends.
         gc.collect()
         gc.freeze()
         _guard = Guard(slots, settings())

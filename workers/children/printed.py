@@ -1,7 +1,7 @@
-"""What tools print that share a process: as much of each call goes to the worker's log as of one in a child.
+"""The output of tools that share a process: as much of each call goes to the worker's log as of one in a child.
 
-Only what Python prints. It is logged where it is printed, so that each line is known to be of its run, and kept without
-the secrets of its conversation.
+This is only for what Python prints. It is logged where it is printed, so that each line is known to be of its run, and
+the secrets of its conversation are taken out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("palaver.workers.children.printed")
 
 
 class _Room:
-    """What one call may still print."""
+    """The bytes that one call may still print."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name = name
@@ -65,7 +65,7 @@ class Printed(io.TextIOBase):
 
     @contextmanager
     def during(self, tool: ToolDeclaration) -> Iterator[None]:
-        """Around a call: what is printed within is its own."""
+        """A context around a call: output within it is the call's own."""
         room = _Room(tool.name, self._most)
         token = self._room.set(room)
         try:
@@ -75,7 +75,7 @@ class Printed(io.TextIOBase):
             room.close()
 
     def write(self, text: str) -> int:
-        """What `print` calls."""
+        """Take a text from `print`."""
         (self._room.get() or self._outside).take(text.encode("utf-8", "backslashreplace"))
         return len(text)
 

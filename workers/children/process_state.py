@@ -14,7 +14,7 @@ _SIGNALS: Final = tuple(
     getattr(signal, f"SIG{name}")
     for name in ("HUP", "INT", "QUIT", "PIPE", "ALRM", "VTALRM", "PROF", "TERM", "CHLD", "USR1", "USR2")
 )
-"""What programs do something about. To look at all sixty would cost a step a hundredth of its time."""
+"""Signals that programs handle. To look at all sixty would cost a step a hundredth of its time."""
 
 
 class Surroundings:
@@ -56,6 +56,6 @@ class Surroundings:
 
 
 def _encoded() -> dict[bytes, bytes]:
-    """What is behind `os.environ`: compared in a tenth of the time."""
-    found: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
-    return found
+    """Return the dictionary behind `os.environ`: it is compared in a tenth of the time."""
+    encoded: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    return encoded

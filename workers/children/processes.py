@@ -1,4 +1,4 @@
-"""Processes below another one: measured, and ended. Elsewhere than on Linux nothing is found."""
+"""Processes below another one: measured, and ended. Elsewhere than on Linux there are none."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _ROUNDS: Final = 50
-"""Looks for what is still there, while processes that are being ended may start others."""
+"""Looks for processes that are still there, while those that are being ended may start others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What processes use."""
+    """The resources that processes use."""
 
     cpu: float = 0.0
     """Seconds, since they began."""
@@ -38,12 +38,12 @@ def adopt_orphans() -> None:
 
 
 def use_of(pid: int) -> Use:
-    """What a process and all below it use; nothing of those that are gone."""
+    """Return the resources that a process and all below it use; those that are gone count for nothing."""
     cpu, memory = 0, 0
-    for each in (pid, *below(pid)):
+    for process in (pid, *below(pid)):
         with contextlib.suppress(OSError):
             # The name, in brackets, may have spaces and brackets of its own.
-            fields = Path(f"/proc/{each}/stat").read_bytes().rpartition(b")")[2].split()
+            fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
             cpu += int(fields[11]) + int(fields[12])
             memory += int(fields[21]) * _PAGE
     return Use(cpu / _TICK, memory)
@@ -53,22 +53,22 @@ def memory_of(pid: int) -> int:
     """Bytes that a process and all below it use, where pages that some share count once. Ten times the work of
     `use_of`."""
     memory = 0
-    for each in (pid, *below(pid)):
+    for process in (pid, *below(pid)):
         with contextlib.suppress(OSError):
-            rollup = Path(f"/proc/{each}/smaps_rollup").read_bytes()
+            rollup = Path(f"/proc/{process}/smaps_rollup").read_bytes()
             memory += int(rollup.partition(b"\nPss:")[2].split(None, 1)[0]) << 10
     return memory
 
 
 def kill(pids: list[int]) -> None:
     """SIGKILL to each that is still there."""
-    for each in pids:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def has_children() -> bool:
-    """Whether this process has any child, dead or alive. Costs next to nothing."""
+    """Tell whether this process has any child, dead or alive. Costs next to nothing."""
     if sys.platform != "linux":
         return False
     try:
@@ -79,29 +79,29 @@ def has_children() -> bool:
 
 
 def end_below(*, keep: frozenset[int] = frozenset()) -> int:
-    """SIGKILL to every process below this one, and collect the dead; how many there were.
+    """SIGKILL to every process below this one, and collect the dead; return their number.
 
     The children ``keep`` stay, and what is below them. A process that is stopped, or deaf to every signal, ends all
     the same.
     """
     ended: set[int] = set()
     for _ in range(_ROUNDS):
-        own = [each for each in children_of(os.getpid()) if each not in keep]
+        own = [child for child in children_of(os.getpid()) if child not in keep]
         if not own:
             break
         ended |= end_children(own)
-        if any(os.path.exists(f"/proc/{each}") for each in own):
+        if any(os.path.exists(f"/proc/{child}") for child in own):
             time.sleep(0.002)
     return len(ended)
 
 
 def end_children(own: list[int]) -> set[int]:
     """SIGKILL to these children and all below them, and collect those that are dead already; whom it was sent to."""
-    kill(found := [process for each in own for process in (each, *below(each))])
-    for each in own:
+    kill(pids := [process for child in own for process in (child, *below(child))])
+    for child in own:
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(each, os.WNOHANG)
-    return set(found)
+            os.waitpid(child, os.WNOHANG)
+    return set(pids)
 
 
 def session_of(pid: int) -> int | None:

@@ -1,5 +1,5 @@
-"""What a worker tells of a delivery: to Flower what a failure is, without our own code; and to the store that a child
-died."""
+"""A worker's reports of a delivery: failures go to Flower without our own code, and the death of a child goes to the
+store."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ChildRequest(StepRequest):
 
 
 def _judged(error: BaseException) -> str:
-    """What there is to say of what a step ends with if it is no surprise; else nothing."""
+    """Describe the error with which a step ends if it is no surprise; empty if it is one."""
     match error:
         case Retry(exc=StepFailed() as failed, when=seconds):
             return f"{failed}; again in {seconds} s"

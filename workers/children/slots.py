@@ -27,7 +27,7 @@ loop went round last (monotonic), whether the conversation of its newest call ha
 
 @dataclass(frozen=True, slots=True)
 class ActiveCall:
-    """What a child needs to say of a call, so that another process can answer it."""
+    """The facts of a call that its child writes down, so that another process can answer it."""
 
     fence: int
     try_number: int
@@ -40,13 +40,13 @@ class ActiveCall:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A slot, as the parent found it."""
+    """A slot, as the parent read it."""
 
     call: ActiveCall
     until: float
-    """When the call must be over, monotonic; 0 while no tool runs."""
+    """The time at which the call must be over, monotonic; 0 while no tool runs."""
     heartbeat: float
-    """When the child's loop went round last, monotonic."""
+    """The time at which the child's loop last went round, monotonic."""
 
 
 class Slots:
@@ -94,7 +94,7 @@ class Slots:
         return place >= _SLOTS or bool(self._memory[place * _SIZE + _SECRETS])
 
     def seen(self, place: int, pid: int) -> Seen | None:
-        """In the parent: what the child said last; None if that was another child."""
+        """In the parent: the child's last report; None if that was another child's."""
         if place >= _SLOTS:
             return None
         at = place * _SIZE
@@ -108,5 +108,5 @@ class Slots:
 
 
 def overdue(seen: Seen) -> bool:
-    """Whether the call should be over by now."""
+    """Tell whether the call should be over by now."""
     return 0 < seen.until < time.monotonic()

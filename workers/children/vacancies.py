@@ -1,8 +1,8 @@
-"""What a tools worker tells of its places that have no process yet.
+"""Reports of a tools worker for its places that have no process yet.
 
-A child tells of itself. Until the first call there is none, so its main process says which tools there are, and how
-many calls it takes. That is rare, so it opens a connection of its own each time; a worker whose places are all taken
-says nothing.
+A child reports itself. Until the first call there is none, so its main process says which tools there are, and how many
+calls it takes. That is rare, so it opens a connection of its own each time; a worker whose places are all taken reports
+nothing.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ class Vacancies:
         self._kind = kind
         self._tools = tools
         self._refused = refused
-        self._told = 0
+        self._reported = 0
 
     def tell(self, vacant: int) -> None:
-        """Say that there are so many, or that there are none any more. Told again before it is forgotten."""
-        if not vacant and not self._told:
+        """Report that there are so many, or that there are none any more. The report is repeated before it is
+        forgotten."""
+        if not vacant and not self._reported:
             return
         try:
             asyncio.run(self._tell(vacant))
-            self._told = vacant
+            self._reported = vacant
         except Exception as away:
             log.warning("nobody is told of %d places for tools: %s", vacant, type(away).__name__)
 

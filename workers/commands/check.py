@@ -22,26 +22,26 @@ from palaver.store.server.preflight import Preflight
 
 _STATES: Final[dict[Level, str]] = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 _WIDTHS: Final = (6, 11, 7)
-"""Of what comes before what was found: the place, the check and its state."""
+"""The widths of the columns before the finding: the place, the check and its state."""
 _LONGEST: Final = 600
 _INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked; the exit code, which is 1 if something is wrong."""
-    asked = _parser().parse_args(arguments)
+    """Run the command; return the exit code, which is 1 if something is wrong."""
+    options = _parser().parse_args(arguments)
     with refusing():
         here = settings()
-        found = Preflight(here, asked.role or _role(here)).look()
-    if asked.json:
-        print(document({"data": [asdict(each) for each in found]}))
+        findings = Preflight(here, options.role or _role(here)).look()
+    if options.json:
+        print(document({"data": [asdict(finding) for finding in findings]}))
     else:
         print(_row("PLACE", "CHECK", "STATE", "FOUND"))
-        for each in found:
-            print(_told(each))
+        for finding in findings:
+            print(_described(finding))
         if not is_redis(here.deliveries_url):
             print(_row("broker", "", "", "no Redis: not looked at"))
-    return 0 if all(each.level == "ok" for each in found) else 1
+    return 0 if all(finding.level == "ok" for finding in findings) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,18 +58,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _role(here: Settings) -> Role:
-    """That of a user of deploy/users.acl."""
+    """Return the role of a user of deploy/users.acl."""
     user = unquote(urlsplit(here.store_url).username or "")
     named: dict[str, Role] = {f"palaver-{role}": role for role in get_args(Role)}
     return named.get(user, "worker")
 
 
-def _told(found: Finding) -> str:
+def _described(finding: Finding) -> str:
     """``store   eviction     WARNING  maxmemory-policy allkeys-lru``, with what it means and what to do below."""
-    lines = [_row(found.place, found.check, _STATES[found.level], one_line(found.found, _LONGEST))]
-    if found.level != "ok":
-        lines.append(_row("", "", "", f"It {one_line(found.said, _LONGEST)}."))
-        lines.append(_row("", "", "", f"What to do: {one_line(found.advice, _LONGEST)}"))
+    lines = [_row(finding.place, finding.check, _STATES[finding.level], one_line(finding.found, _LONGEST))]
+    if finding.level != "ok":
+        lines.append(_row("", "", "", f"It {one_line(finding.said, _LONGEST)}."))
+        lines.append(_row("", "", "", f"What to do: {one_line(finding.advice, _LONGEST)}"))
     return "\n".join(lines)
 
 

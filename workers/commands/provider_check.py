@@ -1,4 +1,4 @@
-"""Whether providers can be asked: a token of each, through the code that model steps call them with."""
+"""The check of providers: each is asked for a token, through the code that model steps call them with."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..models.model import ModelPort
 from ..protocols import PROTOCOLS
 
 UNKNOWN_MODEL: Final = "palaver-check"
-"""What is asked for where nobody names a model. A provider that says that it has none of this name was reached, and has
+"""The model to ask for where nobody names one. A provider that says that it has none of this name was reached, and has
 taken the key."""
 _AT_A_TIME: Final = 32
 _LIMITS: Final = ("max_tokens", "max_output_tokens")
-"""What protocols call how long an answer may be."""
+"""The protocols' names for the limit of an answer's length."""
 _PROMPT: Final = "Answer with one word."
 _C = ErrorClass
 
@@ -49,12 +49,12 @@ _ADVICE: Final[Mapping[str, str]] = {
     _C.PROVIDER_ERROR: "the fault is at the provider: try again in a while",
     _C.INVALID_REQUEST: "it was reached, and does not like the request: read what it says",
 }
-"""What to do, by code or by class."""
+"""Advice by code or by class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of asking a provider."""
+    """The outcome of asking a provider."""
 
     provider: str
     model: str | None
@@ -63,9 +63,9 @@ class Finding:
     said: str
     """A sentence: that it answers, or why not."""
     advice: str = ""
-    """What to do; empty if nothing."""
+    """Advice about it; empty if none is needed."""
     code: str | None = None
-    """Of the failure."""
+    """The code of the failure."""
     provider_said: str | None = None
     """In its own words."""
 
@@ -81,8 +81,8 @@ async def check_all(providers: Mapping[str, Provider], model: str | None, second
         async with places:
             return await check(name, provider, model, seconds)
 
-    for found in asyncio.as_completed([in_turn(*each) for each in providers.items()]):
-        yield await found
+    for answer in asyncio.as_completed([in_turn(*entry) for entry in providers.items()]):
+        yield await answer
 
 
 async def check(name: str, provider: Provider, model: str | None, seconds: float) -> Finding:
@@ -90,7 +90,7 @@ async def check(name: str, provider: Provider, model: str | None, seconds: float
     if not provider.has_key:
         key = provider.api_key_env
         return Finding(name, model, False, f"The variable {key} with its key is not set.", f"set {key}", "key")
-    named = model or next((each for each in (*provider.models, *provider.prices) if each != "*"), None)
+    named = model or next((listed for listed in (*provider.models, *provider.prices) if listed != "*"), None)
     failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds)
     if failure and any(limit in _words(failure) for limit in _LIMITS):
         # Some models think before their first token, and refuse such a limit; runs set none unless somebody asks.
@@ -100,11 +100,11 @@ async def check(name: str, provider: Provider, model: str | None, seconds: float
     if named is None and _knows_no_such_model(failure):
         advice = "name a model of it, with --model or as `models` in its table, to be sure"
         return Finding(name, None, True, "It answers, and takes the key.", advice)
-    found = _finding(name, provider, named, failure)
+    finding = _finding(name, provider, named, failure)
     if _may_be_elsewhere(failure):
         better = await _better(name, provider, named or UNKNOWN_MODEL, seconds)
-        found = replace(found, advice=better or found.advice)
-    return found
+        finding = replace(finding, advice=better or finding.advice)
+    return finding
 
 
 async def _ask(
@@ -134,7 +134,7 @@ async def _ask(
 
 
 async def _better(name: str, provider: Provider, model: str, seconds: float) -> str:
-    """What to write in the table so that it does answer; empty if nothing helps that is often forgotten."""
+    """Return what to write in the table so that it does answer; empty if none of the usual omissions is to blame."""
     tries: dict[str, Provider] = {}
     if not urlsplit(provider.base_url).path.rstrip("/").endswith("/v1"):
         place = f"{provider.base_url.rstrip('/')}/v1"
@@ -153,7 +153,7 @@ async def _better(name: str, provider: Provider, model: str, seconds: float) -> 
 
 
 def _may_be_elsewhere(failure: Failure) -> bool:
-    """Whether the address or the protocol may be to blame."""
+    """Tell whether the address or the protocol may be to blame."""
     refused = failure.error_class in (_C.NOT_FOUND, _C.INVALID_REQUEST) and not _knows_no_such_model(failure)
     return refused or failure.code == "bad_model_response"
 
@@ -163,7 +163,7 @@ def _knows_no_such_model(failure: Failure) -> bool:
 
 
 def _words(failure: Failure) -> str:
-    """What the provider said, in lower case."""
+    """Return the provider's words in lower case."""
     return ((failure.provider and failure.provider.message) or "").lower()
 
 
@@ -176,11 +176,11 @@ def _finding(name: str, provider: Provider, model: str | None, failure: Failure)
     elif failure.error_class is _C.NOT_FOUND and _knows_no_such_model(failure):
         code = "model_not_found"
     advice = _ADVICE.get(code) or _ADVICE.get(failure.error_class) or "read what it says"
-    told = advice.format(
+    formatted = advice.format(
         host=host,
         url=f"{place.scheme}://{host}{place.path.rstrip('/')}{PROTOCOLS[provider.protocol].path}",
         key=provider.api_key_env or "the address",
         model=model or UNKNOWN_MODEL,
     )
-    said = failure.provider.message if failure.provider else None
-    return Finding(name, model, False, failure.message, told, failure.code, said)
+    provider_message = failure.provider.message if failure.provider else None
+    return Finding(name, model, False, failure.message, formatted, failure.code, provider_message)

@@ -35,16 +35,16 @@ _INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked; the exit code, which is 1 if a provider does not answer."""
-    asked = _parser().parse_args(arguments)
+    """Run the command; return the exit code, which is 1 if a provider does not answer."""
+    options = _parser().parse_args(arguments)
     with refusing():
         table = load_providers(settings().providers)
         if not table:
             raise ConfigurationError("PALAVER_PROVIDERS: no provider: point it at a TOML file with [providers.NAME]")
-    if asked.command is None:
-        asyncio.run(_list(table, as_json=asked.json))
+    if options.command is None:
+        asyncio.run(_list(table, as_json=options.json))
         return 0
-    return asyncio.run(_check(_chosen(table, asked.names, asked.model), asked))
+    return asyncio.run(_check(_chosen(table, options.names, options.model), options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,8 +98,8 @@ async def _list(table: Mapping[str, Provider], *, as_json: bool) -> None:
         until = "?" if state is None else clock(state.cooling_until) if state.cooling_until else ""
         cells.append((row["name"], row["protocol"], row["base_url"], key, until))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for each in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip())
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     for row in rows:
         for outage in row["outages"]:
             print(outage_of(row["name"], outage))
@@ -116,7 +116,7 @@ def _row(name: str, provider: Provider, used: ProviderUsage | None) -> dict[str,
         "key_set": provider.has_key if provider.api_key_env else None,
         "cooling_until": used.cooling_until.isoformat() if used and used.cooling_until else None,
         "waiting": used.waiting if used else None,
-        "outages": [_outage(each) for each in used.outages] if used else [],
+        "outages": [_outage(outage) for outage in used.outages] if used else [],
         "max_in_flight": provider.max_in_flight,
         "requests_per_minute": provider.requests_per_minute,
         "tokens_per_minute": provider.tokens_per_minute,
@@ -137,12 +137,12 @@ def _outage(outage: Outage) -> dict[str, Any]:
 
 
 async def _usage(table: Mapping[str, Provider]) -> Mapping[str, ProviderUsage]:
-    """What the store knows of them; nothing, and a sentence on standard error, if it does not answer."""
+    """Read the store's record of their usage; empty, with a sentence on standard error, if it does not answer."""
     try:
         store = Store.connect(settings())
         try:
             async with asyncio.timeout(_STORE_WAIT):
-                return {each.name: each for each in await store.providers.state(table)}
+                return {usage.name: usage for usage in await store.providers.state(table)}
         finally:
             await store.close()
     except Exception as error:
@@ -151,29 +151,32 @@ async def _usage(table: Mapping[str, Provider]) -> Mapping[str, ProviderUsage]:
         return {}
 
 
-async def _check(chosen: Mapping[str, Provider], asked: argparse.Namespace) -> int:
-    model: str | None = asked.model
+async def _check(chosen: Mapping[str, Provider], options: argparse.Namespace) -> int:
+    model: str | None = options.model
     if model and model.partition("/")[0] in chosen:
         model = model.partition("/")[2]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     width = max(map(len, chosen))
-    async for each in check_all(chosen, model, asked.timeout):
-        found.append(each)
-        if not asked.json:
-            print(_told(each, width), flush=True)
-    if asked.json:
-        print(document({"data": [asdict(each) for each in sorted(found, key=lambda each: each.provider)]}))
-    return 0 if all(each.ok for each in found) else 1
+    async for finding in check_all(chosen, model, options.timeout):
+        findings.append(finding)
+        if not options.json:
+            print(_described(finding, width), flush=True)
+    if options.json:
+        print(
+            document({"data": [asdict(finding) for finding in sorted(findings, key=lambda finding: finding.provider)]})
+        )
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _told(found: Finding, width: int) -> str:
-    """``openai  ok     It answers.``, with what to do and what the provider said on lines of their own."""
-    lines = [f"{found.provider.ljust(width)}  {'ok   ' if found.ok else 'WRONG'}  {one_line(found.said, 600)}"]
+def _described(finding: Finding, width: int) -> str:
+    """Format a line such as ``openai ok It answers.``, with the advice and the provider's message on lines of their
+    own."""
+    lines = [f"{finding.provider.ljust(width)}  {'ok   ' if finding.ok else 'WRONG'}  {one_line(finding.said, 600)}"]
     indent = " " * (width + 9)
-    if found.provider_said:
-        lines.append(f"{indent}it said: {one_line(found.provider_said, _SAID)}")
-    if found.advice:
-        lines.append(f"{indent}what to do: {one_line(found.advice, 600)}")
+    if finding.provider_said:
+        lines.append(f"{indent}it said: {one_line(finding.provider_said, _SAID)}")
+    if finding.advice:
+        lines.append(f"{indent}what to do: {one_line(finding.advice, 600)}")
     return "\n".join(lines)
 
 

@@ -18,7 +18,7 @@ from palaver.store.conversations.vault import Sealed
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked; the exit code, which is 1 if some could not be opened."""
+    """Run the command; return the exit code, which is 1 if some could not be opened."""
     parser = argparse.ArgumentParser(prog="palaver secrets", description="Secrets of conversations.")
     commands = parser.add_subparsers(dest="command", title="commands", required=True)
     commands.add_parser(

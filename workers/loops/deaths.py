@@ -23,7 +23,8 @@ _SMALL: Final = 20
 PATIENCE: Final = 1.0
 """Seconds for which a worker has to be gone: one that lives is back within tenths of a second."""
 _SLOWER: Final = 10.0
-"""How often as long as a look may take it as well: where a look is slow, connecting again is slower."""
+"""A worker has to be gone for so many times as long as a look takes, too: where a look is slow, connecting again is
+slower."""
 _PARENT: Final = 0.5
 """Seconds more for a child: its parent, if that lives, says sooner and better what became of the call."""
 _AT_ONCE: Final = 200
@@ -86,7 +87,7 @@ class DeathWatch:
         now = self._clock()
         self._patience = PATIENCE + _SLOWER * (now - began)
         for gone in self._dead(roll, now):
-            # Only one of those who saw it goes on.
+            # Only one of the workers that saw it goes on.
             if await self._store.fleet.leave(gone.id):
                 await self._end_leases(gone)
         if self._suspects:
@@ -94,7 +95,7 @@ class DeathWatch:
         return _LOOK * max(1.0, roll.known / _SMALL)
 
     def _dead(self, roll: RollCall, now: float) -> list[Gone]:
-        """Those who are dead by what was seen, as they were when they were first suspected."""
+        """Return the workers that are dead by what was seen, as they were when they were first suspected."""
         before, self._suspects = self._suspects, {}
         if now < self._cut_until:
             return []

@@ -40,7 +40,7 @@ _STANDARD_ERROR: Final = 2
 
 @contextlib.asynccontextmanager
 async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
-    """Keep leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
+    """Renew leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
     deaths = DeathWatch(runtime.store, runtime.publish, runtime.worker_id, runtime.settings.lease_seconds)
     keeper = Keeper(runtime, deaths)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
@@ -103,11 +103,11 @@ class Keeper:
         runtime = self._runtime
         while True:
             self._cut.clear()
-            leased = {each: each.lease for each in runtime.active if each.lease is not None}
+            leased = {step: step.lease for step in runtime.active if step.lease is not None}
             asked_at = time.monotonic()
-            told = {i: now for i, each in enumerate(leased) if (now := each.progress.now()) is not None}
-            for each, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], told), strict=True):
-                _apply(each, answer, asked_at)
+            progress = {i: now for i, step in enumerate(leased) if (now := step.progress.now()) is not None}
+            for step, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], progress), strict=True):
+                _apply(step, answer, asked_at)
             await self.report(len(leased))
             await asyncio.sleep(_APART)
             await self._rest(runtime.settings.heartbeat - _APART, busy=bool(leased))
@@ -162,7 +162,7 @@ class Keeper:
         self._deaths.was_cut()
 
     async def drain(self) -> None:
-        """When the worker begins to stop: let steps finish for a grace, then give the rest back."""
+        """Once the worker begins to stop, let steps finish for a grace, then give the rest back."""
         await self._runtime.draining.wait()
         await asyncio.sleep(self._runtime.settings.drain_grace)
         while True:

@@ -25,7 +25,7 @@ from ..broker.taking import Look, Taking
 log = logging.getLogger("palaver.workers.loops.progress")
 
 _EVERY: Final = 5.0
-"""Seconds between two times that progress is told: docs/reference/settings.md says it."""
+"""Seconds between two reports of progress: docs/reference/settings.md has the number, too."""
 _PATIENCE: Final = 30.0
 """Seconds that the consumer may take for one thing: three times as long as a server that vanished keeps it waiting."""
 _UNTAKEN: Final = 60.0
@@ -33,7 +33,7 @@ _UNTAKEN: Final = 60.0
 
 
 class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyped
-    """A step of Celery's consumer, begun with each connection. Progress is first told when the worker consumes."""
+    """A step of Celery's consumer, begun with each connection. Progress is first reported when the worker consumes."""
 
     requires = (Tasks,)
 
@@ -43,7 +43,7 @@ class Progress(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is unty
         self._notify = os.environ.get("NOTIFY_SOCKET")
         self._timer: Any = None
         self._turned: float | None = None
-        """When the consumer's thread last went round; None while there is no connection."""
+        """The time at which the consumer's thread last went round; None while there is no connection."""
         self._thread = threading.Thread(target=self._tell_for_ever, args=(consumer,), name="progress", daemon=True)
         if self._file is not None:
             # An earlier process may have left it.

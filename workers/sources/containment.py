@@ -17,18 +17,18 @@ from palaver.tools.rendering import rendered
 from palaver.vocabulary.limits import beyond, most
 
 Told = str | tuple[Part, ...]
-"""What the model is told of a result: a text, or parts."""
+"""A result for the model: a text, or parts."""
 log = logging.getLogger("palaver.workers.sources.containment")
 
 GRACE: Final = 2.0
-"""Seconds that a tool has to stop once it is told to."""
+"""Seconds within which a tool has to stop once it is cancelled."""
 _BLOCKED: Final = 0.2
 """Seconds on a loop that many steps share, after which the log names the tool."""
 _MAX_ERROR: Final = most("tool_error")
 
 
 def failure_of(error: Exception) -> Failure:
-    """What a tool's error is."""
+    """Return the failure of a tool's error."""
     return classify(error, source="tool")
 
 
@@ -39,7 +39,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Iterator[None]:
-    """Whatever the tool raises in this block is its failure, which the model is told: it may know better arguments.
+    """Whatever the tool raises in this block is its failure, and goes to the model: it may know better arguments.
 
     Not even ``SystemExit`` goes further, which would end the loop that keeps the leases. ``task`` is the one that
     runs the tool, if the tool is a coroutine: being cancelled or closed from outside is no failure.
@@ -61,7 +61,8 @@ def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Ite
 
 
 def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
-    """What ``tool`` raised, as text of a bounded length: the exception may be of any size, and its methods raise."""
+    """Return the failure of ``tool`` as text of a bounded length: the exception may be of any size, and its methods
+    raise."""
     try:
         text = str(error)
     except BaseException as worse:
@@ -69,32 +70,32 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
     if str.__len__(text) > _MAX_ERROR:
         beyond("tool_error")
     # Not by methods of its own: a subclass may have any.
-    said = str.__getitem__(text, slice(_MAX_ERROR))
+    message = str.__getitem__(text, slice(_MAX_ERROR))
     match error:
         case RetryableToolError(retry_after=int() | float() as seconds):
-            return RetryableToolError(said, retry_after=seconds)
+            return RetryableToolError(message, retry_after=seconds)
         case RetryableToolError():
-            return RetryableToolError(said)
+            return RetryableToolError(message)
         case ToolTimeout():
-            return ToolTimeout(said)
+            return ToolTimeout(message)
         case InvalidToolCall():
-            return InvalidToolCall(said)
+            return InvalidToolCall(message)
         case ToolError():
-            return ToolError(said)
-    return ToolError(f"{tool.name} failed: {_name(error)}: {said}")
+            return ToolError(message)
+    return ToolError(f"{tool.name} failed: {_name(error)}: {message}")
 
 
 def _name(error: BaseException) -> str:
-    """What its class is called, also if a metaclass has it otherwise."""
+    """Return the name of its class, also if a metaclass has it otherwise."""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name[:100]
 
 
-def told(tool: ToolDeclaration, result: object) -> Told:
-    """What the model is told of what ``tool`` answered. Runs code of the result's, so where the tool ran.
+def presented(tool: ToolDeclaration, result: object) -> Told:
+    """Return a tool's ``result`` for the model. Runs code of the result's, so where the tool ran.
 
     Raises:
-        ToolError: the result cannot be told to a model.
+        ToolError: the result cannot be shown to a model.
     """
     try:
         return rendered(result)
@@ -107,7 +108,7 @@ def told(tool: ToolDeclaration, result: object) -> Told:
 
 
 async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
-    """Make a ``call`` of ``tool`` on this loop, await what it answers if need be; what the model is told of it.
+    """Make a ``call`` of ``tool`` on this loop, await its answer if need be; return the result for the model.
 
     Raises:
         ToolTimeout: the tool took longer than it declares.
@@ -122,7 +123,7 @@ async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
                     log.warning("tool %s held up every step of its process for %.1f s", tool.name, took)
                 if inspect.isawaitable(result):
                     result = await result
-            return told(tool, result)
+            return presented(tool, result)
     except TimeoutError:
         raise timed_out(tool.name, tool.timeout) from None
 

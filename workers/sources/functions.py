@@ -21,11 +21,11 @@ class Functions:
     def __init__(self, tools: Iterable[Tool], run_blocking: RunBlocking | None = contained) -> None:
         """``run_blocking`` runs those that are no coroutine functions. Without it only those are here that are, or that
         are inline: these take no time."""
-        found = tuple(each for each in tools if run_blocking or each.is_async or each.inline)
+        runnable = tuple(tool for tool in tools if run_blocking or tool.is_async or tool.inline)
         self._run_blocking = run_blocking or contained
-        self._tools = {each.name: each for each in found}
-        self._on_loop = frozenset(each.name for each in found if each.is_async)
-        self.declarations = tuple(each.declaration for each in found)
+        self._tools = {tool.name: tool for tool in runnable}
+        self._on_loop = frozenset(tool.name for tool in runnable if tool.is_async)
+        self.declarations = tuple(tool.declaration for tool in runnable)
 
     def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
         """As ``ToolSource``."""

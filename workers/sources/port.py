@@ -13,10 +13,10 @@ from .containment import Told
 
 
 class ToolSource(Protocol):
-    """Where tools come from. Each worker process opens one of its own, and has it for as long as it lives."""
+    """A source of tools. Each worker process opens one of its own, and has it for as long as it lives."""
 
     name: str
-    """What a sentence about its tools calls it."""
+    """The name of the source in a sentence about its tools."""
 
     @property
     def declarations(self) -> Sequence[ToolDeclaration]:
@@ -31,16 +31,16 @@ class ToolSource(Protocol):
         """
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
-        """Call the tool with ``arguments`` that ``check`` let pass; what the model is told of the result. ``context``
-        is for a tool that wants to know of the call.
+        """Call the tool with ``arguments`` that ``check`` let pass; return the result for the model. ``context`` is for
+        a tool that wants to know of the call.
 
-        It takes no longer than the tool declares, and neither the answer nor what is said of a failure is longer than
+        It takes no longer than the tool declares, and neither the answer nor the message of a failure is longer than
         the limits: ``contained`` sees to all of that. It ends soon when it is cancelled.
 
         Raises:
             ToolTimeout: the tool took longer.
             RetryableToolError: the call is to be tried again.
-            ToolFailure: any other failure, which the model is told.
+            ToolFailure: any other failure; it goes to the model.
         """
 
 

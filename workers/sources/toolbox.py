@@ -15,7 +15,7 @@ from .containment import Told, contained, left_behind
 from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
-"""What is around each call of a tool."""
+"""A context around each call of a tool."""
 
 
 def _unwatched(_: ToolDeclaration) -> AbstractContextManager[None]:
@@ -35,12 +35,14 @@ class Toolbox:
         self._leaves_behind = leaves_behind
         self._tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
         for source in sources:
-            for each in source.declarations:
-                if each.name in self._tools:
-                    other = self._tools[each.name][1].name
+            for declaration in source.declarations:
+                if declaration.name in self._tools:
+                    other = self._tools[declaration.name][1].name
                     where = f"both in {other}" if other == source.name else f"one in {other}, one in {source.name}"
-                    raise ConfigurationError(f"two tools are named {each.name!r}, {where}: give one another name")
-                self._tools[each.name] = each, source
+                    raise ConfigurationError(
+                        f"two tools are named {declaration.name!r}, {where}: give one another name"
+                    )
+                self._tools[declaration.name] = declaration, source
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
@@ -67,10 +69,10 @@ class Toolbox:
         return declared, source.check(declared, text)
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Told:
-        """Call a tool; what the model is told of its result.
+        """Call a tool; return the result for the model.
 
         Raises:
-            ToolFailure: what the model is told in place of a result.
+            ToolFailure: for the model, in place of a result.
         """
         declared, source = self._of(name)
         with self._watch(declared):
@@ -94,11 +96,11 @@ async def open_toolbox(
     watch: Watch = _unwatched,
 ) -> AsyncIterator[Toolbox]:
     """Open these sources, for as long as the block lasts. Without ``run_blocking`` there is no tool that may block, and
-    a call that does not stop when it is told to is left behind: others share its loop.
+    a call that does not stop when it must is left behind: others share its loop.
 
     Raises:
         ConfigurationError: the settings of a source do not fit, or two tools have one name.
     """
     async with AsyncExitStack() as opened:
-        found = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
-        yield Toolbox(found, watch, leaves_behind=run_blocking is None)
+        entered = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
+        yield Toolbox(entered, watch, leaves_behind=run_blocking is None)

@@ -12,7 +12,7 @@ from palaver.telemetry.traces import Tracing
 
 
 def require_extra(environment: Mapping[str, str]) -> bool:
-    """Whether traces are to be sent.
+    """Tell whether traces are to be sent.
 
     Raises:
         ConfigurationError: they are, and what sends them is not installed; or they are to be sent as Palaver cannot.

@@ -1,4 +1,4 @@
-"""What a worker says of an attempt in the trace of its run: what only it knows, without content."""
+"""A worker's account of an attempt in the trace of its run: the facts that only it knows, without content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone,
 _WORD: Final = 64
 """Characters of a word: those of the protocols have 20 at most."""
 _LOOKED_AT: Final = 1024
-"""Characters that are looked through for secrets, so that one is found in whole before a text is cut."""
+"""Characters that are looked through for secrets, so that one is seen whole before a text is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class InlineCall:
 
 @dataclass(slots=True)
 class AttemptNotes:
-    """What is noted while an attempt is made."""
+    """Notes about an attempt while it is made."""
 
     finish_reason: str = ""
     response_id: str = ""
@@ -57,14 +57,14 @@ class AttemptNotes:
             "response_model": self.response_model,
             "first_token": self.first_token,
             "error": failure and (failure.error_class, failure.code),
-            "inline": [(each.call_id, each.tool, each.since, each.seconds, each.error) for each in self.inline_calls],
+            "inline": [(call.call_id, call.tool, call.since, call.seconds, call.error) for call in self.inline_calls],
         }
         return orjson.dumps({name: value for name, value in note.items() if value})
 
 
-def word_of(said: str) -> str:
+def word_of(text: str) -> str:
     """A provider's word for why its answer ended. It may say anything there: a text of any length, or the key again."""
-    return hide(said[:_LOOKED_AT])[:_WORD]
+    return hide(text[:_LOOKED_AT])[:_WORD]
 
 
 def _failure(verdict: Verdict) -> Failure | None:

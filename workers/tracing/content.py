@@ -1,7 +1,7 @@
-"""What was said in an attempt or a run, for its span: only with PALAVER_TRACE_CONTENT.
+"""The messages of an attempt or a run, for its span: only with PALAVER_TRACE_CONTENT.
 
-It is read from the conversation's log when the span is sent, and kept nowhere else: what was deleted meanwhile is in no
-trace.
+They are read from the conversation's log when the span is sent, and stored nowhere else: messages that were deleted
+meanwhile are in no trace.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from .records import EndedRun, Record
 _BEHIND: Final = 16
 """Entries that a script writes for an attempt before its outcome, at most."""
 _BEFORE: Final = 200
-"""Entries that are looked through for what a model call was told since the one before."""
+"""Entries that are looked through for the messages of a model call that are new since the one before."""
 
 
 async def content_of(record: Record, outbox: SpanOutbox) -> Mapping[str, str]:
-    """The attributes of a record's span that are content: of a model call what is new since the one before."""
+    """Return the attributes of a record's span that are content: for a model call the messages that are new since the
+    one before."""
     conversation_id = record.run.conversation_id
     if isinstance(record, EndedRun):
-        said, output = await outbox.said(record.run.run_id, conversation_id)
+        inputs, output = await outbox.input_and_output(record.run.run_id, conversation_id)
         answer = output and [_message({"role": "assistant", "content": output})]
-        return _fitting({names.INPUT_MESSAGES: [*map(_message, said)], names.OUTPUT_MESSAGES: answer})
+        return _fitting({names.INPUT_MESSAGES: [*map(_message, inputs)], names.OUTPUT_MESSAGES: answer})
     place, call_id = record.entries, call_of(record.step)
     after = await outbox.log(conversation_id, place + 1, _BEHIND)
     before = await outbox.log_before(conversation_id, place, _BEFORE)
-    own = next((each.data for each in after if _brings(each, record.step)), None)
+    own = next((entry.data for entry in after if _brings(entry, record.step)), None)
     if call_id:
         result = own and own["message"].get("content")
         return _fitting({names.ARGUMENTS: _arguments(before, record.step, call_id), names.RESULT: result})
-    told = [*map(_message, _new(before))][::-1]
-    return _fitting({names.INPUT_MESSAGES: told, names.OUTPUT_MESSAGES: own and [_message(own["message"])]})
+    messages = [*map(_message, _new(before))][::-1]
+    return _fitting({names.INPUT_MESSAGES: messages, names.OUTPUT_MESSAGES: own and [_message(own["message"])]})
 
 
 def _brings(entry: LogEntry, step: str) -> bool:
@@ -82,10 +83,12 @@ def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"role": message["role"], "parts": parts}
 
 
-def _fitting(found: Mapping[str, Any]) -> Mapping[str, str]:
-    """What there is, as text, none of it too long."""
+def _fitting(values: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the values that are there, as text, none of it too long."""
     texts = {
-        name: each if isinstance(each, str) else orjson.dumps(each).decode() for name, each in found.items() if each
+        name: value if isinstance(value, str) else orjson.dumps(value).decode()
+        for name, value in values.items()
+        if value
     }
     if any(len(text) > most("span_content") for text in texts.values()):
         beyond("span_content")

@@ -16,12 +16,12 @@ from palaver.store.redis.connection import Fields
 from palaver.telemetry.traces import Trace
 
 _RUNS: Final = 1024
-"""Runs whose facts are kept, for their next attempts: about 1 KB each."""
+"""Runs whose facts stay in memory, for their next attempts: about 1 KB each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunFacts:
-    """What all records of a run say alike."""
+    """The facts that all records of a run share."""
 
     run_id: str
     conversation_id: str
@@ -51,13 +51,13 @@ class Attempt(NamedTuple):
     outcome: str
     entries: int
     """The last position of the log before the outcome."""
-    told: Mapping[str, Any]
-    """What its worker says of it; nothing if it could not."""
+    note: Mapping[str, Any]
+    """The worker's account of it; empty if it could give none."""
 
     @classmethod
     def read(cls, text: str) -> Self:
         """From the text of a record. Raises ValueError for what is none."""
-        *head, step, fence, number, worker, tool, outcome, entries, told = text.split("\n", 14)
+        *head, step, fence, number, worker, tool, outcome, entries, note = text.split("\n", 14)
         return cls(
             *_head(head),
             step,
@@ -67,7 +67,7 @@ class Attempt(NamedTuple):
             tool,
             outcome,
             int(entries),
-            orjson.loads(told),
+            orjson.loads(note),
         )
 
 
@@ -102,7 +102,7 @@ class EndedRun(NamedTuple):
             model_calls,
             tool_calls,
             orjson.loads(error) or {},
-            [dict(zip(each[::2], each[1::2], strict=True)) for each in orjson.loads(events)],
+            [dict(zip(pairs[::2], pairs[1::2], strict=True)) for pairs in orjson.loads(events)],
         )
 
 

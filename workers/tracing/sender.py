@@ -54,7 +54,7 @@ class _Exporter(OTLPSpanExporter):
 
 
 class SpanSender:
-    """Sends what is in the outbox, as long as this worker is the one to do so."""
+    """Sends the spans of the outbox, as long as this worker is the one to do so."""
 
     def __init__(self, outbox: SpanOutbox, worker: str, *, content: bool) -> None:
         """``OTEL_EXPORTER_OTLP_…`` and ``OTEL_RESOURCE_ATTRIBUTES`` of the environment say where to, and what else."""
@@ -71,7 +71,7 @@ class SpanSender:
         # It has a line for each try.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._delay = _EVERY
-        self._said = -_LONGEST
+        self._logged_at = -_LONGEST
 
     async def run(self) -> None:
         """Send, for ever."""
@@ -91,7 +91,7 @@ class SpanSender:
                     await self._outbox.release(shard, self._worker)
 
     async def _send_some(self, shard: str) -> bool:
-        """Whether there is more to send at once."""
+        """Send a batch of spans; tell whether there is more to send at once."""
         records = await self._outbox.read(shard, most("span_batch"))
         if not records:
             return False
@@ -140,15 +140,15 @@ class SpanSender:
 
     def _answered(self, response: requests.Response, **_: Any) -> None:
         self._status = response.status_code
-        # Nobody wants what it says, which may have no end. What is short is read, so that the connection is used again.
+        # Nobody wants its text, which may have no end. A short one is read, so that the connection is used again.
         if int(response.headers.get("content-length", _SHORT + 1)) <= _SHORT:
             response.content  # noqa: B018
         else:
             response.close()
 
     def _say(self, sentence: str, *facts: object) -> None:
-        if time.monotonic() - self._said >= _LONGEST:
-            self._said = time.monotonic()
+        if time.monotonic() - self._logged_at >= _LONGEST:
+            self._logged_at = time.monotonic()
             log.warning(sentence, *facts)
 
 

@@ -21,7 +21,7 @@ from .records import Attempt, EndedRun, Record, RunFacts
 _FLAGS: Final = 0x301
 """Sampled; and that the parent is of another process is known, and so."""
 _KEPT: Final = 1024
-"""Runs, and models and tools, whose parts are kept."""
+"""Runs, and models and tools, whose parts stay in memory."""
 _SAID: Final[Mapping[str, Sequence[str]]] = {
     EventKind.RUN_WAITING: ("step", "reason", "code", "delay"),
     EventKind.RUN_RETRYING: ("step", "attempt", "delay", "fallback"),
@@ -37,7 +37,7 @@ _SAID: Final[Mapping[str, Sequence[str]]] = {
 
 
 _OF_ONE: Final = {"first_token": names.TIME_TO_FIRST_CHUNK, "response_id": names.RESPONSE_ID}
-"""What is told of a model call that no other one has."""
+"""Attributes that each model call has for itself."""
 
 
 def add_spans(made: Any, record: Record, content: Mapping[str, str]) -> None:
@@ -51,9 +51,9 @@ def add_spans(made: Any, record: Record, content: Mapping[str, str]) -> None:
         own = {names.STEP: record.step, names.CALL: call_id, **content}
         _add_attempt(made, record, _call(run, record.tool or "unknown"), {}, own)
     else:
-        own = {name: record.told[each] for each, name in _OF_ONE.items() if each in record.told}
+        own = {name: record.note[key] for key, name in _OF_ONE.items() if key in record.note}
         _add_attempt(made, record, _chat(run, record.model), _of_answer(record), {**own, **content})
-    for inline_id, tool, since, seconds, error in record.told.get("inline", ()):
+    for inline_id, tool, since, seconds, error in record.note.get("inline", ()):
         began = record.began * 1_000_000 + int(since * 1e9)
         _add(
             made,
@@ -67,32 +67,32 @@ def add_spans(made: Any, record: Record, content: Mapping[str, str]) -> None:
 
 
 def _of_answer(record: Attempt) -> dict[str, Any]:
-    told = record.told
-    found = {names.STEP: record.step, **_usage(*told.get("usage", (0, 0, 0, 0, 0)))}
-    if "finish_reason" in told:
-        found[names.FINISH_REASONS] = (told["finish_reason"],)
-    if "response_model" in told:
-        found[names.RESPONSE_MODEL] = told["response_model"]
-    return found
+    note = record.note
+    attributes = {names.STEP: record.step, **_usage(*note.get("usage", (0, 0, 0, 0, 0)))}
+    if "finish_reason" in note:
+        attributes[names.FINISH_REASONS] = (note["finish_reason"],)
+    if "response_model" in note:
+        attributes[names.RESPONSE_MODEL] = note["response_model"]
+    return attributes
 
 
 def _add_attempt(made: Any, record: Attempt, kept: Span, common: Attributes, own: Attributes) -> None:
     span_id = record.run.trace.span_id(record.step, record.fence)
-    error, said = _error(record)
-    _add(made, kept, span_id, _times(record), {**common, **_of_attempt(record)}, own, error=error, said=said)
+    error, message = _error(record)
+    _add(made, kept, span_id, _times(record), {**common, **_of_attempt(record)}, own, error=error, message=message)
 
 
 def _of_attempt(record: Attempt) -> dict[str, Any]:
-    found = {names.ATTEMPT: record.number, names.WORKER: record.worker, names.OUTCOME: record.outcome}
-    return {**found, names.CODE: record.told["error"][1]} if "error" in record.told else found
+    attributes = {names.ATTEMPT: record.number, names.WORKER: record.worker, names.OUTCOME: record.outcome}
+    return {**attributes, names.CODE: record.note["error"][1]} if "error" in record.note else attributes
 
 
 def _error(record: Attempt) -> tuple[str, str]:
-    """The class of the error that an attempt ended with, and what is said of it; both empty if it did not fail."""
+    """Return the class of the error that an attempt ended with, and its message; both empty if it did not fail."""
     if record.outcome == SpanOutcome.LOST:
         return "worker_lost", "worker lost"
-    if "error" in record.told:
-        return record.told["error"][0], record.told["error"][1]
+    if "error" in record.note:
+        return record.note["error"][0], record.note["error"][1]
     return ("internal", record.outcome) if record.outcome == VerdictKind.GIVE_UP else ("", "")
 
 
@@ -121,27 +121,27 @@ def _add_run(made: Any, record: EndedRun, content: Mapping[str, str]) -> None:
         content,
         events=record.events,
         error=error.get("class", "") if record.status == RunStatus.FAILED else "",
-        said=error.get("code", ""),
+        message=error.get("code", ""),
     )
 
 
 def _add_event(span: Span, fields: Mapping[str, str]) -> None:
     kind, data = fields["kind"], orjson.loads(fields["data"])
-    said = {name: data[name] for name in _SAID.get(kind, ()) if data.get(name) is not None}
+    details = {name: data[name] for name in _SAID.get(kind, ()) if data.get(name) is not None}
     if "error" in data:
-        said |= {"error.class": data["error"]["class"], "error.code": data["error"]["code"]}
+        details |= {"error.class": data["error"]["class"], "error.code": data["error"]["code"]}
     if "action" in data:
-        said |= {"action.type": data["action"]["type"], "action.tool": data["action"]["tool"]}
+        details |= {"action.type": data["action"]["type"], "action.tool": data["action"]["tool"]}
     event = span.events.add(name=kind, time_unix_nano=int(fields["at"]) * 1_000_000)
-    fill(event.attributes, {f"{names.EVENT}{name}": value for name, value in said.items()})
+    fill(event.attributes, {f"{names.EVENT}{name}": value for name, value in details.items()})
 
 
 @lru_cache(maxsize=_KEPT)
 def _chat(run: RunFacts, model: str) -> Span:
     """What all calls of the model have alike that the run makes."""
     name = model.partition("/")[2] or "unknown"
-    found = _of_model(run, model, names.CHAT)
-    return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, found)
+    attributes = _of_model(run, model, names.CHAT)
+    return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, attributes)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -165,22 +165,22 @@ def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueTy
 
 def _of_model(run: RunFacts, model: str, operation: str) -> Attributes:
     provider, _, name = model.partition("/")
-    found = {
+    attributes = {
         names.OPERATION: operation,
         names.PROVIDER: provider,
         names.REQUEST_MODEL: name,
         names.CONVERSATION: run.conversation_id,
         names.AGENT: run.agent,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in attributes.items() if value}
 
 
-def _usage(given: int, cached: int, cache_write: int, answered: int, thought: int) -> Attributes:
-    found = {names.INPUT_TOKENS: given, names.OUTPUT_TOKENS: answered}
+def _usage(prompt: int, cached: int, cache_write: int, answered: int, thought: int) -> Attributes:
+    attributes = {names.INPUT_TOKENS: prompt, names.OUTPUT_TOKENS: answered}
     if cached or cache_write or thought:
         more = {names.CACHED_TOKENS: cached, names.CACHE_WRITE_TOKENS: cache_write, names.REASONING_TOKENS: thought}
-        found |= {name: tokens for name, tokens in more.items() if tokens}
-    return found
+        attributes |= {name: tokens for name, tokens in more.items() if tokens}
+    return attributes
 
 
 def _times(record: Record) -> tuple[int, int]:
@@ -197,7 +197,7 @@ def _add(
     *,
     events: Sequence[Mapping[str, str]] = (),
     error: str = "",
-    said: str = "",
+    message: str = "",
 ) -> None:
     """Add a span: what is ``kept`` of its run, attributes with values that are common, and those with its very own."""
     began, ended = times
@@ -210,4 +210,4 @@ def _add(
         _add_event(span, event)
     if error:
         fill(span.attributes, {names.ERROR: error})
-        span.status.code, span.status.message = Status.STATUS_CODE_ERROR, said or error
+        span.status.code, span.status.message = Status.STATUS_CODE_ERROR, message or error

@@ -35,13 +35,12 @@ from palaver.vocabulary.lifecycle import RunStatus
 class AsyncPalaver(AsyncRunControl, AsyncConversations):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
-    ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
-    ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost,
-    and that a new run waits when the API has no room for it. ``on_wait`` is told why, and for how many
-    seconds, each time that a request waits before it is sent again.
-    Raises ConfigurationError for a URL or key that cannot be one.
-    Functions of client tools are awaited, those that are no coroutines run in threads.
-    Close an iterator that you leave early (``contextlib.aclosing``).
+    ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;
+    ``timeout``: seconds that the API may be silent before a request counts as lost, and that a new run waits when the
+    API has no room for it. ``on_wait`` is called with the reason and the seconds each time that a request waits before
+    it is sent again. Raises ConfigurationError for a URL or key that cannot be one. Functions of client tools are
+    awaited, those that are no coroutines run in threads. Close an iterator that you leave early
+    (``contextlib.aclosing``).
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
 
     @property
     def base_url(self) -> str:
-        """Where the API is."""
+        """The address of the API."""
         return self._transport.url
 
     async def submit(
@@ -131,9 +130,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
     ) -> Run:
         """Wait until the run has ended, in whichever way, and return it.
 
-        With ``until="action"`` it also returns once it is paused or waits for what nobody here answers: that is in
-        its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn are made
-        at the same time, each output is sent when it is there, and what a function raises is told to the model.
+        With ``until="action"`` it also returns once it is paused or waits for an action that nobody here answers: see
+        its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn are made at
+        the same time, each output is sent when it is there, and an exception of a function becomes an output for the
+        model.
 
         ``timeout`` is in seconds; None waits as long as it takes, 0 looks once. Until then it keeps trying
         over 429, 5xx and network errors. A server that does not answer at all may cost a second more, and a
@@ -159,8 +159,8 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         """
         return run_of(await self._transport.call(requests.get_run(run_id, wait), wait))
 
-    async def list(self, *, limit: int | None = None, **wanted: Unpack[RunFilter]) -> AsyncGenerator[Run, None]:
-        """Runs that fit all that is given, newest first, page by page as you iterate; at most ``limit`` of them.
+    async def list(self, *, limit: int | None = None, **filters: Unpack[RunFilter]) -> AsyncGenerator[Run, None]:
+        """Runs that fit all conditions, newest first, page by page as you iterate; at most ``limit`` of them.
 
         ``agent`` is an agent's name.
 
@@ -168,10 +168,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
-        admitted = requests.run_filter(wanted)
-        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as found:
-            async for page, response in found:
+        check(filters, RunFilter)
+        admitted = requests.run_filter(filters)
+        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as run_pages:
+            async for page, response in run_pages:
                 for run in runs_of(page, response):
                     yield run
 
@@ -194,23 +194,23 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
                 yield event
 
     async def export(
-        self, *ids: str, exported: Exported | None = None, **wanted: Unpack[RunFilter]
+        self, *ids: str, exported: Exported | None = None, **filters: Unpack[RunFilter]
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Records of the runs and conversations with these ids, or of all runs that have ended and fit what is given.
+        """Records of the runs and conversations with these ids, or of all runs that have ended and fit the conditions.
 
         A run has several records: a ``message`` for each of its conversation's that was not there yet, the
         ``conversation``, an ``event`` for each of its events but token deltas, and last the ``run``: once that is
-        there, so is all the rest. What is in ``exported`` is left out, and what was taken is added to it. So is a run
-        left out that is deleted meanwhile, or whose retention passes.
+        there, so is all the rest. Records of ``exported`` are left out, and new ones are added to it. So is a run left
+        out that is deleted meanwhile, or whose retention passes.
 
         Raises:
             NotFound: an id is of nothing that is there (any more).
             APIError, ConnectionFailed: not everything was brought. Asking again with ``exported`` brings the rest.
             ValueError: ids together with filters, a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
+        check(filters, RunFilter)
         known = Exported() if exported is None else exported
-        async with aclosing(export(self._transport, ids, wanted, known)) as records:
+        async with aclosing(export(self._transport, ids, filters, known)) as records:
             async for record in records:
                 yield record
 
@@ -220,13 +220,13 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        async with aclosing(pages(self._transport, requests.list_models)) as found:
-            async for page, response in found:
-                for each in models_of(page, response):
-                    yield each
+        async with aclosing(pages(self._transport, requests.list_models)) as model_pages:
+            async for page, response in model_pages:
+                for model in models_of(page, response):
+                    yield model
 
     async def queues(self) -> dict[str, Any]:
-        """How much waits, since when, and who works, as the API says it. Raises as `get`."""
+        """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
         return object_of(await self._transport.call(requests.get_queues()))
 
     async def aclose(self) -> None:

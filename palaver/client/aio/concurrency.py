@@ -1,4 +1,5 @@
-"""What asyncio and threads do differently, for asyncio. `palaver.client.sync.concurrency` is the same for threads."""
+"""The differences between asyncio and threads, for asyncio. `palaver.client.sync.concurrency` is the same for
+threads."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class AsyncConversations:
         return conversation_of(await self._transport.call(requests.create_conversation(agent, options)))
 
     async def conversation(self, conversation_id: str) -> Conversation:
-        """The conversation: its agent, what is known about it, what is active, what is queued. Raises as `get`."""
+        """The conversation: its agent, its fields, its active run, its queued runs. Raises as `get`."""
         return conversation_of(await self._transport.call(requests.get_conversation(conversation_id)))
 
     async def conversations(
@@ -50,32 +50,32 @@ class AsyncConversations:
         *,
         limit: int | None = None,
         order: ConversationOrder = "-updated",
-        **wanted: Unpack[ConversationFilter],
+        **filters: Unpack[ConversationFilter],
     ) -> AsyncGenerator[Conversation, None]:
-        """Conversations that fit all that is given, those with news first unless ``order`` says otherwise, page by page
-        as you iterate; at most ``limit`` of them.
+        """Conversations that fit all conditions, those with news first unless ``order`` says otherwise, page by page as
+        you iterate; at most ``limit`` of them.
 
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         ask = partial(requests.list_conversations, admitted, order)
-        async with aclosing(pages(self._transport, ask, limit)) as found:
-            async for page, response in found:
-                for each in conversations_of(page, response):
-                    yield each
+        async with aclosing(pages(self._transport, ask, limit)) as conversation_pages:
+            async for page, response in conversation_pages:
+                for conversation in conversations_of(page, response):
+                    yield conversation
 
-    async def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
-        """How many conversations fit all that is given. Raises as `conversations`."""
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+    async def count_conversations(self, **filters: Unpack[ConversationFilter]) -> ConversationCount:
+        """Count the conversations that fit all conditions. Raises as `conversations`."""
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         return count_of(await self._transport.call(requests.count_conversations(admitted)))
 
     async def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
-        """Change what is known about a conversation: what is given takes the place of what there was, None takes it
-        away. A new agent answers from the next run on.
+        """Change the fields of a conversation: a new value takes the place of the old one, None takes it away. A new
+        agent answers from the next run on.
 
         Raises:
             Conflict: ``conversation_revised``, it has another ``revision`` than the one given.
@@ -100,10 +100,10 @@ class AsyncConversations:
         `get`."""
         position: int | None = 0
         while position is not None:
-            asked = requests.get_messages(
+            request = requests.get_messages(
                 conversation_id, position, include=include, order="-position" if newest_first else None
             )
-            response = await self._transport.call(asked)
+            response = await self._transport.call(request)
             page = page_of(response)
             for message in messages_of(page, response):
                 yield message
@@ -112,9 +112,9 @@ class AsyncConversations:
     async def conversation_events(
         self, conversation_id: str, after: int | str = 0, *, include: Literal["reasoning"] | None = None
     ) -> AsyncGenerator[Event, None]:
-        """The events of a conversation, of all of its runs, behind ``after``: a ``position``, or ``position.seq`` where
-        what is behind it is not kept. What is kept comes exactly once and in order, and deltas of the active run come
-        between. It goes on until the conversation is deleted.
+        """The events of a conversation, of all of its runs, behind ``after``: a ``position``, or ``position.seq`` for
+        an event behind it that is not in the log. Events of the log come exactly once and in order, and deltas of the
+        active run come between. It goes on until the conversation is deleted.
 
         A broken connection is made again, behind the last event that arrived.
 

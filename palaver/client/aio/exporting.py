@@ -20,53 +20,53 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 
 async def export(
-    transport: Transport, ids: tuple[str, ...], wanted: RunFilter, known: Exported
+    transport: Transport, ids: tuple[str, ...], filters: RunFilter, known: Exported
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Records of what has these ids, or of all runs that have ended and that ``wanted`` admits."""
+    """Records of what has these ids, or of all runs that have ended and that ``filters`` admits."""
     exporting = _Exporting(transport, known)
-    admitted = requests.run_filter(wanted)
+    admitted = requests.run_filter(filters)
     if ids and admitted:
         raise ValueError("name runs and conversations, or give a filter, not both")
     if not ids:
         ended = [status.value for status in RunStatus if status.terminal]
-        async for each in exporting.runs({"status": ended, **admitted}):
-            yield each
-            known.add(each)  # whoever iterates has come back for more: this one is taken
+        async for entry in exporting.runs({"status": ended, **admitted}):
+            yield entry
+            known.add(entry)  # whoever iterates has come back for more: this one is taken
     for id in ids:
-        async for each in exporting.one(id):
-            yield each
-            known.add(each)
+        async for entry in exporting.one(id):
+            yield entry
+            known.add(entry)
 
 
 class _Exporting:
-    """Asks for what is not ``known`` yet."""
+    """Asks for the records that are not ``known`` yet."""
 
     def __init__(self, transport: Transport, known: Exported) -> None:
         self._transport = transport
         self._known = known
 
     async def one(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
-        """Of a run, or of a conversation and its runs."""
+        """Yield the records of a run, or of a conversation and its runs."""
         if not id.startswith("conv_"):
             response = await self._transport.call(requests.get_run(id))
             run_of(response)
-            async for each in self._run(object_of(response)):
-                yield each
+            async for entry in self._run(object_of(response)):
+                yield entry
             return
-        async for each in self._conversation(id):
-            yield each
-        async for each in self.runs({"conversation_id": id}):
-            yield each
+        async for entry in self._conversation(id):
+            yield entry
+        async for entry in self.runs({"conversation_id": id}):
+            yield entry
 
     async def runs(self, admitted: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Of all runs that fit."""
-        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted))) as found:
-            async for page, response in found:
+        """Yield the records of all runs that fit."""
+        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted))) as run_pages:
+            async for page, response in run_pages:
                 # As they came: a newer API may say more of them than this version knows.
                 for run, _ in zip(page.data, runs_of(page, response), strict=True):
                     try:
-                        async for each in self._run(run):
-                            yield each
+                        async for entry in self._run(run):
+                            yield entry
                     except NotFound:
                         continue
 
@@ -74,10 +74,10 @@ class _Exporting:
         run_id = run["id"]
         if run_id in self._known:
             return
-        async for each in self._conversation(run["conversation_id"]):
-            yield each
+        async for entry in self._conversation(run["conversation_id"]):
+            yield entry
         async for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
-            # What came of it has events of its own, and of no other kinds there may be thousands.
+            # The results of these have events of their own, and of no other kinds there may be thousands.
             if event["type"] not in UNDER_WAY:
                 yield record("event", event=event)
         yield record("run", run=run)
@@ -87,8 +87,8 @@ class _Exporting:
         messages = self._pages(lambda position: requests.get_messages(conversation_id, position, 200), known)
         async for message in messages:
             yield record("message", conversation_id=conversation_id, message=message)
-        found = await self._transport.call(requests.get_conversation(conversation_id))
-        yield record("conversation", conversation=object_of(found))
+        response = await self._transport.call(requests.get_conversation(conversation_id))
+        yield record("conversation", conversation=object_of(response))
 
     async def _pages(self, request: Callable[[int], Request], position: int) -> AsyncGenerator[dict[str, Any], None]:
         while True:

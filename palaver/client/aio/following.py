@@ -15,7 +15,8 @@ from palaver.events import Event
 async def follow(transport: Transport, cursor: EventCursor, include: str | None = None) -> AsyncGenerator[Event, None]:
     """The events behind ``cursor``, each once and in order, until nothing comes any more.
 
-    Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
+    Should the server have lost events that it had sent, ``stream.rewound`` says so, and the events that took their
+    place follow.
     """
     while True:
         error: ClientError | None = None
@@ -31,9 +32,9 @@ async def follow(transport: Transport, cursor: EventCursor, include: str | None 
                 cursor.look(run_of(await transport.send(request, transport.timeout)))
         except ClientError as failed:
             error = failed
-            if told := cursor.told_by(failed):
+            if implied := cursor.told_by(failed):
                 error = None
-                yield told
+                yield implied
         if cursor.finished:
             return
         await sleep(cursor.pause(error))

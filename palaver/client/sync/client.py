@@ -36,11 +36,12 @@ from palaver.vocabulary.lifecycle import RunStatus
 class Palaver(RunControl, Conversations):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
-    ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and
-    ``PALAVER_API_KEY``; ``timeout``: seconds that the API may be silent before a request counts as lost,
-    and that a new run waits when the API has no room for it. ``on_wait`` is told why, and for how many
-    seconds, each time that a request waits before it is sent again.
-    Raises ConfigurationError for a URL or key that cannot be one.
+    ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;
+    ``timeout``: seconds that the API may be silent before a request counts as lost, and that a new run waits when the
+    API has no room for it. ``on_wait`` is called with the reason and the seconds each time that a request waits before
+    it is sent again. Raises ConfigurationError for a URL or key that cannot be one. Functions of client tools are
+    awaited, those that are no coroutines run in threads. Close an iterator that you leave early
+    (``contextlib.closing``).
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Palaver(RunControl, Conversations):
 
     @property
     def base_url(self) -> str:
-        """Where the API is."""
+        """The address of the API."""
         return self._transport.url
 
     def submit(
@@ -130,9 +131,10 @@ class Palaver(RunControl, Conversations):
     ) -> Run:
         """Wait until the run has ended, in whichever way, and return it.
 
-        With ``until="action"`` it also returns once it is paused or waits for what nobody here answers: that is in
-        its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn are made
-        at the same time, each output is sent when it is there, and what a function raises is told to the model.
+        With ``until="action"`` it also returns once it is paused or waits for an action that nobody here answers: see
+        its ``pending_actions``. Calls of functions in ``client_tools`` are answered here: those of a turn are made at
+        the same time, each output is sent when it is there, and an exception of a function becomes an output for the
+        model.
 
         ``timeout`` is in seconds; None waits as long as it takes, 0 looks once. Until then it keeps trying
         over 429, 5xx and network errors. A server that does not answer at all may cost a second more, and a
@@ -158,8 +160,8 @@ class Palaver(RunControl, Conversations):
         """
         return run_of(self._transport.call(requests.get_run(run_id, wait), wait))
 
-    def list(self, *, limit: int | None = None, **wanted: Unpack[RunFilter]) -> Generator[Run, None, None]:
-        """Runs that fit all that is given, newest first, page by page as you iterate; at most ``limit`` of them.
+    def list(self, *, limit: int | None = None, **filters: Unpack[RunFilter]) -> Generator[Run, None, None]:
+        """Runs that fit all conditions, newest first, page by page as you iterate; at most ``limit`` of them.
 
         ``agent`` is an agent's name.
 
@@ -167,10 +169,10 @@ class Palaver(RunControl, Conversations):
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
-        admitted = requests.run_filter(wanted)
-        with closing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as found:
-            for page, response in found:
+        check(filters, RunFilter)
+        admitted = requests.run_filter(filters)
+        with closing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as run_pages:
+            for page, response in run_pages:
                 yield from runs_of(page, response)
 
     def events(
@@ -191,23 +193,23 @@ class Palaver(RunControl, Conversations):
             yield from events
 
     def export(
-        self, *ids: str, exported: Exported | None = None, **wanted: Unpack[RunFilter]
+        self, *ids: str, exported: Exported | None = None, **filters: Unpack[RunFilter]
     ) -> Generator[dict[str, Any], None, None]:
-        """Records of the runs and conversations with these ids, or of all runs that have ended and fit what is given.
+        """Records of the runs and conversations with these ids, or of all runs that have ended and fit the conditions.
 
         A run has several records: a ``message`` for each of its conversation's that was not there yet, the
         ``conversation``, an ``event`` for each of its events but token deltas, and last the ``run``: once that is
-        there, so is all the rest. What is in ``exported`` is left out, and what was taken is added to it. So is a run
-        left out that is deleted meanwhile, or whose retention passes.
+        there, so is all the rest. Records of ``exported`` are left out, and new ones are added to it. So is a run left
+        out that is deleted meanwhile, or whose retention passes.
 
         Raises:
             NotFound: an id is of nothing that is there (any more).
             APIError, ConnectionFailed: not everything was brought. Asking again with ``exported`` brings the rest.
             ValueError: ids together with filters, a time without a zone, or an empty ``status``.
         """
-        check(wanted, RunFilter)
+        check(filters, RunFilter)
         known = Exported() if exported is None else exported
-        with closing(export(self._transport, ids, wanted, known)) as records:
+        with closing(export(self._transport, ids, filters, known)) as records:
             yield from records
 
     def models(self) -> Generator[ListedModel, None, None]:
@@ -216,12 +218,12 @@ class Palaver(RunControl, Conversations):
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        with closing(pages(self._transport, requests.list_models)) as found:
-            for page, response in found:
+        with closing(pages(self._transport, requests.list_models)) as model_pages:
+            for page, response in model_pages:
                 yield from models_of(page, response)
 
     def queues(self) -> dict[str, Any]:
-        """How much waits, since when, and who works, as the API says it. Raises as `get`."""
+        """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
         return object_of(self._transport.call(requests.get_queues()))
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 # Generated from palaver/client/aio/control.py by `make twin`: change that file, not this one.
-"""What is done to runs that are there: stop them, decide on their calls, speak into them, go on, forget."""
+"""Operations on existing runs: stop them, decide on their calls, speak into them, go on, forget."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class RunControl:
     ) -> Run:
         """Ask the run to stop; returns it, cancelling or already cancelled. Asking twice is asking once.
 
-        ``graceful`` lets what is under way finish, ``now`` stops it, ``rollback`` also withdraws what was said. A
-        stronger mode takes over from a weaker one.
+        ``graceful`` lets work that is under way finish, ``now`` stops it, ``rollback`` also withdraws the run's
+        messages. A stronger mode takes over from a weaker one.
 
         Raises:
             Conflict: it had ended otherwise before (``run_ended``).
@@ -93,10 +93,10 @@ class RunControl:
         stop: bool = False,
         idempotency_key: str | None = None,
     ) -> Run:
-        """Refuse a call that waits for an approval, or all of them; the model is told, with the ``reason``.
+        """Refuse a call that waits for an approval, or all of them; the model gets the ``reason``.
 
-        With ``stop`` it is not asked what to do now: the run ends as cancelled once what is under way has finished, and
-        the next run of the conversation goes on from there.
+        With ``stop`` it is not asked what to do now: the run ends as cancelled once work that is under way has
+        finished, and the next run of the conversation goes on from there.
 
         Raises:
             Conflict: as `approve`.
@@ -118,7 +118,7 @@ class RunControl:
     ) -> Run:
         """Give the output of a client tool's call; ``call_id`` is the call's or its pending action's.
 
-        The model is told text as it is, and anything else as JSON.
+        Text goes to the model as it is, and anything else as JSON.
 
         Raises:
             Conflict: the run does not wait for it (any more). As `send`.
@@ -141,9 +141,8 @@ class RunControl:
         *,
         idempotency_key: str | None = None,
     ) -> AppendedMessages:
-        """Say something in a conversation without a run: no model is called for it. A run that is active is told it
-        by its next model call; else the next run answers it, and ``submit([], conversation_id=…)`` is one that does
-        nothing else.
+        """Add a message to a conversation without a run: no model is called for it. An active run sees it in its next
+        model call; else the next run answers it, and ``submit([], conversation_id=…)`` is one that does nothing else.
 
         Raises:
             NotFound: there is no such conversation.
@@ -167,8 +166,8 @@ class RunControl:
         return run_of(self._transport.call(requests.condense(conversation_id, idempotency_key)))
 
     def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> Asked:
-        """What the conversation's agent answers to a question, with all that was said in it. The conversation has no
-        trace of it. ``seconds`` is how long the answer may take, at most 60.
+        """Ask the conversation's agent a question, with all of its messages. The conversation has no trace of it.
+        ``seconds`` is how long the answer may take, at most 60.
 
         Raises:
             Conflict: the model gave no answer (``no_answer``); the message says why.
@@ -178,8 +177,8 @@ class RunControl:
         return asked_of(self._transport.call(requests.ask(conversation_id, question, seconds)))
 
     def withdraw(self, conversation_id: str, after: int, *, idempotency_key: str | None = None) -> Conversation:
-        """Go back to position ``after`` of the conversation's log: models are not told of what follows any more. It
-        stays in the log, marked as withdrawn.
+        """Go back to position ``after`` of the conversation's log: models do not see any more what follows. It stays in
+        the log, marked as withdrawn.
 
         Raises:
             Conflict: a run is active (``conversation_busy``).
@@ -198,8 +197,8 @@ class RunControl:
         title: str | None = None,
         idempotency_key: str | None = None,
     ) -> Conversation:
-        """A new conversation that begins with the log of this one, up to position ``through`` if given. What is left
-        out is as in that one.
+        """A new conversation that begins with the log of this one, up to position ``through`` if given. A field that is
+        left out is as in that one.
 
         Raises:
             Unprocessable: a turn would be torn there, or there is no such place (``unknown_position``).
@@ -259,7 +258,7 @@ class RunControl:
         return run_of(self._transport.call(requests.retry_run(run_id, body, idempotency_key)))
 
     def delete(self, run_id: str) -> None:
-        """Forget a run that has ended, with its events and what was said in it.
+        """Forget a run that has ended, with its events and messages.
 
         Raises:
             Conflict: it has not ended (``run_active``).
@@ -290,7 +289,7 @@ class RunControl:
         return secret_names_of(self._transport.call(requests.set_secrets(conversation_id, secrets)))
 
     def secret_names(self, conversation_id: str) -> tuple[str, ...]:
-        """The names of a conversation's secrets; nobody is told what they are.
+        """The names of a conversation's secrets; nobody sees their values.
 
         Raises:
             NotFound: there is no such conversation.
@@ -305,11 +304,11 @@ class RunControl:
         dry_run: bool = False,
         **options: Unpack[BulkOptions],
     ) -> BulkResult:
-        """Cancel, retry or delete every run that fits all that is given; returns once all were looked at.
+        """Cancel, retry or delete every run that fits all conditions; returns once all were looked at.
 
         ``agent`` is an agent's name, ``older_than`` the seconds since a run was submitted. Every run there is needs
-        ``all=True`` in the place of a filter. ``mode`` and ``reason`` go with ``cancel``. With ``dry_run`` nothing
-        is done: the result says to how many runs it would be. What is refused for a run is counted, not raised.
+        ``all=True`` in the place of a filter. ``mode`` and ``reason`` go with ``cancel``. With ``dry_run`` nothing is
+        done: the result says to how many runs it would be. A refusal for a run is counted, not raised.
 
         Raises:
             Unprocessable: no filter and not ``all``, or both.
@@ -334,13 +333,13 @@ class RunControl:
         more: Sequence[Mapping[str, Any]] = (),
         **details: Any,
     ) -> Run:
-        item = requests.given({"type": "approval", "action_id": action_id, "decision": decision, **details})
+        item = requests.without_none({"type": "approval", "action_id": action_id, "decision": decision, **details})
         return self.send(run_id, [item, *more], idempotency_key=idempotency_key)
 
     def _delete(self, request: Request) -> None:
         try:
             self._transport.call(request)
         except NotFound as error:
-            # What is not there after a lost answer was deleted then.
+            # A thing that is not there after a lost answer was deleted by that request.
             if not error.perhaps_done:
                 raise

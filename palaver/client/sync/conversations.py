@@ -43,7 +43,7 @@ class Conversations:
         return conversation_of(self._transport.call(requests.create_conversation(agent, options)))
 
     def conversation(self, conversation_id: str) -> Conversation:
-        """The conversation: its agent, what is known about it, what is active, what is queued. Raises as `get`."""
+        """The conversation: its agent, its fields, its active run, its queued runs. Raises as `get`."""
         return conversation_of(self._transport.call(requests.get_conversation(conversation_id)))
 
     def conversations(
@@ -51,31 +51,31 @@ class Conversations:
         *,
         limit: int | None = None,
         order: ConversationOrder = "-updated",
-        **wanted: Unpack[ConversationFilter],
+        **filters: Unpack[ConversationFilter],
     ) -> Generator[Conversation, None, None]:
-        """Conversations that fit all that is given, those with news first unless ``order`` says otherwise, page by page
-        as you iterate; at most ``limit`` of them.
+        """Conversations that fit all conditions, those with news first unless ``order`` says otherwise, page by page as
+        you iterate; at most ``limit`` of them.
 
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
             ValueError: a time without a zone, or an empty ``status``.
         """
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         ask = partial(requests.list_conversations, admitted, order)
-        with closing(pages(self._transport, ask, limit)) as found:
-            for page, response in found:
+        with closing(pages(self._transport, ask, limit)) as conversation_pages:
+            for page, response in conversation_pages:
                 yield from conversations_of(page, response)
 
-    def count_conversations(self, **wanted: Unpack[ConversationFilter]) -> ConversationCount:
-        """How many conversations fit all that is given. Raises as `conversations`."""
-        check(wanted, ConversationFilter)
-        admitted = requests.conversation_filter(wanted)
+    def count_conversations(self, **filters: Unpack[ConversationFilter]) -> ConversationCount:
+        """Count the conversations that fit all conditions. Raises as `conversations`."""
+        check(filters, ConversationFilter)
+        admitted = requests.conversation_filter(filters)
         return count_of(self._transport.call(requests.count_conversations(admitted)))
 
     def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
-        """Change what is known about a conversation: what is given takes the place of what there was, None takes it
-        away. A new agent answers from the next run on.
+        """Change the fields of a conversation: a new value takes the place of the old one, None takes it away. A new
+        agent answers from the next run on.
 
         Raises:
             Conflict: ``conversation_revised``, it has another ``revision`` than the one given.
@@ -98,10 +98,10 @@ class Conversations:
         `get`."""
         position: int | None = 0
         while position is not None:
-            asked = requests.get_messages(
+            request = requests.get_messages(
                 conversation_id, position, include=include, order="-position" if newest_first else None
             )
-            response = self._transport.call(asked)
+            response = self._transport.call(request)
             page = page_of(response)
             yield from messages_of(page, response)
             position = None if page.after == position else page.after
@@ -109,9 +109,9 @@ class Conversations:
     def conversation_events(
         self, conversation_id: str, after: int | str = 0, *, include: Literal["reasoning"] | None = None
     ) -> Generator[Event, None, None]:
-        """The events of a conversation, of all of its runs, behind ``after``: a ``position``, or ``position.seq`` where
-        what is behind it is not kept. What is kept comes exactly once and in order, and deltas of the active run come
-        between. It goes on until the conversation is deleted.
+        """The events of a conversation, of all of its runs, behind ``after``: a ``position``, or ``position.seq`` for
+        an event behind it that is not in the log. Events of the log come exactly once and in order, and deltas of the
+        active run come between. It goes on until the conversation is deleted.
 
         A broken connection is made again, behind the last event that arrived.
 

@@ -21,48 +21,48 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 
 def export(
-    transport: Transport, ids: tuple[str, ...], wanted: RunFilter, known: Exported
+    transport: Transport, ids: tuple[str, ...], filters: RunFilter, known: Exported
 ) -> Generator[dict[str, Any], None, None]:
-    """Records of what has these ids, or of all runs that have ended and that ``wanted`` admits."""
+    """Records of what has these ids, or of all runs that have ended and that ``filters`` admits."""
     exporting = _Exporting(transport, known)
-    admitted = requests.run_filter(wanted)
+    admitted = requests.run_filter(filters)
     if ids and admitted:
         raise ValueError("name runs and conversations, or give a filter, not both")
     if not ids:
         ended = [status.value for status in RunStatus if status.terminal]
-        for each in exporting.runs({"status": ended, **admitted}):
-            yield each
-            known.add(each)  # whoever iterates has come back for more: this one is taken
+        for entry in exporting.runs({"status": ended, **admitted}):
+            yield entry
+            known.add(entry)  # whoever iterates has come back for more: this one is taken
     for id in ids:
-        for each in exporting.one(id):
-            yield each
-            known.add(each)
+        for entry in exporting.one(id):
+            yield entry
+            known.add(entry)
 
 
 class _Exporting:
-    """Asks for what is not ``known`` yet."""
+    """Asks for the records that are not ``known`` yet."""
 
     def __init__(self, transport: Transport, known: Exported) -> None:
         self._transport = transport
         self._known = known
 
     def one(self, id: str) -> Generator[dict[str, Any], None, None]:
-        """Of a run, or of a conversation and its runs."""
+        """Yield the records of a run, or of a conversation and its runs."""
         if not id.startswith("conv_"):
             response = self._transport.call(requests.get_run(id))
             run_of(response)
-            for each in self._run(object_of(response)):
-                yield each
+            for entry in self._run(object_of(response)):
+                yield entry
             return
-        for each in self._conversation(id):
-            yield each
-        for each in self.runs({"conversation_id": id}):
-            yield each
+        for entry in self._conversation(id):
+            yield entry
+        for entry in self.runs({"conversation_id": id}):
+            yield entry
 
     def runs(self, admitted: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:
-        """Of all runs that fit."""
-        with closing(pages(self._transport, partial(requests.list_runs, admitted))) as found:
-            for page, response in found:
+        """Yield the records of all runs that fit."""
+        with closing(pages(self._transport, partial(requests.list_runs, admitted))) as run_pages:
+            for page, response in run_pages:
                 # As they came: a newer API may say more of them than this version knows.
                 for run, _ in zip(page.data, runs_of(page, response), strict=True):
                     try:
@@ -76,7 +76,7 @@ class _Exporting:
             return
         yield from self._conversation(run["conversation_id"])
         for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
-            # What came of it has events of its own, and of no other kinds there may be thousands.
+            # The results of these have events of their own, and of no other kinds there may be thousands.
             if event["type"] not in UNDER_WAY:
                 yield record("event", event=event)
         yield record("run", run=run)
@@ -86,8 +86,8 @@ class _Exporting:
         messages = self._pages(lambda position: requests.get_messages(conversation_id, position, 200), known)
         for message in messages:
             yield record("message", conversation_id=conversation_id, message=message)
-        found = self._transport.call(requests.get_conversation(conversation_id))
-        yield record("conversation", conversation=object_of(found))
+        response = self._transport.call(requests.get_conversation(conversation_id))
+        yield record("conversation", conversation=object_of(response))
 
     def _pages(self, request: Callable[[int], Request], position: int) -> Generator[dict[str, Any], None, None]:
         while True:

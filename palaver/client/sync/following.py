@@ -16,7 +16,8 @@ from palaver.events import Event
 def follow(transport: Transport, cursor: EventCursor, include: str | None = None) -> Generator[Event, None, None]:
     """The events behind ``cursor``, each once and in order, until nothing comes any more.
 
-    Should the server have lost events that were told, ``stream.rewound`` says so, and what took their place follows.
+    Should the server have lost events that it had sent, ``stream.rewound`` says so, and the events that took their
+    place follow.
     """
     while True:
         error: ClientError | None = None
@@ -31,9 +32,9 @@ def follow(transport: Transport, cursor: EventCursor, include: str | None = None
                 cursor.look(run_of(transport.send(request, transport.timeout)))
         except ClientError as failed:
             error = failed
-            if told := cursor.told_by(failed):
+            if implied := cursor.told_by(failed):
                 error = None
-                yield told
+                yield implied
         if cursor.finished:
             return
         sleep(cursor.pause(error))

@@ -1,4 +1,4 @@
-"""Conversations as a resource: begin one, and change what is known about it."""
+"""Conversations as a resource: begin one, and change its fields."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ class ConversationList:
 
 @dataclass(frozen=True, slots=True)
 class KeptText:
-    """What a dialect keeps with a conversation."""
+    """A text that a dialect stores with a conversation."""
 
     text: str | None
     revision: int
-    """Of the conversation, to change it by if nobody else has meanwhile."""
+    """The conversation's revision: with it, a change is made only if nobody else has changed it meanwhile."""
 
 
 class Conversations:
-    """Conversations, beside what is said in them."""
+    """Conversations, besides their messages."""
 
     def __init__(self, redis: Connection, scripts: Scripts, reading: Reading, capacity: Capacity, vault: Vault) -> None:
         self._vault = vault
@@ -70,7 +70,7 @@ class Conversations:
         self._capacity = capacity
 
     async def begin(
-        self, wanted: NewConversation, conversation_id: str | None = None, *, kept: Kept | None = None
+        self, new: NewConversation, conversation_id: str | None = None, *, dialect_texts: Kept | None = None
     ) -> tuple[Conversation, bool]:
         """An empty conversation, or the one that has that id already: then it is left as it is, and the second value
         is true. It goes after the retention unless a run uses it.
@@ -82,43 +82,45 @@ class Conversations:
         """
         await self._capacity.admit()
         chosen = conversation_id or self._reading.new_conversation()
-        about = {name: getattr(wanted, name) for name in _ABOUT}
-        secrets = starmap(GivenField, self._vault.begun_with(chosen, with_key(wanted.secrets, wanted.agent)).items())
+        about = {name: getattr(new, name) for name in _ABOUT}
+        secrets = starmap(GivenField, self._vault.begun_with(chosen, with_key(new.secrets, new.agent)).items())
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
-            given=tuple(each for each in (*fields_of(about, kept or {}), *secrets) if each.value is not None),
+            given=tuple(
+                entry for entry in (*fields_of(about, dialect_texts or {}), *secrets) if entry.value is not None
+            ),
         )
         there = await promised(self._scripts.promise(begin), _begun)
         return await self._reading.conversation(chosen), there
 
     async def change(
-        self, conversation_id: str, wanted: ConversationPatch, *, kept: Kept | None = None
+        self, conversation_id: str, patch: ConversationPatch, *, dialect_texts: Kept | None = None
     ) -> Conversation:
-        """The conversation with what ``wanted`` gives, and with these texts.
+        """The conversation with what ``patch`` gives, and with these texts.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
-            StateConflict: ``conversation_revised``, it has another revision than ``wanted`` says; ``secrets_full``.
+            StateConflict: ``conversation_revised``, it has another revision than ``patch`` says; ``secrets_full``.
             NoRoom: ``store_nearly_full``.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
         check_conversation_id(conversation_id)
         await self._capacity.admit()
-        about = {name: getattr(wanted, name) for name in _ABOUT if name in wanted.model_fields_set}
+        about = {name: getattr(patch, name) for name in _ABOUT if name in patch.model_fields_set}
         change = ChangeConversation(
             conversation=keys.conversation(conversation_id),
             log=keys.log(conversation_id),
-            revision=wanted.revision,
-            given=tuple(fields_of(about, kept or {})),
-            secrets=self._vault.sealed(conversation_id, with_key({}, wanted.agent)),
-            endpoint=endpoint_of(wanted.agent) if "agent" in about else None,
+            revision=patch.revision,
+            given=tuple(fields_of(about, dialect_texts or {})),
+            secrets=self._vault.sealed(conversation_id, with_key({}, patch.agent)),
+            endpoint=endpoint_of(patch.agent) if "agent" in about else None,
         )
         await promised(self._scripts.promise(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)
 
-    async def kept(self, conversation_id: str, dialect: str) -> KeptText:
-        """What a dialect keeps with a conversation.
+    async def dialect_text(self, conversation_id: str, dialect: str) -> KeptText:
+        """Return the text that a dialect stores with a conversation.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
@@ -157,16 +159,18 @@ class Conversations:
         place = records.parse_cursor(cursor, "conv") if cursor else first
 
         async def read(ids: Sequence[str]) -> dict[str, tuple[Conversation, int]]:
-            found = await self._reading.conversations(ids)
-            return {each.id: (each, len(each.model_dump_json())) for each in found}
+            conversations = await self._reading.conversations(ids)
+            return {
+                conversation.id: (conversation, len(conversation.model_dump_json())) for conversation in conversations
+            }
 
         page = await find(self._scripts, search, read, limit=limit, place=place)
-        return ConversationList(page.found, records.cursor(page.behind) if page.behind else None)
+        return ConversationList(page.results, records.cursor(page.behind) if page.behind else None)
 
     async def count(
         self, admitted: ConversationFilter, *, most_looked: int = most("count_looked")
     ) -> ConversationCount:
-        """How many conversations fit, of about ``most_looked`` at most."""
+        """Count the conversations that fit, looking at about ``most_looked`` at most."""
         search, place = self._search(admitted, "-created")
         count = looked = 0
         while True:
@@ -179,7 +183,7 @@ class Conversations:
                 return ConversationCount(count=count, complete=False)
 
     def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:
-        """What a filter asks for in that order, and the place before the first that may fit."""
+        """Return the search for a filter in that order, and the place before the first conversation that may fit."""
         field, ascending = order.removeprefix("-"), not order.startswith("-")
         index: Literal["", ":updated"] = ":updated" if field == "updated" else ""
         shards = [
@@ -194,20 +198,20 @@ class Conversations:
         return Search(shards, tuple(_tests(admitted, field)), last, ascending), None if first is None else (first, "")
 
 
-def _tests(wanted: ConversationFilter, ordered_by: str) -> Iterator[FieldTest]:
-    """What the hash of a conversation that fits must be like, beside the time that the list is ordered by."""
+def _tests(filters: ConversationFilter, ordered_by: str) -> Iterator[FieldTest]:
+    """Yield the tests for the hash of a conversation that fits, except for the time that the list is ordered by."""
     for name in ("created", "updated"):
         if name != ordered_by:
             for edge, kind in (("after", "from"), ("before", "to")):
-                if isinstance(moment := wanted.get(f"{name}_{edge}"), datetime):
+                if isinstance(moment := filters.get(f"{name}_{edge}"), datetime):
                     yield FieldTest(f"{name}_at", cast(Any, kind), str(records.millis(moment)))
-    if (title := wanted.get("title")) is not None:
+    if (title := filters.get("title")) is not None:
         yield FieldTest("folded", "has", title.casefold())
-    if (tag := wanted.get("tag")) is not None:
+    if (tag := filters.get("tag")) is not None:
         yield FieldTest("tags", "entry", _written(tag))
-    for key, value in (wanted.get("metadata") or {}).items():
+    for key, value in (filters.get("metadata") or {}).items():
         yield FieldTest("metadata", "entry", f"{_written(key)}:{_written(value)}")
-    if (status := wanted.get("status")) is not None:
+    if (status := filters.get("status")) is not None:
         named = status if isinstance(status, str) else ",".join(status)
         yield FieldTest("status", "status", f",{named},")
     # Last: most of those that are gone do not fit anyway, and every look costs.
@@ -220,8 +224,8 @@ def _written(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
-    """The fields of the hash for what is said about a conversation; None for those that it is not to have."""
+def fields_of(about: Mapping[str, object], texts: Kept) -> Iterator[GivenField]:
+    """Yield the fields of the hash for these values; None for those that it is not to have."""
     for name, value in about.items():
         if name == "agent":
             agent = value if isinstance(value, AgentSpec) else None
@@ -230,12 +234,12 @@ def fields_of(about: Mapping[str, object], kept: Kept) -> Iterator[GivenField]:
             yield GivenField("max_steps", str(agent.max_steps) if agent else None)
         elif name == "title":
             yield GivenField("title", value if isinstance(value, str) else None)
-            # What a search compares: scripts know the small letters of ASCII only.
+            # For searches to compare: scripts know the small letters of ASCII only.
             yield GivenField("folded", value.casefold() if isinstance(value, str) else None)
             yield GivenField("titled_by", None)
         else:
             yield GivenField(name, orjson.dumps(value).decode() if value else None)
-    for dialect, text in kept.items():
+    for dialect, text in texts.items():
         yield GivenField(f"kept:{dialect}", text)
 
 

@@ -33,7 +33,7 @@ _PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What came of sealing everything anew."""
+    """The outcome of sealing all secrets anew."""
 
     done: int
     """Secrets that were sealed anew."""
@@ -44,7 +44,7 @@ class Sealed:
 
 
 class Vault:
-    """What conversations keep secret, by names."""
+    """The secrets of conversations, by name."""
 
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._shards = all_shards(settings.shards)
@@ -54,7 +54,7 @@ class Vault:
 
     @property
     def usable(self) -> bool:
-        """Whether this process has a key to seal with."""
+        """True if this process has a key to seal with."""
         return bool(self._sealer)
 
     def sealed(self, conversation_id: str, values: Mapping[str, str | None]) -> tuple[NewSecret, ...]:
@@ -75,11 +75,13 @@ class Vault:
             StateConflict: ``secrets_full``.
             KeyMissing: this process has no key.
         """
-        kept = {each.name: each.sealed for each in self.sealed(conversation_id, values) if each.sealed is not None}
-        text = orjson.dumps(kept).decode()
-        if len(kept) > most("secrets") or len(text) > most("secrets_bytes"):
+        secrets = {
+            secret.name: secret.sealed for secret in self.sealed(conversation_id, values) if secret.sealed is not None
+        }
+        text = orjson.dumps(secrets).decode()
+        if len(secrets) > most("secrets") or len(text) > most("secrets_bytes"):
             raise refusal(RefusalCode.SECRETS_FULL, None)
-        return {"secrets": text, "secrets_at": token_hex(20)} if kept else {}
+        return {"secrets": text, "secrets_at": token_hex(20)} if secrets else {}
 
     async def keep(self, conversation_id: str, values: Mapping[str, str | None]) -> None:
         """Set secrets of a conversation, and remove those that are None. Steps that begin from here on see them.
@@ -117,10 +119,10 @@ class Vault:
             KeyMissing: this process has not all the keys that they are sealed with.
             SealBroken: somebody has changed one.
         """
-        kept, own = await self._sealed(conversation_id), endpoint_of(agent)
+        secrets, own = await self._sealed(conversation_id), endpoint_of(agent)
         return {
             name: self._sealer.open(sealed, conversation_id, name)
-            for name, sealed in kept.items()
+            for name, sealed in secrets.items()
             if name == own or not is_of_endpoint(name)
         }
 
@@ -130,10 +132,10 @@ class Vault:
         for shard in self._shards:
             async for conversation_id in self._conversations(shard):
                 try:
-                    kept = await self._sealed(conversation_id)
+                    secrets = await self._sealed(conversation_id)
                 except UnknownConversation:
                     continue
-                old = {name: sealed for name, sealed in kept.items() if not self._sealer.is_newest(sealed)}
+                old = {name: sealed for name, sealed in secrets.items() if not self._sealer.is_newest(sealed)}
                 changes = []
                 for name, sealed in old.items():
                     try:
@@ -152,7 +154,7 @@ class Vault:
         return Sealed(done, left, tuple(broken))
 
     async def _conversations(self, shard: str) -> AsyncIterator[str]:
-        """Those of a shard, by time of creation; one may come twice."""
+        """Yield the conversations of a shard by time of creation; one may come twice."""
         since, size = 0, _PAGE
         while True:
             pipeline = self._redis.pipeline(transaction=False)
@@ -169,17 +171,18 @@ class Vault:
 
     async def _sealed(self, conversation_id: str) -> Mapping[str, str]:
         (text,) = await known_fields(self._redis, conversation_id, "secrets")
-        found: dict[str, str] = orjson.loads(text) if text else {}
-        return found
+        secrets: dict[str, str] = orjson.loads(text) if text else {}
+        return secrets
 
 
 def is_of_endpoint(name: str) -> bool:
-    """Whether it is the key of an endpoint, which no tool is given."""
+    """Tell whether this is the name of an endpoint's key, which no tool gets."""
     return name.startswith(_OF_ENDPOINT)
 
 
 def endpoint_of(agent: AgentSpec | None) -> str:
-    """What the key of an agent's endpoint is kept under; a name that nothing has, if there is none."""
+    """Return the name under which the key of an agent's endpoint is stored. Without an endpoint it is a name that
+    nothing has."""
     return agent.endpoint.secret_name if agent is not None and agent.endpoint is not None else _OF_ENDPOINT
 
 

@@ -1,4 +1,4 @@
-"""What workers report of themselves, how they hear of cancels, and which of them are gone."""
+"""The workers: their reports, the cancels sent to them, and the workers that are gone."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class WorkerReport:
     capacity: int
     draining: bool
     tools: str = ""
-    """The digest of its set of tools; empty before it has told of them."""
+    """The digest of its set of tools; empty before it has reported them."""
     providers: tuple[str, ...] = ()
-    """Those that it can call."""
+    """The providers that it can call."""
     lacks: tuple[str, ...] = ()
-    """What its own settings name and it cannot do, as `Postpone` names it."""
+    """The things that its own settings name and that it cannot do, named as in `Postpone`."""
     refused: tuple[str, ...] = ()
     """Commands that its broker or its store refuses it, or `login`. Then it does no steps."""
 
@@ -59,15 +59,15 @@ class Gone:
     """A lease of this worker that ends before then was neither claimed nor renewed after the look. Milliseconds, by
     Redis's clock."""
     child: bool
-    """Whether it has a parent that sees its death, too, and can say what it died of."""
+    """True if it has a parent, which sees its death, too, and can say what it died of."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollCall:
-    """What one look at all workers found."""
+    """The result of one look at all workers."""
 
     known: int
-    """How many reported lately."""
+    """The number of workers that reported lately."""
     gone: tuple[Gone, ...]
 
 
@@ -152,7 +152,7 @@ class Fleet:
         await pipeline.execute()
 
     async def leave(self, worker_id: str) -> bool:
-        """Say that a worker is gone. Returns whether nobody has said so before."""
+        """Report that a worker is gone. Returns whether this is the first report of it."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(keys.worker(worker_id))
         pipeline.zrem(keys.WORKERS, worker_id)
@@ -172,9 +172,9 @@ class Fleet:
         now = await now_ms(self._redis)
         ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
         try:
-            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(each) for each in (asking, *ids)))
+            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(worker_id) for worker_id in (asking, *ids)))
             deaf, *silent = (subscribers == 0 for _, subscribers in heard)
-            absent = [each for each, nobody in zip(ids, silent, strict=True) if nobody]
+            absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
         except ResponseError as error:
             if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
@@ -199,8 +199,10 @@ class Fleet:
         ]
         if not named:
             return ()
-        there = {each["id"] for each in await self._redis.client_list(client_id=[each.connection for each in named])}
-        return tuple(each for each in named if str(each.connection) not in there)
+        there = {
+            client["id"] for client in await self._redis.client_list(client_id=[worker.connection for worker in named])
+        }
+        return tuple(worker for worker in named if str(worker.connection) not in there)
 
     async def workers(self) -> list[WorkerReport]:
         """All workers that reported lately."""
@@ -211,21 +213,21 @@ class Fleet:
         return [
             WorkerReport(
                 id=worker_id,
-                queue=found[b"queue"].decode(),
-                in_flight=int(found[b"in_flight"]),
-                capacity=int(found[b"capacity"]),
-                draining=found[b"draining"] == b"1",
-                tools=found.get(b"tools", b"").decode(),
-                providers=tuple(found.get(b"providers", b"").decode().split()),
-                lacks=tuple(found.get(b"lacks", b"").decode().split()),
-                refused=tuple(found.get(b"refused", b"").decode().split()),
+                queue=report[b"queue"].decode(),
+                in_flight=int(report[b"in_flight"]),
+                capacity=int(report[b"capacity"]),
+                draining=report[b"draining"] == b"1",
+                tools=report.get(b"tools", b"").decode(),
+                providers=tuple(report.get(b"providers", b"").decode().split()),
+                lacks=tuple(report.get(b"lacks", b"").decode().split()),
+                refused=tuple(report.get(b"refused", b"").decode().split()),
             )
-            for worker_id, found in zip(ids, await pipeline.execute(), strict=True)
-            if found
+            for worker_id, report in zip(ids, await pipeline.execute(), strict=True)
+            if report
         ]
 
     async def providers(self) -> frozenset[str] | None:
-        """Providers that a worker can call, or could within the last hour; none if none has told yet.
+        """Providers that a worker can call, or could within the last hour; none if none has reported yet.
 
         None while a model worker is older than this report: it may be able to call any.
         """
@@ -235,7 +237,7 @@ class Fleet:
         for worker_id in ids:
             pipeline.hmget(keys.worker(worker_id), ("queue", "providers"))
         names, *reports = await pipeline.execute()
-        if any(queue == MODEL.queue.encode() and told is None for queue, told in reports):
+        if any(queue == MODEL.queue.encode() and listed is None for queue, listed in reports):
             return None
         return frozenset(name.decode() for name in names)
 

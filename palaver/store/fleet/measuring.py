@@ -1,4 +1,4 @@
-"""What the store knows for metrics: what its scripts have counted, and how long its lists are."""
+"""The store's part of the metrics: the counts that its scripts keep, and the lengths of its lists."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from palaver.vocabulary.step_kinds import QUEUES
 
 _AT_ONCE: Final = 16
 """Shards that are read in one go: others get their turn in between."""
-_COUNTED: Final[Mapping[str, Metric]] = {each.series: each for each in COUNTED}
+_COUNTED: Final[Mapping[str, Metric]] = {metric.series: metric for metric in COUNTED}
 
 
 @dataclass
 class _Line:
-    """Those that wait for the same: how many, and since when the first of them does (ms)."""
+    """The waiters for one thing: their number, and since when the first of them waits (ms)."""
 
     length: int = 0
     since: float | None = None
@@ -52,13 +52,13 @@ class _Line:
 
 @dataclass
 class _Shards:
-    """What all shards have together."""
+    """The sums over all shards."""
 
     counts: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
-    waiting: dict[str, _Line] = field(default_factory=lambda: {each: _Line() for each in WaitReason})
-    pending: dict[str, _Line] = field(default_factory=lambda: {each: _Line() for each in get_args(ActionType)})
-    ready: dict[str, _Line] = field(default_factory=lambda: {each: _Line() for each in QUEUES})
+    waiting: dict[str, _Line] = field(default_factory=lambda: {reason: _Line() for reason in WaitReason})
+    pending: dict[str, _Line] = field(default_factory=lambda: {action: _Line() for action in get_args(ActionType)})
+    ready: dict[str, _Line] = field(default_factory=lambda: {queue: _Line() for queue in QUEUES})
     due: _Line = field(default_factory=_Line)
 
     def lines(self, shard: str) -> Iterator[tuple[_Line, str]]:
@@ -112,20 +112,20 @@ class Measuring:
         try:
             return {**memory, **_of_server(ServerState.of(await self._redis.info("default")))}
         except ResponseError:
-            # The user may not run INFO: the look at the start has said so.
+            # The user may not run INFO: the look at the start has logged that.
             return memory
 
     async def _read_shards(self) -> _Shards:
-        found = _Shards()
+        totals = _Shards()
         for first in range(0, len(self._shards), _AT_ONCE):
             shards = self._shards[first : first + _AT_ONCE]
             pipeline = self._redis.pipeline(transaction=False)
             for shard in shards:
-                _ask(pipeline, found, shard)
+                _ask(pipeline, totals, shard)
             replies = iter(await pipeline.execute())
             for shard in shards:
-                _take(replies, found, shard)
-        return found
+                _take(replies, totals, shard)
+        return totals
 
 
 def _ask(pipeline: Pipeline, of: _Shards, shard: str) -> None:
@@ -148,8 +148,8 @@ def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
 
 
 def _counted(counts: Mapping[str, int]) -> Samples:
-    """What the scripts have counted; what only newer code knows is left out."""
-    found: dict[str, dict[tuple[str, ...], Any]] = {each.name: {} for each in COUNTED}
+    """Return the counts that the scripts keep, without those that only newer code knows."""
+    samples: dict[str, dict[tuple[str, ...], Any]] = {metric.name: {} for metric in COUNTED}
     times: dict[tuple[str, tuple[str, ...]], dict[str, int]] = {}
     for series, number in counts.items():
         name, *labels = series.split(" ")
@@ -159,12 +159,12 @@ def _counted(counts: Mapping[str, int]) -> Samples:
         if metric.buckets:
             times.setdefault((name, tuple(labels[:-1])), {})[labels[-1]] = number
         else:
-            found[metric.name][tuple(labels)] = Decimal(number) / metric.per if metric.per > 1 else number
+            samples[metric.name][tuple(labels)] = Decimal(number) / metric.per if metric.per > 1 else number
     for (name, values), parts in times.items():
         metric = _COUNTED[name]
         buckets = tuple(parts.get(str(edge), 0) for edge in (*metric.buckets, "inf"))
-        found[metric.name][values] = Times(buckets, Decimal(parts.get("sum", 0)) / metric.per)
-    return found
+        samples[metric.name][values] = Times(buckets, Decimal(parts.get("sum", 0)) / metric.per)
+    return samples
 
 
 def _lines(shards: _Shards, now: int) -> Samples:
@@ -190,38 +190,38 @@ def _ages(lines: Mapping[str, _Line], now: int) -> Values:
 
 def _of_workers(workers: Iterable[WorkerReport]) -> Samples:
     there, running, capacity = (Counter[tuple[str, ...]]() for _ in range(3))
-    for each in workers:
-        there[each.queue, "refused" if each.refused else "draining" if each.draining else "working"] += 1
-        running[each.queue,] += each.in_flight
-        capacity[each.queue,] += 0 if each.draining or each.refused else each.capacity
+    for worker in workers:
+        there[worker.queue, "refused" if worker.refused else "draining" if worker.draining else "working"] += 1
+        running[worker.queue,] += worker.in_flight
+        capacity[worker.queue,] += 0 if worker.draining or worker.refused else worker.capacity
     return {"palaver_workers": there, "palaver_queue_running": running, "palaver_queue_capacity": capacity}
 
 
 def _of_providers(usage: Iterable[ProviderUsage]) -> Samples:
     listed = list(usage)
     return {
-        "palaver_provider_cooling": {(each.name,): int(each.cooling_until is not None) for each in listed},
-        "palaver_provider_cooldowns_total": {(each.name,): each.cooldowns for each in listed},
-        "palaver_provider_outages": {(each.name,): len(each.outages) for each in listed},
-        "palaver_provider_waiting": {(each.name,): each.waiting for each in listed},
-        "palaver_provider_in_flight": {(each.name,): each.in_flight for each in listed},
+        "palaver_provider_cooling": {(provider.name,): int(provider.cooling_until is not None) for provider in listed},
+        "palaver_provider_cooldowns_total": {(provider.name,): provider.cooldowns for provider in listed},
+        "palaver_provider_outages": {(provider.name,): len(provider.outages) for provider in listed},
+        "palaver_provider_waiting": {(provider.name,): provider.waiting for provider in listed},
+        "palaver_provider_in_flight": {(provider.name,): provider.in_flight for provider in listed},
     }
 
 
 def _of_memory(memory: Memory) -> Samples:
     """Nothing if the server does not tell."""
-    found: dict[str, Values] = {}
+    samples: dict[str, Values] = {}
     if memory.used:
-        found["palaver_store_memory_bytes"] = {(): memory.used}
+        samples["palaver_store_memory_bytes"] = {(): memory.used}
     if memory.used and memory.most:
-        found["palaver_store_memory_ratio"] = {(): round(memory.used / memory.most, 4)}
-        found["palaver_store_memory_limit_ratio"] = {(): memory.limit / memory.most}
-    return found
+        samples["palaver_store_memory_ratio"] = {(): round(memory.used / memory.most, 4)}
+        samples["palaver_store_memory_limit_ratio"] = {(): memory.limit / memory.most}
+    return samples
 
 
 def _of_server(state: ServerState) -> Samples:
-    """What the server tells of its state."""
-    told = {
+    """Return the samples of the server's state."""
+    values = {
         "palaver_store_append_only": state.append_only,
         "palaver_store_disk_good": state.disk_good,
         "palaver_store_noeviction": None if state.policy is None else state.policy == NO_EVICTION,
@@ -229,4 +229,4 @@ def _of_server(state: ServerState) -> Samples:
         "palaver_store_replicas": state.replicas,
         "palaver_store_replication_lag_bytes": state.lag,
     }
-    return {name: {(): int(value)} for name, value in told.items() if value is not None}
+    return {name: {(): int(value)} for name, value in values.items() if value is not None}

@@ -53,23 +53,23 @@ class ProviderUsage:
     name: str
     cooling: tuple[CoolDown, ...]
     cooldowns: int
-    """How many have begun, since it had none for ten minutes."""
+    """The number of cool-downs that have begun since it last had none for ten minutes."""
     in_flight: int
     """Calls that hold a place; only those of providers with ``max_in_flight`` do."""
     waiting: int
     requests_last_minute: int
-    """Of providers with a limit; those of others are not counted."""
+    """Requests of the last minute. Only those of providers with a limit are counted."""
     tokens_last_minute: int
     outages: tuple[Outage, ...]
 
     @property
     def cooling_until(self) -> datetime | None:
-        """When the last of its cool-downs ends."""
-        return max((each.until for each in self.cooling), default=None)
+        """The end of the last of its cool-downs."""
+        return max((cooldown.until for cooldown in self.cooling), default=None)
 
     def model_cools_until(self, model: str) -> datetime | None:
-        """When a model of its own name may be called again; None if it may be now."""
-        return max((each.until for each in self.cooling if each.model in (None, model)), default=None)
+        """Return when a model of that name may be called again; None if it may be now."""
+        return max((cooldown.until for cooldown in self.cooling if cooldown.model in (None, model)), default=None)
 
 
 async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
@@ -88,9 +88,11 @@ async def provider_states(redis: Connection, names: Sequence[str]) -> list[Provi
         pipeline.hget(keys.of_gate(name).cooldowns, "begun")
     replies = await pipeline.execute() if gates else []
     begun = dict(zip(names, replies[4 * len(gates) :], strict=True))
-    found = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
+    gate_records = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
     return [
-        _state(found[name], [found[each] for each in (name, *of_models[name])], int(begun[name] or 0), now)
+        _state(
+            gate_records[name], [gate_records[gate] for gate in (name, *of_models[name])], int(begun[name] or 0), now
+        )
         for name in names
     ]
 
@@ -107,7 +109,7 @@ async def gates_of_models(redis: Connection, providers: Sequence[str], now: int)
 
 
 class _Record(NamedTuple):
-    """What there is of a gate."""
+    """The record of a gate."""
 
     name: str
     fields: Fields

@@ -186,11 +186,11 @@ class Providers:
         pipeline = self._redis.pipeline(transaction=False)
         for gate in gates:
             pipeline.hmget(keys.of_gate(gate).gate, ("opens", "out"))
-        found = []
+        cooling = []
         for gate, (opens, out) in zip(gates, await pipeline.execute() if gates else [], strict=True):
             if opens and float(opens) > now:
-                found.append(Cooling(gate, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None))
-        return found
+                cooling.append(Cooling(gate, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None))
+        return cooling
 
 
 def _in_script(limits: Limits) -> Rates:

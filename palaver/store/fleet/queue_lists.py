@@ -32,7 +32,7 @@ class QueueLists:
     def __init__(self, url: str) -> None:
         options: dict[str, Any] = tls_options(url)
         if urlsplit(url).scheme != "unix":
-            # What it says is in the options by now, in words that both understand.
+            # Its text is in the options by now, in words that both understand.
             url = url.partition("?")[0]
             options["socket_keepalive"] = True
         self._pool = Pool.from_url(
@@ -52,7 +52,7 @@ class QueueLists:
 
         Redis errors pass through, and TimeoutError; some may have been appended then.
         """
-        await self._ask([("LPUSH", queue, *each) for queue, each in messages.items()])
+        await self._ask([("LPUSH", queue, *batch) for queue, batch in messages.items()])
 
     async def depth(self, queues: Sequence[str]) -> int:
         """Messages that wait in all of these queues. Redis errors pass through, and TimeoutError."""

@@ -1,4 +1,4 @@
-"""Which tools workers have: each distinct set of declarations once, however many workers have it.
+"""The tools of workers: each distinct set of declarations is stored once, however many workers have it.
 
 Two versions of a worker, as while a deployment rolls, have two sets. A set stays known for an hour after the last
 worker that had it was seen, so that a restart of all of them is no loss of the tools. Each key is read and written by
@@ -37,9 +37,9 @@ class Tools:
             await pipeline.execute()
 
     async def declared(self) -> Mapping[str, list[ToolDeclaration]]:
-        """What each set has, by its digest; those that were seen last first."""
-        found = await self._redis.zrange(keys.TOOL_SETS, -most("tool_sets") - 1, -1)
-        digests = [digest.decode() for digest in reversed(found)]
+        """Return the declarations of each set by its digest, the sets that were seen last first."""
+        members = await self._redis.zrange(keys.TOOL_SETS, -most("tool_sets") - 1, -1)
+        digests = [digest.decode() for digest in reversed(members)]
         if len(digests) > most("tool_sets"):
             beyond("tool_sets")
             digests.pop()

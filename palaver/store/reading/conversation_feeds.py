@@ -1,9 +1,9 @@
-"""What watchers of a conversation see: the events of its log, of all of its runs, and between them what the run whose
-turn it is shows and nobody keeps.
+"""The feed of a conversation: the events of its log, of all of its runs, and between them the transient events of the
+run whose turn it is.
 
 A place in this stream is a position of the log, which outlives connections and processes. The log says what comes in
-which order. The feed of the run that is active is heard beside it, because it has the deltas: an entry of that run is
-told once the feed has come to it, so that the deltas before it come before it.
+which order. The feed of the active run is read beside it, because it has the deltas: an entry of that run is sent once
+the feed has come to it, so that the deltas before it come before it.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ class Place(NamedTuple):
     """A place in the stream over a conversation."""
 
     position: int = 0
-    """Of the last event that is kept."""
+    """The position of the last event that is in the log."""
     seq: int = 0
-    """Of the last event behind that which is not kept, in its run; 0 if there was none."""
+    """The number, in its run, of the last transient event behind that position; 0 if there was none."""
 
 
 BEGINNING: Final = Place()
 PlacedBatches = AsyncGenerator[Sequence[PlacedEvent], None]
-"""What happens in a conversation, in order, as it comes; an empty batch says that nothing does."""
+"""The events of a conversation in order, as they come; an empty batch says that nothing happens."""
 
 
 def _full(events: Collection[StoredEvent]) -> bool:
-    """Whether these are as many as one watcher holds at once."""
-    return len(events) >= most("page_events") or sum(len(each.payload) for each in events) >= most("page_bytes")
+    """Tell whether these are as many events as one watcher holds at once."""
+    return len(events) >= most("page_events") or sum(len(event.payload) for event in events) >= most("page_bytes")
 
 
 class ConversationFeeds:
@@ -70,7 +70,7 @@ class ConversationFeeds:
         """The events behind ``after`` as they come, those that are there together; none in long silences. It ends with
         ``conversation.deleted``.
 
-        While Redis is away there is silence. Should the store have lost events that were told, ``stream.rewound`` comes
+        While Redis is away there is silence. Should the store have lost events that were sent, ``stream.rewound`` comes
         first, with positions.
 
         Raises:
@@ -84,11 +84,12 @@ class ConversationFeeds:
                     yield events
 
     def listening(self, conversation_id: str) -> contextlib.AbstractContextManager[Watcher]:
-        """Hear that something was said or done in a conversation, or changed of it."""
+        """Hear of each new entry of a conversation, and of each change of it."""
         return self._feeds.listening(keys.log(conversation_id))
 
     async def glance(self, conversation_id: str) -> Glance:
-        """How far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance` does."""
+        """Return how far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance`
+        does."""
         return await self._reads.read(conversation_id, lambda: self._reading.glance(conversation_id))
 
     async def page(self, conversation_id: str, after: int) -> Sequence[LogEntry]:
@@ -108,7 +109,7 @@ class ConversationFeeds:
 
 
 class _Follower:
-    """How far one watcher has come."""
+    """The progress of one watcher through a conversation."""
 
     def __init__(
         self,
@@ -124,15 +125,15 @@ class _Follower:
         self._position, self._resumed = after
         self._news = news
         self._told_at: datetime | None = None
-        """When the event at the position happened, if this watcher was told it."""
+        """The time of the event at the position, if it was sent to this watcher."""
         self._entries: deque[LogEntry] = deque()
-        """Read and not told yet."""
+        """Entries that were read and not sent yet."""
         self._run: str | None = None
-        """Whose feed is heard."""
+        """The run whose feed is read."""
         self._heard = 0
         """The number up to which it was."""
         self._events: deque[StoredEvent] = deque()
-        """Those of the feed that nothing was done with yet."""
+        """The events of the feed that are not handled yet."""
         self._feed: AsyncIterator[Sequence[StoredEvent]] | None = None
         self._next: asyncio.Task[Sequence[StoredEvent]] | None = None
 
@@ -141,21 +142,21 @@ class _Follower:
         away = False
         try:
             while True:
-                told: list[PlacedEvent] = []
+                events: list[PlacedEvent] = []
                 try:
-                    await self._go_on(told)
+                    await self._go_on(events)
                     away = False
                 except UnknownConversation:
                     now = records.instant(await now_ms(self._redis))
                     gone = StoredEvent(self._run or "", 0, now, EventKind.CONVERSATION_DELETED, b"{}")
-                    yield [*told, PlacedEvent.of(gone, self._position)]
+                    yield [*events, PlacedEvent.of(gone, self._position)]
                     return
                 except RedisError as error:
                     if classify(error).error_class is not ErrorClass.STORAGE:
                         raise
                     away = True
-                if told:
-                    yield told
+                if events:
+                    yield events
                 elif (away or not self._news.stale) and await self._silent(AWAY if away else IDLE):
                     yield ()
                 if away:
@@ -163,35 +164,36 @@ class _Follower:
         finally:
             await self._hear_no_more()
 
-    async def _go_on(self, told: list[PlacedEvent]) -> None:
-        """Add to ``told`` what there is by now."""
+    async def _go_on(self, events: list[PlacedEvent]) -> None:
+        """Add to ``events`` the events that are there by now."""
         if self._news.stale:
             self._news.stale = False
             try:
                 if (lost := await self._lost()) is not None:
-                    told.append(lost)
+                    events.append(lost)
                 await self._read()
                 if self._run is None:
                     await self._hear_active_run()
             except BaseException:
                 self._news.stale = True
                 raise
-        told += self._due()
-        while self._events and await self._tell_of_feed(self._events[0], told):
+        events += self._due()
+        while self._events and await self._tell_of_feed(self._events[0], events):
             self._events.popleft()
         if self._run is None and self._feed is not None:
             await self._hear_no_more()
             self._news.look()
 
     async def _read(self) -> None:
-        """Read on in the log, a page, if there is room; whether there is more is seen once some of this is told."""
+        """Read on in the log, a page, if there is room; whether there is more is seen once some of this is sent."""
         if _full(self._entries):
             return
         last = self._entries[-1].position if self._entries else self._position
         self._entries += await self._page(self._id, last)
 
     def _due(self) -> Sequence[PlacedEvent]:
-        """What of the log can be told now: of the run that is heard only what its feed has come to."""
+        """Return the entries of the log that can be sent now: of the run whose feed is read, only those that the feed
+        has come to."""
         due = list[PlacedEvent]()
         while self._entries and (self._entries[0].run_id != self._run or self._entries[0].seq <= self._heard):
             entry = self._entries.popleft()
@@ -204,35 +206,36 @@ class _Follower:
             self._news.look()
         return due
 
-    async def _tell_of_feed(self, event: StoredEvent, told: list[PlacedEvent]) -> bool:
-        """Add to ``told`` what is to be told when the feed has come to ``event``; whether that is all of it."""
+    async def _tell_of_feed(self, event: StoredEvent, events: list[PlacedEvent]) -> bool:
+        """Add to ``events`` the events that may be sent when the feed has come to ``event``; tell whether those are all
+        of them."""
         if event.type == EventKind.STREAM_REWOUND:
-            # What the log has lost is found out there.
+            # A loss of the log is noticed there.
             self._heard = event.seq
             self._news.look()
-            told.append(PlacedEvent.of(event, self._position))
+            events.append(PlacedEvent.of(event, self._position))
             return True
         if event.seq <= self._heard or event.type not in _KNOWN:
             return True
         if event.seq > self._heard + 1:
             first, last = self._heard + 1, event.seq - 1
             gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
-            told.append(PlacedEvent.of(gap, self._position))
+            events.append(PlacedEvent.of(gap, self._position))
             self._heard = last
         if event.type in _DURABLE:
-            while not any(each.run_id == event.run_id and each.seq >= event.seq for each in self._entries):
-                told += self._due()
-                if _full(told):
+            while not any(entry.run_id == event.run_id and entry.seq >= event.seq for entry in self._entries):
+                events += self._due()
+                if _full(events):
                     return False
                 before = len(self._entries)
                 await self._read()
                 if len(self._entries) == before:
                     break
             self._heard = event.seq
-            told += self._due()
+            events += self._due()
         else:
             self._heard = event.seq
-            told.append(PlacedEvent.of(event, self._position))
+            events.append(PlacedEvent.of(event, self._position))
         return True
 
     async def _hear_active_run(self) -> None:
@@ -240,10 +243,10 @@ class _Follower:
         if active is None:
             return
         run_id = active.decode()
-        told = await self._told_before(run_id)
-        if told is None:
+        newest = await self._told_before(run_id)
+        if newest is None:
             return
-        self._run, self._heard = run_id, told
+        self._run, self._heard = run_id, newest
         self._feed = self._feeds.follow(run_id, after=self._heard, counted=False)
 
     async def _told_before(self, run_id: str) -> int | None:
@@ -298,9 +301,10 @@ class _Follower:
                 await feed.aclose()  # type: ignore[attr-defined]
 
     async def _lost(self) -> PlacedEvent | None:
-        """What to tell if events that this watcher was told are not there any more: then it goes on before them.
+        """Return the event to send if events that this watcher has seen are gone: it then goes on before them. None
+        otherwise.
 
-        Those that were deleted are not lost. Redis's clock goes on: what took the place of lost events is younger.
+        Events that were deleted are not lost. Redis's clock goes on: what took the place of lost events is younger.
         """
         if self._told_at is None:
             return None
@@ -312,16 +316,16 @@ class _Follower:
             return None
         if int(length) >= self._position and (not there or from_log(*there[0]).at == self._told_at):
             return None
-        kept, kept_at = await self._kept(min(int(length), self._position - 1))
+        intact, intact_at = await self._newest_seen(min(int(length), self._position - 1))
         now = records.instant(await now_ms(self._redis))
-        lost = about_stream(EventKind.STREAM_REWOUND, self._run or "", 0, now, kept + 1, self._position)
+        lost = about_stream(EventKind.STREAM_REWOUND, self._run or "", 0, now, intact + 1, self._position)
         await self._hear_no_more()
         self._entries.clear()
-        self._position, self._told_at, self._resumed = kept, kept_at, 0
-        return PlacedEvent.of(lost, kept)
+        self._position, self._told_at, self._resumed = intact, intact_at, 0
+        return PlacedEvent.of(lost, intact)
 
-    async def _kept(self, newest: int) -> tuple[int, datetime | None]:
-        """The newest position up to ``newest`` whose event this watcher was told, and its time."""
+    async def _newest_seen(self, newest: int) -> tuple[int, datetime | None]:
+        """Return the newest position up to ``newest`` whose event this watcher has seen, and its time."""
         async with aclosing(self._back_from(newest)) as entries:
             async for entry in entries:
                 if self._told_at is not None and entry.at <= self._told_at:

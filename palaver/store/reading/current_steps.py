@@ -16,14 +16,14 @@ from palaver.vocabulary.lifecycle import StepState
 from palaver.vocabulary.step_kinds import KIND_OF
 
 _ORDER: Final = (StepState.LEASED, StepState.READY, StepState.LATER, StepState.AWAITING, StepState.PARKED)
-"""What is worked on comes first: among many steps it is looked for."""
+"""The order of the steps in the answer, with work in progress first: among many steps that is what people look for."""
 
 
 def show_steps(run: Run, steps: Fields, progress: bytes | None) -> None:
-    """Put the open ``steps`` on the run, with what its worker has told of the model's answer."""
-    found = [(name.decode(), orjson.loads(record)) for name, record in steps.items()]
-    shown = [(name, record) for name, record in found if record["state"] in _ORDER]
-    shown.sort(key=lambda each: (_ORDER.index(each[1]["state"]), each[1].get("since", 0), each[0]))
+    """Put the open ``steps`` on the run, with the progress of the model's answer that its worker reported."""
+    all_steps = [(name.decode(), orjson.loads(record)) for name, record in steps.items()]
+    shown = [(name, record) for name, record in all_steps if record["state"] in _ORDER]
+    shown.sort(key=lambda item: (_ORDER.index(item[1]["state"]), item[1].get("since", 0), item[0]))
     run.current_step_count = len(shown)
     run.current_steps = tuple(_step(name, record, run.model, progress) for name, record in shown[:MOST_SHOWN])
 
@@ -32,7 +32,7 @@ def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | No
     state, losses = StepState(record["state"]), int(record["losses"])
     leased = state is StepState.LEASED
     call, failed = record.get("call"), record.get("failed") or {}
-    told, ends = _told(progress, record) if leased else (None, None)
+    reported, ends = _reported(progress, record) if leased else (None, None)
     attempts = failed.get("attempts")
     return CurrentStep(
         step=name,
@@ -43,15 +43,15 @@ def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | No
         attempt=int(record["attempt"]) + losses,
         max_attempts=None if attempts is None else int(attempts) + losses + int(record.get("base", 0)),
         worker=record["worker"] if leased else None,
-        progress=told,
+        progress=reported,
         last_failure=_failure(failed),
         gives_up_at=ends or _end(state, record),
         again_at=moment(record.get("until")) if state is StepState.LATER else None,
     )
 
 
-def _told(progress: bytes | None, record: Mapping[str, Any]) -> tuple[StepProgress | None, datetime | None]:
-    """What the worker that has the step told of its answer, and when it gives the attempt up."""
+def _reported(progress: bytes | None, record: Mapping[str, Any]) -> tuple[StepProgress | None, datetime | None]:
+    """Return the progress that the worker of the step reported of its answer, and when it will give the attempt up."""
     fence, received, characters, at, ends = (progress or b"0 0 0 0 0").split()
     if record.get("call") is not None or int(fence) != int(record["fence"]):
         return None, None

@@ -57,9 +57,10 @@ class LogEntry(StoredEvent):
 
     position: int
     withdrawn: bool = False
-    """Models are not told of it any more: its run was rolled back, or somebody went back to before it."""
+    """True if models do not see it any more: its run was rolled back, or somebody went back to before it."""
     opaque: Opaque | None = None
-    """What the provider of its message wants back unchanged: shown to who asks for it, and never in an event."""
+    """The message's opaque parts, which its provider wants back unchanged. Shown to those who ask for them, and never
+    in an event."""
     deltas: tuple[int, int] | None = None
     """The attempt and the number of those that its text stands for."""
 
@@ -86,7 +87,7 @@ class PlacedEvent(StoredEvent):
 
 
 def about_stream(kind: EventKind, run_id: str, seq: int, at: datetime, first: int, last: int) -> StoredEvent:
-    """What one watcher is told about the events ``first`` to ``last``, behind the one of number ``seq``."""
+    """Return an event for one watcher about the events ``first`` to ``last``, behind the one of number ``seq``."""
     return StoredEvent(run_id, seq, at, kind, orjson.dumps({"first": first, "last": last}))
 
 
@@ -145,7 +146,7 @@ def _deltas(event: StoredEvent, attempt: int, number: int) -> Iterator[StoredEve
 
 
 def _payload(kind: bytes, text: bytes) -> tuple[bytes, tuple[int, int] | None]:
-    """What the event carries, and the deltas that its entry stands for."""
+    """Return the payload of the event, and the range of deltas that its entry stands for."""
     if kind == _ACTION_REQUIRED:
         # Scripts count in milliseconds.
         data = orjson.loads(text)

@@ -1,11 +1,10 @@
-"""What watchers see: the events of a run, from its feed while there is one, and from the log afterwards.
+"""The feeds of runs: their events, from the feed while there is one, and from the log afterwards.
 
-One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a
-watcher knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription
-is (again) new.
+One pub/sub connection serves all watchers of a process. Pub/sub loses messages when a connection breaks, so a watcher
+knows the sequence number it waits for, and reads the feed whenever one is missing or the subscription is (again) new.
 
-A Redis that lost its last writes (a power cut, a failover) gives numbers out a second time. It is never cut off
-without its connections breaking, so whoever reads the feed again looks whether the last event is still there.
+A Redis that lost its last writes (a power cut, a failover) gives numbers out a second time. It is never cut off without
+its connections breaking, so whoever reads the feed again looks whether the last event is still there.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _PAUSE: Final = 0.2
 
 
 watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
-"""Who watches in this context, by the name of a key; empty for nobody in particular."""
+"""The name of the key that watches in this context; empty for nobody in particular."""
 
 
 class Watcher:
@@ -72,7 +71,8 @@ class Watcher:
             self.look()
 
     def take(self, last: int) -> Sequence[StoredEvent]:
-        """What was offered and follows on ``last``. If an event is missing in between, the feed must be read."""
+        """Return the offered events that follow on ``last``. If an event is missing in between, the feed must be
+        read."""
         taken: list[StoredEvent] = []
         while self.events:
             event, size = self.events.popleft()
@@ -91,7 +91,7 @@ class Watcher:
         self.news.set()
 
     async def silent(self, seconds: float) -> bool:
-        """Whether nothing was heard for so long: then something may have been missed."""
+        """Tell whether nothing was heard for so long: then something may have been missed."""
         self.news.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -102,7 +102,7 @@ class Watcher:
         return False
 
     def forget(self) -> None:
-        """What was offered is of no use."""
+        """Drop the events that were offered: they are of no use."""
         self.events.clear()
         self.bytes = 0
 
@@ -120,7 +120,7 @@ class Feeds:
         self.watching = 0
         """Watchers that this process serves now."""
         self.watching_for: Counter[str] = Counter()
-        """How many of them each key has, by its name."""
+        """The number of watchers of each key, by its name."""
 
     async def page(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
@@ -165,9 +165,9 @@ class Feeds:
                 if watcher.stale:
                     watcher.stale = unread = False
                     try:
-                        events, kept, seen, over = await self._look(run_id, last, seen)
+                        events, intact, seen, over = await self._look(run_id, last, seen)
                         watcher.stale |= bool(events)
-                        last = kept
+                        last = intact
                     except RedisError as error:
                         if classify(error).error_class is not ErrorClass.STORAGE:
                             raise
@@ -188,24 +188,24 @@ class Feeds:
                     if await watcher.silent(AWAY if unread else IDLE):
                         yield ()
                     if unread:
-                        # What came live may be numbered anew: a store that loads its data lets one subscribe, not read.
+                        # Live events may be numbered anew: a store that loads its data lets one subscribe, not read.
                         watcher.look()
 
     async def _look(
         self, run_id: str, last: int, seen: datetime | None
     ) -> tuple[Sequence[StoredEvent], int, datetime | None, bool]:
-        """What the feed has behind ``last``: events, up to where and when what was seen is still there, whether that is
-        all. What was lost is told in place of events."""
-        found = await self._reads.read((run_id, last, seen), lambda: self._pages.glance(run_id, last, seen))
-        if found.kept == last:
-            return found.events, last, found.kept_at, found.over
+        """Read the feed behind ``last``. Return its events, the number and the time up to which the events seen are
+        still there, and whether that is all. A loss comes as an event in place of others."""
+        glance = await self._reads.read((run_id, last, seen), lambda: self._pages.glance(run_id, last, seen))
+        if glance.intact == last:
+            return glance.events, last, glance.intact_at, glance.over
         now = records.instant(await now_ms(self._redis))
-        told = about_stream(EventKind.STREAM_REWOUND, run_id, found.kept, now, found.kept + 1, last)
-        return [told], found.kept, found.kept_at, False
+        loss = about_stream(EventKind.STREAM_REWOUND, run_id, glance.intact, now, glance.intact + 1, last)
+        return [loss], glance.intact, glance.intact_at, False
 
     @contextlib.contextmanager
     def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
-        """Hear what is said on the channel of a run's feed, or that something was said on that of a log."""
+        """Hear the messages on the channel of a run's feed, or that something was written on that of a log."""
         watcher = Watcher()
         self._watchers.setdefault(channel, set()).add(watcher)
         self._changed.set()
@@ -263,23 +263,23 @@ class Feeds:
             following.result()
 
     async def _follow_changes(self, pubsub: PubSub, channels: set[str]) -> None:
-        """Subscribe to what is watched, and to nothing else; ``channels`` are subscribed to already."""
+        """Subscribe to the channels that are watched, and to nothing else; ``channels`` are subscribed to already."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            wanted = set(self._watchers)
-            if new := wanted - channels:
+            watched = set(self._watchers)
+            if new := watched - channels:
                 await pubsub.subscribe(*new)
-            if old := channels - wanted:
+            if old := channels - watched:
                 await pubsub.unsubscribe(*old)
-            channels = wanted
+            channels = watched
 
     async def _dispatch(self, message: PubSubMessage | None) -> None:
         if message is None:
             return
         watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
         if message["type"] == "subscribe":
-            # Confirmed just now, at first or after a reconnection: what came before went unheard.
+            # Confirmed just now, at first or after a reconnection: earlier events went unheard.
             async for watcher in in_turns(watchers):
                 watcher.look()
         elif message["type"] == "message" and watchers:

@@ -17,7 +17,7 @@ _AT_ONCE: Final = 250
 _PATIENCE: Final = 1.0
 """Seconds after which a page ends where it is: others look for something, too."""
 _TOGETHER: Final = 25
-"""Those that are read at once: each may have some MB."""
+"""The number of records that are read at once: each may have some MB."""
 
 Place = tuple[int, str]
 """The time (ms) that a member of a list has there, and its id."""
@@ -27,15 +27,15 @@ Read = Callable[[Sequence[str]], Awaitable[Mapping[str, tuple[T, int]]]]
 
 
 class ShardLists(NamedTuple):
-    """Where to look in one shard."""
+    """The lists of one shard to look through."""
 
     hashes: str
-    """What the keys of the hashes begin with."""
+    """The beginning of the keys of the hashes."""
     lists: Sequence[Key]
 
 
 class Search(NamedTuple):
-    """Where to look, and for what."""
+    """A search: the lists to look through, and the tests for what fits."""
 
     shards: Sequence[ShardLists]
     tests: tuple[FieldTest, ...]
@@ -48,24 +48,24 @@ class Part(NamedTuple):
     """A part of the lists that was looked through."""
 
     places: Sequence[Place]
-    """Of those that passed the tests, in order."""
+    """The places of the members that passed the tests, in order."""
     looked: int
     bytes: int
     """Read by that."""
     end: Place | None
-    """Where to go on; None if the lists end."""
+    """The place to go on from; None if the lists end."""
 
 
 class Page(NamedTuple, Generic[T]):
-    """What was found, in order."""
+    """A page of results, in order."""
 
-    found: list[T]
+    results: list[T]
     behind: Place | None
-    """Where the next page begins; None if there is none."""
+    """The place where the next page begins; None if there is none."""
 
 
-async def look(scripts: Scripts, search: Search, place: Place | None, wanted: int) -> Part:
-    """The next part of the lists behind ``place``, with ``wanted`` that passed the tests at most."""
+async def look(scripts: Scripts, search: Search, place: Place | None, limit: int) -> Part:
+    """The next part of the lists behind ``place``, with ``limit`` that passed the tests at most."""
     replies = await scripts.run_all(
         Find(
             hashes=shard.hashes,
@@ -74,19 +74,21 @@ async def look(scripts: Scripts, search: Search, place: Place | None, wanted: in
             begin_id=place and place[1],
             last=search.last,
             most_looked=_AT_ONCE,
-            most_found=wanted,
+            most_found=limit,
             lists=tuple(map(Index, shard.lists)),
             tests=search.tests,
         )
         for shard in search.shards
     )
     first = min if search.ascending else max
-    places = sorted(((each.at, each.id) for reply in replies for each in reply.members), reverse=not search.ascending)
+    places = sorted(
+        ((member.at, member.id) for reply in replies for member in reply.members), reverse=not search.ascending
+    )
     ends = [(reply.last_at or 0, reply.last_id or "") for reply in replies if not reply.ends]
     end = first(ends) if ends else None
-    seen = [each for each in places if end is None or each == end or first(each, end) == each]
-    if len(seen) > wanted:
-        seen = seen[:wanted]
+    seen = [member for member in places if end is None or member == end or first(member, end) == member]
+    if len(seen) > limit:
+        seen = seen[:limit]
         end = seen[-1]
     return Part(seen, sum(reply.looked for reply in replies), sum(reply.bytes for reply in replies), end)
 
@@ -97,37 +99,37 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
     One search of a process looks at a time, and those that go on and on leave Redis to others for as long as they had
     it: filters that nothing fits would keep everybody else waiting.
     """
-    found, looked, looked_bytes, size = list[T](), 0, 0, 0
+    results, looked, looked_bytes, size = list[T](), 0, 0, 0
     clock, taken = asyncio.get_running_loop().time, 0.0
     end = clock() + _PATIENCE
     while True:
         async with scripts.searching:
             await asyncio.sleep(taken)
             began = clock()
-            part = await look(scripts, search, place, limit - len(found))
+            part = await look(scripts, search, place, limit - len(results))
             taken = clock() - began
         looked, looked_bytes = looked + part.looked, looked_bytes + part.bytes
         for some in _parts(part.places):
-            fitting = await read([each for _, each in some])
-            for each in some:
-                if each[1] in fitting:
-                    one, long = fitting[each[1]]
-                    found.append(one)
+            fitting = await read([member_id for _, member_id in some])
+            for member in some:
+                if member[1] in fitting:
+                    one, long = fitting[member[1]]
+                    results.append(one)
                     size += long
                     if size > most("answer_bytes"):
                         beyond("answer_bytes")
-                        return Page(found, each)
-        if len(found) == limit and part.places:
-            return Page(found, part.places[-1])
+                        return Page(results, member)
+        if len(results) == limit and part.places:
+            return Page(results, part.places[-1])
         if part.end is None:
-            return Page(found, None)
+            return Page(results, None)
         place = part.end
         for limited, much in (("list_looked", looked), ("list_bytes", looked_bytes)):
             if much >= most(limited):
                 beyond(limited)
-                return Page(found, place)
+                return Page(results, place)
         if clock() > end:
-            return Page(found, place)
+            return Page(results, place)
 
 
 def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:

@@ -1,4 +1,4 @@
-"""Lists of runs: what a filter asks for, found in the lists of each status, a page at a time."""
+"""Lists of runs: the runs that fit a filter, from the lists of each status, a page at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from palaver.vocabulary.ids import is_id, shard_of
 _CLOCK_STEP: Final = 60_000
 """ms by which Redis's clock may have been set back between a conversation and a run of it."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
-"""What every writer of JSON writes as it is."""
+"""Matches a text that every writer of JSON writes as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Listing(Reading):
             return {run.id: (run, size) for run, size in await self.weighed(run_ids) if admits(admitted, run)}
 
         page = await find(self._scripts, search, read, limit=limit, place=place)
-        return RunPage(page.found, records.cursor(page.behind) if page.behind else None)
+        return RunPage(page.results, records.cursor(page.behind) if page.behind else None)
 
     async def _search(self, admitted: RunFilter) -> Search | None:
-        """What a filter asks for; None if no run can fit."""
+        """Return the search for a filter; None if no run can fit."""
         after, only = admitted.get("created_after"), admitted.get("conversation_id")
         shards, oldest = tuple(self.shards), None if after is None else records.millis(after)
         if only is not None:
@@ -75,36 +75,36 @@ class Listing(Reading):
         return Search(lists, tuple(_tests(admitted)), last=oldest)
 
 
-def _tests(wanted: RunFilter) -> Iterator[FieldTest]:
-    """What can be told of a run from its hash without reading it whole. Each run that fits passes; a few others may.
+def _tests(filters: RunFilter) -> Iterator[FieldTest]:
+    """Yield the tests that a run's hash allows without reading it whole. Each run that fits passes; a few others may.
 
-    Of JSON, a text is looked for as its writer writes it. What may be long comes last: it is read only of runs that
-    pass the tests before.
+    In JSON, a text is looked for as its writer writes it. Fields that may be long come last: they are read only of runs
+    that pass the tests before.
     """
-    if (conversation := wanted.get("conversation_id")) is not None:
+    if (conversation := filters.get("conversation_id")) is not None:
         yield FieldTest("conversation", "has", conversation)
-    if (tag := wanted.get("tag")) is not None:
+    if (tag := filters.get("tag")) is not None:
         yield FieldTest("tags", "has", _written(tag))
-    for name, value in (wanted.get("metadata") or {}).items():
+    for name, value in (filters.get("metadata") or {}).items():
         yield FieldTest("metadata", "has", f"{_written(name)}:{_written(value)}")
     for name in ("submitted_by", "stop_reason"):
-        if isinstance(text := wanted.get(name), str):
+        if isinstance(text := filters.get(name), str):
             yield FieldTest(name, "has", text)
-    for text in (wanted.get("error_class"), wanted.get("error_code")):
+    for text in (filters.get("error_class"), filters.get("error_code")):
         # Of these, some are written by scripts, which escape more.
         if text is not None and _PLAIN.fullmatch(text):
             yield FieldTest("error", "has", f'"{text}"')
-    if (retried := wanted.get("retried")) is not None:
+    if (retried := filters.get("retried")) is not None:
         yield FieldTest("retried_as", "set" if retried else "unset")
-    if (after := wanted.get("ended_after")) is not None:
+    if (after := filters.get("ended_after")) is not None:
         yield FieldTest("ended_at", "from", str(records.millis(after)))
-    if (before := wanted.get("ended_before")) is not None:
+    if (before := filters.get("ended_before")) is not None:
         yield FieldTest("ended_at", "to", str(records.millis(before)))
-    if (agent := wanted.get("agent")) is not None:
+    if (agent := filters.get("agent")) is not None:
         yield FieldTest("agent", "has", f'"name":{_in_agent(agent)}')
-    if (provider := wanted.get("provider")) is not None:
+    if (provider := filters.get("provider")) is not None:
         yield FieldTest("agent", "has", _in_agent(f"{provider}/")[:-1])
-    for text in (wanted.get("model"), wanted.get("tool")):
+    for text in (filters.get("model"), filters.get("tool")):
         if text is not None:
             yield FieldTest("agent", "has", _in_agent(text))
 

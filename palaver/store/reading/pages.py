@@ -28,15 +28,16 @@ large an entry is before it is here."""
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What a watcher needs to know of a run whose events it has seen up to some number."""
+    """The state of a run for a watcher that has seen its events up to some number."""
 
     events: Sequence[StoredEvent]
     """The next page."""
-    kept: int
-    """The newest that was seen and is still there; less than what was seen if the store lost something."""
-    kept_at: datetime | None
+    intact: int
+    """The number of the newest event that was seen and is still there; less than the newest seen if the store lost
+    something."""
+    intact_at: datetime | None
     over: bool
-    """There is nothing behind what was seen, nor will be."""
+    """True if there is nothing behind the events that were seen, nor will be."""
 
 
 class Pages:
@@ -46,16 +47,17 @@ class Pages:
         self._redis = redis
 
     async def glance(self, run_id: str, last: int, seen: datetime | None) -> Glance:
-        """How a run whose events up to ``last`` were seen goes on; ``seen`` is the time of that one, if it is known.
+        """Read how a run goes on whose events up to ``last`` were seen; ``seen`` is the time of that one, if it is
+        known.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
         events = await self.page(run_id, last, PAGE)
-        # Afterwards: what was read may be from before a loss, but not unnoticed from behind it.
-        kept, kept_at = await self._kept(run_id, last, seen)
-        over = not events and kept == last and await self._is_over(run_id, last)
-        return Glance(events, kept, kept_at, over)
+        # Afterwards: the events may be from before a loss, but not unnoticed from behind it.
+        intact, intact_at = await self._intact(run_id, last, seen)
+        over = not events and intact == last and await self._is_over(run_id, last)
+        return Glance(events, intact, intact_at, over)
 
     async def page(self, run_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order, as many as are allowed on a page, and at least one if there is one.
@@ -66,21 +68,21 @@ class Pages:
             UnknownRun: there is no such run (any more).
         """
         feed = feed_of(run_id)
-        found, size = list[StoredEvent](), 0
+        events, size = list[StoredEvent](), 0
         async with aclosing(self._entries(feed, f"{after + 1}-0", limit)) as entries:  # type: ignore[type-var]
             async for entry_id, fields in entries:
-                found += (event for event in from_feed(run_id, entry_id, fields) if event.seq > after)
+                events += (event for event in from_feed(run_id, entry_id, fields) if event.seq > after)
                 size += _size(fields)
-                if len(found) >= limit or size >= _BYTES:
+                if len(events) >= limit or size >= _BYTES:
                     break
-        if found and found[0].seq == after + 1:
-            return found[:limit]
-        if not found and await self._redis.exists(feed):
-            # Nothing new. The log must not be asked: what was written since then is in it only in part.
+        if events and events[0].seq == after + 1:
+            return events[:limit]
+        if not events and await self._redis.exists(feed):
+            # Nothing new. The log must not be asked: it has the entries since then only in part.
             return []
-        before = found[0].seq if found else None
+        before = events[0].seq if events else None
         durable, whole = await self._durable(run_id, after, before, limit)
-        return [*durable, *found][:limit] if whole else durable
+        return [*durable, *events][:limit] if whole else durable
 
     async def _entries(self, stream: str, position: str, limit: int = sys.maxsize) -> AsyncIterator[StreamEntry]:
         """At most ``limit`` entries of a stream from ``position`` on."""
@@ -97,7 +99,7 @@ class Pages:
     async def _durable(
         self, run_id: str, after: int, before: int | None, limit: int
     ) -> tuple[Sequence[StoredEvent], bool]:
-        """What the log has of the run's events between two numbers, and whether that is all of it."""
+        """Return the run's events that the log has between two numbers, and whether those are all of them."""
         conversation_id, newest, begin, deleting = await self._redis.hmget(
             keys.run(run_id), ("conversation", "events", "logged", "deleting")
         )
@@ -122,7 +124,7 @@ class Pages:
                     return events[:limit], False
         return events, True
 
-    async def _kept(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
+    async def _intact(self, run_id: str, last: int, seen: datetime | None) -> tuple[int, datetime | None]:
         """The newest event up to ``last`` that is still the one that was seen, and the time of that one.
 
         Redis's clock goes on: what took the place of lost events is younger than all of them. Where the feed does not
@@ -137,9 +139,9 @@ class Pages:
         if number(newest[0][0]) != last:
             # One that the entry behind it stands for, too.
             newest = await self._redis.xrange(feed, f"{last}-0", "+", 1)
-        found = next((each for entry in newest for each in from_feed(run_id, *entry) if each.seq == last), None)
-        if seen is None or (found is not None and found.at == seen):
-            return last, found.at if found else None
+        current = next((event for entry in newest for event in from_feed(run_id, *entry) if event.seq == last), None)
+        if seen is None or (current is not None and current.at == seen):
+            return last, current.at if current else None
         before = f"({last}-0"
         while chunk := await self._redis.xrevrange(feed, before, "-", _FIRST):
             for event in (from_feed(run_id, *entry)[-1] for entry in chunk):

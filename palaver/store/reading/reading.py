@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """How far a conversation is."""
+    """The length of a conversation's log, and its revision."""
 
     entries: int
     revision: int
@@ -71,10 +71,10 @@ class Reading:
             UnknownRun: there is no such run (any more).
             CorruptRecord: it is not as it was written.
         """
-        found = await self._runs([run_id]) if is_id("run", run_id) else []
-        if not found:
+        runs = await self._runs([run_id]) if is_id("run", run_id) else []
+        if not runs:
             raise UnknownRun(run_id)
-        return _readable(found[0])[0]
+        return _readable(runs[0])[0]
 
     async def weighed(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int]]:
         """Runs that are there, each with how many bytes it has. One that cannot be read is left out: no list is to be
@@ -83,22 +83,22 @@ class Reading:
 
     async def _runs(self, run_ids: Sequence[str]) -> Sequence[tuple[Run, int] | CorruptRecord]:
         pipeline = self._redis.pipeline(transaction=False)
-        for command in (each for run_id in run_ids for each in reads_of(run_id)):
+        for command in (read for run_id in run_ids for read in reads_of(run_id)):
             pipeline.execute_command(*command)
         replies = await pipeline.execute()
-        found: list[tuple[Run, int] | CorruptRecord] = []
+        runs: list[tuple[Run, int] | CorruptRecord] = []
         for values, steps in zip(replies[::2], replies[1::2], strict=True):
             try:
-                each = weighed(values, steps)
+                weighed_run = weighed(values, steps)
             except CorruptRecord as error:
-                found.append(error)
+                runs.append(error)
                 continue
-            if each:
-                found.append(each)
-                if each[1] > _LARGE:
+            if weighed_run:
+                runs.append(weighed_run)
+                if weighed_run[1] > _LARGE:
                     await asyncio.sleep(0)
-        await self._say_who_is_ahead([each[0] for each in found if not isinstance(each, CorruptRecord)])
-        return found
+        await self._say_who_is_ahead([run[0] for run in runs if not isinstance(run, CorruptRecord)])
+        return runs
 
     async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
         behind = [run for run in runs if is_behind(run)]
@@ -117,15 +117,15 @@ class Reading:
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        found = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
-        if found is None:
+        conversation_id = await self._redis.hget(keys.run(run_id), "conversation") if is_id("run", run_id) else None
+        if conversation_id is None:
             raise UnknownRun(run_id)
-        return found.decode()
+        return conversation_id.decode()
 
     async def begins_at(self, run_id: str) -> int:
         """The position in its conversation's log behind which the run's entries are."""
-        found = await self._redis.hget(keys.run(run_id), "logged")
-        return int(found.partition(b"-")[0]) - 1 if found else 0
+        logged = await self._redis.hget(keys.run(run_id), "logged")
+        return int(logged.partition(b"-")[0]) - 1 if logged else 0
 
     async def check_there(self, conversation_id: str) -> None:
         """Check that there is something of a conversation, be it half deleted.
@@ -144,29 +144,29 @@ class Reading:
             UnknownConversation: there is none of that id (any more).
             CorruptRecord: it is not as it was written.
         """
-        found = await self._conversations([conversation_id]) if is_id("conv", conversation_id) else []
-        if not found:
+        conversations = await self._conversations([conversation_id]) if is_id("conv", conversation_id) else []
+        if not conversations:
             raise unknown_conversation(conversation_id)
-        return _readable(found[0])
+        return _readable(conversations[0])
 
     async def conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation]:
-        """Those conversations that are there, as they are now. One that cannot be read is left out: no list is to be
-        refused for it."""
+        """Return those of these conversations that exist, as they are now. One that cannot be read is left out: it is
+        no reason to refuse a list."""
         return _left(await self._conversations(conversation_ids) if conversation_ids else [])
 
     async def _conversations(self, conversation_ids: Sequence[str]) -> Sequence[Conversation | CorruptRecord]:
         pipeline = self._redis.pipeline(transaction=False)
-        for each in conversation_ids:
-            pipeline.hmget(keys.conversation(each), records.CONVERSATION_FIELDS)
-        found = [records.conversation_fields(values) for values in await pipeline.execute()]
-        active = [run_id for fields in found if fields and (run_id := _active(fields))]
+        for id_ in conversation_ids:
+            pipeline.hmget(keys.conversation(id_), records.CONVERSATION_FIELDS)
+        hashes = [records.conversation_fields(values) for values in await pipeline.execute()]
+        active = [run_id for fields in hashes if fields and (run_id := _active(fields))]
         # Read behind the conversations: a run that ends meanwhile is counted once, here.
         for run_id in active:
             pipeline.hmget(keys.run(run_id), records.ACTIVE_RUN_FIELDS)
         runs = map(records.active_run_fields, await pipeline.execute() if active else [])
         known = dict(zip(active, runs, strict=True))
         made = list[Conversation | CorruptRecord]()
-        for fields in filter(None, found):
+        for fields in filter(None, hashes):
             try:
                 made.append(records.conversation(fields, known.get(_active(fields), {})))
             except CorruptRecord as error:
@@ -176,7 +176,7 @@ class Reading:
         return made
 
     async def glance(self, conversation_id: str) -> Glance:
-        """How far a conversation is: the least that tells whether there is something new.
+        """Read how far a conversation is: the least that tells whether there is something new.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
@@ -190,13 +190,13 @@ class Reading:
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
-        found: Sequence[LogEntry] = ()
+        entries: Sequence[LogEntry] = ()
         async with aclosing(self.pages(conversation_id, after=after)) as pages:
             async for page in pages:
-                found = [*found, *page]
-                if len(found) >= limit:
+                entries = [*entries, *page]
+                if len(entries) >= limit:
                     break
-        return found[:limit]
+        return entries[:limit]
 
     async def pages(
         self, conversation_id: str, *, after: int = 0, newest_first: bool = False
@@ -212,9 +212,9 @@ class Reading:
         while not ends:
             read = ReadLog(conversation=conversation, log=log, after=after, newest_first=newest_first)
             match await self._scripts.run(read):
-                case LogPage() as found:
-                    ends, parts = found.ends, Withdrawn(found.withdrawn)
-                    page = [from_log(*in_reply(each), parts) for each in found.entries]
+                case LogPage() as reply:
+                    ends, parts = reply.ends, Withdrawn(reply.withdrawn)
+                    page = [from_log(*in_reply(entry), parts) for entry in reply.entries]
                     if page:
                         after = page[-1].position
                         yield page
@@ -225,25 +225,25 @@ class Reading:
 
 
 def _active(fields: Fields) -> str:
-    """The id of the active run of a conversation; empty if there is none, or what is there is no id."""
+    """Return the id of the active run of a conversation; empty if there is none, or if it is no id."""
     run_id = fields.get(b"active", b"").decode(errors="replace")
     return run_id if is_id("run", run_id) else ""
 
 
-def _readable(found: T | CorruptRecord) -> T:
-    if isinstance(found, CorruptRecord):
-        raise found
-    return found
+def _readable(record: T | CorruptRecord) -> T:
+    if isinstance(record, CorruptRecord):
+        raise record
+    return record
 
 
-def _left(found: Sequence[T | CorruptRecord]) -> list[T]:
-    """Those that can be read; of the others the log tells."""
+def _left(results: Sequence[T | CorruptRecord]) -> list[T]:
+    """Return the records that can be read; log the others."""
     left: list[T] = []
-    for each in found:
-        if isinstance(each, CorruptRecord):
-            log.error("%s and is left out of a list: %r", each, each.__cause__)
+    for result in results:
+        if isinstance(result, CorruptRecord):
+            log.error("%s and is left out of a list: %r", result, result.__cause__)
         else:
-            left.append(each)
+            left.append(result)
     return left
 
 
@@ -268,15 +268,15 @@ def weighed(values: Sequence[bytes | None], steps: Fields) -> tuple[Run, int] | 
 
 def shown(answers: Sequence[Any]) -> Run | None:
     """The run of which these are the answers to `reads_of` it, if they say all."""
-    if any(isinstance(each, Exception) for each in answers):
+    if any(isinstance(answer, Exception) for answer in answers):
         return None
-    found = weighed(*answers)
+    weighed_run = weighed(*answers)
     # Who is ahead of it, another record has to say.
-    return found[0] if found and not is_behind(found[0]) else None
+    return weighed_run[0] if weighed_run and not is_behind(weighed_run[0]) else None
 
 
 def is_behind(run: Run) -> bool:
-    """Whether it waits for another run of its conversation."""
+    """Tell whether it waits for another run of its conversation."""
     return run.waiting is not None and run.waiting.reason is WaitReason.CONVERSATION_BUSY
 
 
@@ -287,14 +287,14 @@ async def known_fields(redis: Connection, conversation_id: str, *names: str) -> 
         UnknownConversation: there is none of that id (any more).
     """
     check_conversation_id(conversation_id)
-    there, deleting, *found = await redis.hmget(keys.conversation(conversation_id), ("id", "deleting", *names))
+    there, deleting, *values = await redis.hmget(keys.conversation(conversation_id), ("id", "deleting", *names))
     if there is None or deleting is not None:
         raise unknown_conversation(conversation_id)
-    return found
+    return values
 
 
 def check_conversation_id(text: str) -> None:
-    """Raise UnknownConversation for what is no id of one: there is no key for it."""
+    """Raise UnknownConversation for a text that is no id of one: there is no key for it."""
     if not is_id("conv", text):
         raise unknown_conversation(text)
 

@@ -1,4 +1,4 @@
-"""How runs and conversations are written in Redis, and read back."""
+"""The records of runs and conversations: the fields that Redis has, and how to read them back."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ USAGE_FIELDS: Final = (
     "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "model_calls",
     "tool_calls", "cost", "unpriced",
 )  # fmt: skip
-"""What a run used, in its hash; in a conversation's, what its runs used that have ended."""
+"""The fields for usage: in a run's hash its own, in a conversation's the sums over its runs that have ended."""
 RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "input_preview", "output", "error",
     "incomplete_details", "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after",
     "events", "budget", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
 )  # fmt: skip
-"""Those of a run's hash that `run` reads. What else there is may be long: how each of its actions was resolved."""
+"""The fields of a run's hash that `run` reads. The others may be long, such as how each of its actions was resolved."""
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
 _COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name != "cost_usd"}
 """Fields of the usage that are sums of what hashes have."""
@@ -76,19 +76,20 @@ def agent_json(spec: AgentSpec) -> str:
         place: {"acknowledgement"} for place, tool in enumerate(spec.client_tools) if tool.acknowledgement is None
     }
     unsaid["condense_at_messages"] = spec.condense_at_messages is None
-    # The key of an endpoint is kept apart, sealed.
+    # The key of an endpoint is stored apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     return spec.model_dump_json(exclude=unsaid)
 
 
 def names(agent: AgentSpec) -> str:
-    """What scripts name a delivery by: the agent, or ``-``, and its models, with blanks between them."""
+    """Return the names by which scripts describe a delivery: the agent, or ``-``, and its models, with blanks between
+    them."""
     return " ".join((agent.name or "-", *agent.models))
 
 
 def run_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A run's hash from the values of ``RUN_FIELDS``; None if there is no such run, or not for much longer."""
-    fields = _given(_RUN_FIELDS, values)
+    fields = _fields_of(_RUN_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
@@ -113,7 +114,7 @@ def _run(fields: Fields) -> Run:
         status=RunStatus(fields[b"status"].decode()),
         stop_reason=None if stop is None else StopReason(stop.decode()),
         waiting=waiting,
-        pending_actions=tuple(action(each) for each in _json(fields.get(b"actions")) or ()),
+        pending_actions=tuple(action(pending) for pending in _json(fields.get(b"actions")) or ()),
         pausing=b"pausing" in fields,
         withdrawn=b"withdrawn" in fields,
         submitted_by=_text(fields.get(b"submitted_by")),
@@ -159,7 +160,7 @@ def _structured(fields: Fields, spec: AgentSpec) -> Any:
 
 
 def _usage(*parts: Fields) -> Usage:
-    """The sum of what is counted in these hashes."""
+    """Return the sum of the counts in these hashes."""
     counted = {name: _sum(field, parts) for name, field in _COUNTED.items()}
     cost = None if any(b"unpriced" in fields for fields in parts) else _sum(b"cost", parts) / NANODOLLARS
     return Usage(**counted, cost_usd=cost)
@@ -171,21 +172,21 @@ def _sum(field: bytes, parts: Sequence[Fields]) -> int:
 
 def action(fields: dict[str, Any]) -> PendingAction:
     """A pending action from its JSON."""
-    kept = {name: fields[name] for name in PendingAction.model_fields}
-    return PendingAction(**{**kept, "expires_at": instant(fields["expires_at"])})
+    values = {name: fields[name] for name in PendingAction.model_fields}
+    return PendingAction(**{**values, "expires_at": instant(fields["expires_at"])})
 
 
 def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
     if text is None:
         return None
-    asked = orjson.loads(text)
-    at = asked["requested_at"]
+    cancel = orjson.loads(text)
+    at = cancel["requested_at"]
     return Cancel(
         requested_at=instant(at),
-        by=asked["by"],
-        mode=asked["mode"],
-        reason=asked["reason"],
-        acked_ms=int(asked["acked_ms"]),
+        by=cancel["by"],
+        mode=cancel["mode"],
+        reason=cancel["reason"],
+        acked_ms=int(cancel["acked_ms"]),
         stopped_ms=None if ended is None else max(0, int(ended) - int(at)),
     )
 
@@ -194,9 +195,9 @@ CONVERSATION_FIELDS: Final = (
     "id", "title", "agent", "metadata", "tags", "created_at", "updated_at", "revision", "entries", "active", "queued",
     "last_outcome", "deleting", "forked_from", "forked_through", *USAGE_FIELDS,
 )  # fmt: skip
-"""Those of a conversation's hash that `conversation` reads. What else there is may be long."""
+"""The fields of a conversation's hash that `conversation` reads. The others may be long."""
 ACTIVE_RUN_FIELDS: Final = ("status", *USAGE_FIELDS)
-"""Those of its active run's hash that it reads."""
+"""The fields of its active run's hash that it reads."""
 _CONVERSATION_FIELDS: Final = tuple(map(str.encode, CONVERSATION_FIELDS))
 _ACTIVE_RUN_FIELDS: Final = tuple(map(str.encode, ACTIVE_RUN_FIELDS))
 
@@ -204,16 +205,16 @@ _ACTIVE_RUN_FIELDS: Final = tuple(map(str.encode, ACTIVE_RUN_FIELDS))
 def conversation_fields(values: Sequence[bytes | None]) -> Fields | None:
     """A conversation's hash from the values of ``CONVERSATION_FIELDS``; None if there is none, or not for much
     longer."""
-    fields = _given(_CONVERSATION_FIELDS, values)
+    fields = _fields_of(_CONVERSATION_FIELDS, values)
     return fields if b"id" in fields and b"deleting" not in fields else None
 
 
 def active_run_fields(values: Sequence[bytes | None]) -> Fields:
     """A run's hash from the values of ``ACTIVE_RUN_FIELDS``."""
-    return _given(_ACTIVE_RUN_FIELDS, values)
+    return _fields_of(_ACTIVE_RUN_FIELDS, values)
 
 
-def _given(names: Sequence[bytes], values: Sequence[bytes | None]) -> Fields:
+def _fields_of(names: Sequence[bytes], values: Sequence[bytes | None]) -> Fields:
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
@@ -230,13 +231,13 @@ def conversation(fields: Fields, active_run: Fields) -> Conversation:
 
 def _id(kind: Literal["run", "conv"], text: bytes) -> str:
     """The id that a field has. Raises ValueError if it is none."""
-    if not is_id(kind, found := text.decode()):
+    if not is_id(kind, decoded := text.decode()):
         raise ValueError(f"no id of a {kind}")
-    return found
+    return decoded
 
 
 def _name(fields: Fields) -> str:
-    """The id, as far as it can be told."""
+    """Return the id, as far as it can be known."""
     return fields.get(b"id", b"?")[:40].decode(errors="replace")
 
 

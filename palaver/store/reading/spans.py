@@ -1,8 +1,8 @@
 """The outbox of traces: attempts and runs that are over, which the scripts have written and nobody has sent yet.
 
-A script writes a record in the same step in which what it tells becomes true, so no death of a process loses one. One
-worker at a time sends those of a shard, and takes out what was sent. If it dies in between, they are sent again: as the
-same spans.
+A script writes a record in the same step in which it becomes true, so no death of a process loses one. One worker at a
+time sends those of a shard, and takes out those that were sent. If it dies in between, they are sent again: as the same
+spans.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SpanOutbox:
         self.shards = all_shards(settings.shards)
 
     async def hold(self, shard: str, worker: str) -> bool:
-        """Whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""
+        """Tell whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""
         key = keys.sender(shard)
         if await self._redis.set(key, worker, ex=HOLD, nx=True):
             return True
@@ -49,22 +49,24 @@ class SpanOutbox:
 
     async def log(self, conversation_id: str, position: int, most: int) -> list[LogEntry]:
         """Entries of the conversation's log from ``position`` on."""
-        found = await self._redis.xrange(keys.log(conversation_id), f"{position}-0", "+", count=most)
-        return [from_log(*each) for each in found]
+        entries = await self._redis.xrange(keys.log(conversation_id), f"{position}-0", "+", count=most)
+        return [from_log(*entry) for entry in entries]
 
     async def log_before(self, conversation_id: str, position: int, most: int) -> list[LogEntry]:
         """Entries up to ``position``, the newest first."""
-        found = await self._redis.xrevrange(keys.log(conversation_id), f"{position}-0", "-", count=most)
-        return [from_log(*each) for each in found]
+        entries = await self._redis.xrevrange(keys.log(conversation_id), f"{position}-0", "-", count=most)
+        return [from_log(*entry) for entry in entries]
 
-    async def said(self, run_id: str, conversation_id: str, most: int = 16) -> tuple[list[Mapping[str, Any]], str]:
+    async def input_and_output(
+        self, run_id: str, conversation_id: str, most: int = 16
+    ) -> tuple[list[Mapping[str, Any]], str]:
         """The messages that the run began with, and the text that it ended with."""
         entered, output = await self._redis.hmget(keys.run(run_id), ["entered", "output"])
         entries = await self.log(conversation_id, int(entered) + 1, most) if entered else []
-        said = takewhile(
+        inputs = takewhile(
             lambda entry: entry.type == EventKind.MESSAGE_CREATED and entry.data.get("step") is None, entries
         )
-        return [entry.data["message"] for entry in said], (output or b"").decode()
+        return [entry.data["message"] for entry in inputs], (output or b"").decode()
 
     async def forget(self, shard: str, records: Sequence[StreamEntry]) -> None:
         """They were sent."""

@@ -51,13 +51,13 @@ class Capacity:
         self._memory = Memory()
         self._looked_at: float | None = None
         self._taken_before = 0
-        """What was taken in before the reading was asked for."""
+        """The number of bytes taken in before the reading was requested."""
 
     async def memory(self) -> Memory:
         """The memory reading, at most a second old."""
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= _FRESH:
-            # Set before the answer: others go on with what was known, and one question is enough.
+            # Set before the answer: others go on with the last reading, and one question is enough.
             self._looked_at = now
             taken = self._taken()
             self._memory = await self._look()
@@ -65,8 +65,8 @@ class Capacity:
         return self._memory
 
     async def nearly_full(self) -> bool:
-        """Whether the free memory has to be kept for the existing runs. A rush fills it between two readings, so what
-        this process has taken in since counts."""
+        """Tell whether the free memory has to be saved for the existing runs. A rush fills it between two readings, so
+        the bytes that this process has taken in since then count."""
         memory = await self.memory()
         return 0 < memory.limit <= memory.used + self._taken() - self._taken_before
 
@@ -96,12 +96,12 @@ class Capacity:
 
     async def _look(self) -> Memory:
         try:
-            found = await self._redis.info("memory")
+            info = await self._redis.info("memory")
         except ResponseError:
             # The user may not run INFO, or the server does not know it: then the server itself refuses writes.
             return Memory()
         # Buffers for replicas and the AOF do not count towards Redis's memory limit.
-        apart = int(found.get("mem_not_counted_for_evict", 0))
-        most = int(found.get("maxmemory", 0))
-        used = max(0, int(found.get("used_memory", 0)) - apart)
+        apart = int(info.get("mem_not_counted_for_evict", 0))
+        most = int(info.get("maxmemory", 0))
+        used = max(0, int(info.get("used_memory", 0)) - apart)
         return Memory(used, most, most * self._max_percent / 100)

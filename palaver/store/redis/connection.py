@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypedDict
 from redis.exceptions import ConnectionError
 
 Value = str | int | float | bytes
-"""What may be sent."""
+"""A value that may be sent."""
 Fields = Mapping[bytes, bytes]
 """A hash, or the fields of a stream entry."""
 StreamEntry = tuple[bytes, Fields]
@@ -21,7 +21,7 @@ StreamEntry = tuple[bytes, Fields]
 
 
 class PubSubMessage(TypedDict):
-    """What a subscribed connection hears; ``data`` is a count in confirmations of (un)subscribing."""
+    """A message on a subscribed connection; ``data`` is a count in confirmations of (un)subscribing."""
 
     type: str
     channel: bytes
@@ -120,7 +120,7 @@ class Listener:
     def __init__(self, pubsub: PubSub, silence: float = SILENCE) -> None:
         self._pubsub = pubsub
         self._silence = silence
-        self._asked = False
+        self._pinged = False
 
     async def hear(self) -> PubSubMessage | None:
         """The next message; None now and then, in silence.
@@ -130,11 +130,11 @@ class Listener:
         """
         message = await self._pubsub.get_message(timeout=self._silence)
         if message is not None:
-            self._asked = False
+            self._pinged = False
             return None if message["type"] == "pong" else message
-        if self._asked:
+        if self._pinged:
             raise ConnectionError("the subscribed connection is dead")
-        self._asked = True
+        self._pinged = True
         await self._pubsub.ping()
         return None
 

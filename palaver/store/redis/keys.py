@@ -75,12 +75,12 @@ ReadyKeys = Annotated[tuple[str, ...], QUEUES]
 
 
 def run_prefix(shard: str) -> str:
-    """What the keys of the runs of a shard begin with."""
+    """The beginning of the keys of a shard's runs."""
     return f"{{p{shard}}}:run:"
 
 
 def conversation_prefix(shard: str) -> str:
-    """What those of its conversations begin with."""
+    """The beginning of the keys of a shard's conversations."""
     return f"{{p{shard}}}:conv:"
 
 
@@ -95,7 +95,7 @@ def tool_set(digest: str) -> str:
 
 
 def cancel_channel(worker_id: str) -> str:
-    """Where a worker hears which runs to let go."""
+    """The channel on which a worker hears which runs to let go."""
     return f"palaver:cancel:{worker_id}"
 
 
@@ -125,12 +125,12 @@ def log(conversation_id: str) -> str:
 
 
 def left(conversation_id: str) -> str:
-    """The position up to which whoever watched the conversation was told all of it when their process ended."""
+    """The position up to which whoever watched the conversation had seen all of it when their process ended."""
     return f"{{p{shard_of(conversation_id)}}}:left:{conversation_id}"
 
 
 def copy(shard: str, name: str) -> str:
-    """How far a copy of a log goes that a fork is to begin with."""
+    """The progress of the copy of a log that a fork is to begin with."""
     return f"{{p{shard}}}:copy:{name}"
 
 
@@ -145,7 +145,7 @@ def idempotency(shard: str, digest: str) -> str:
 
 
 def promised(key: str) -> str:
-    """What is written before waiting for disk or replicas, beside ``key``."""
+    """The key beside ``key`` that is written before waiting for disk or replicas."""
     return f"{key.partition('}')[0]}}}:promised"
 
 
@@ -180,12 +180,12 @@ def ended(shard: str) -> str:
 
 
 def spans(shard: str) -> str:
-    """What traces are still to be told."""
+    """The spans of traces that are still to be sent."""
     return f"{{p{shard}}}:spans"
 
 
 def sender(shard: str) -> str:
-    """Who tells them."""
+    """The worker that sends those spans."""
     return f"{{p{shard}}}:sender"
 
 
@@ -200,7 +200,7 @@ def pending(shard: str, action_type: str) -> str:
 
 
 def counts(shard: str) -> str:
-    """What was ever counted."""
+    """The counts of everything that was ever counted."""
     return f"{{p{shard}}}:counts"
 
 
@@ -227,7 +227,7 @@ class RunKeys(NamedTuple):
 
 
 def of_run(run_id: str, conversation_id: str) -> RunKeys:
-    """The keys that a script about one run is given."""
+    """Return the keys for a script about one run."""
     tag = f"{{p{run_id[4:6]}}}"
     return RunKeys(
         f"{tag}:run:{run_id}",
@@ -261,7 +261,7 @@ _OF_PROVIDER: Final = ("models", "cooldowns")
 
 
 def of_gate(name: str) -> ProviderKeys:
-    """The keys that a script about a gate is given: ``provider``, or ``provider/model``."""
+    """Return the keys for a script about a gate: ``provider``, or ``provider/model``."""
     provider, _, model = name.partition("/")
     tag = f"{{palaver:provider:{provider}}}"
     place = f"{tag}:model:{model}" if model else tag

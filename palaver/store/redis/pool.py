@@ -1,4 +1,4 @@
-"""The connections of a process to Redis, given out in the order in which they were asked for."""
+"""The connections of a process to Redis, lent out in the order of the requests for them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from palaver.version import __version__
 
 @cache
 def driver() -> DriverInfo:
-    """What CLIENT LIST shows. Without it redis-py looks its own version up on the disk for each connection: that takes
-    3 ms, and a process without a file descriptor to spare would fail there, not where it connects."""
+    """Return the name and version that CLIENT LIST shows. Without it redis-py looks its own version up on the disk for
+    each connection: that takes 3 ms, and a process without a file descriptor to spare would fail there, not where it
+    connects."""
     return DriverInfo().add_upstream_driver("palaver", __version__)
 
 

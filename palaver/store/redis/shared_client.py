@@ -5,7 +5,7 @@ more than Redis does, and a command whose user goes away takes its connection al
 write, and a place in the line of those who wait for an answer.
 
 The pool is still there: for what keeps a connection waiting or busy, and for everything while the shared connection is
-not there or breaks. It repeats what it is given once, and every command of the store bears that.
+not there or breaks. It repeats each command once if need be, and every command of the store bears that.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SharedClient(Redis):
         except ConnectionError:
             return None
         # Such as that the server still reads its data: redis-py asks again then.
-        return None if any(isinstance(each, ConnectionError) for each in answers) else answers
+        return None if any(isinstance(answer, ConnectionError) for answer in answers) else answers
 
     def understood(self, name: Any, answer: Any, options: Mapping[str, Any]) -> Any:
         """A raw answer as redis-py reads it; an error stays one."""
@@ -124,17 +124,17 @@ class _SharedPipeline(Pipeline):
         if answers is None:
             return await super().execute(raise_on_error)
         self.command_stack = []
-        found = [
+        results = [
             self._client.understood(args[0], answer, options)
             for (args, options), answer in zip(stack, answers, strict=True)
         ]
         if raise_on_error:
-            self.raise_first_error(stack, found)
-        return found
+            self.raise_first_error(stack, results)
+        return results
 
 
 class _Asked:
-    """What was sent together, and who waits for the answers."""
+    """Commands that were sent together, and the waiters for their answers."""
 
     __slots__ = ("answers", "at", "count", "done")
 
@@ -170,7 +170,7 @@ class _Line(asyncio.Protocol):
             done.set_exception(ConnectionError("the shared connection is gone"))
             return done
         if not self._unsent:
-            # All that is asked in this turn of the loop is one write.
+            # All commands of this turn of the loop are one write.
             self._loop.call_soon(self._send)
         self._unsent += questions
         self._waiting.append(_Asked(len(questions), done, self._loop.time()))
@@ -185,22 +185,22 @@ class _Line(asyncio.Protocol):
         while (answer := self._reader.gets()) is not NOT_ENOUGH_DATA:
             if isinstance(answer, PushNotification):
                 continue
-            asked = self._waiting[0]
-            asked.answers.append(answer)
-            if len(asked.answers) == asked.count:
+            question = self._waiting[0]
+            question.answers.append(answer)
+            if len(question.answers) == question.count:
                 self._waiting.popleft()
-                if not asked.done.done():
-                    asked.done.set_result(asked.answers)
+                if not question.done.done():
+                    question.done.set_result(question.answers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over, and nobody knows what became of what was asked."""
+        """End it; nobody knows what became of the commands that were sent."""
         if self._looking is not None:
             self._looking.cancel()
         if not self.over.done():
             self.over.set_result(None)
-        for asked in self._waiting:
-            if not asked.done.done():
-                asked.done.set_exception(ConnectionError("the shared connection broke"))
+        for question in self._waiting:
+            if not question.done.done():
+                question.done.set_exception(ConnectionError("the shared connection broke"))
         self._waiting.clear()
 
     def _send(self) -> None:

@@ -18,8 +18,8 @@ _TURN: Final = 16
 
 async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
     """Each of ``many``, with a turn of the loop for others now and then."""
-    for number, each in enumerate(many, 1):
-        yield each
+    for number, item in enumerate(many, 1):
+        yield item
         if number % _TURN == 0:
             await asyncio.sleep(0)
 
@@ -27,34 +27,35 @@ async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
 class Sharing:
     """Reads of which no more than ``at_once`` are under way, and of the same thing one.
 
-    Who asks while one is under way shares the next with all that ask meanwhile: what is told was read after it was
+    Who asks while one is under way shares the next with all that ask meanwhile: a value is always read after it was
     asked for.
     """
 
     def __init__(self, at_once: int) -> None:
         self._slots = asyncio.Semaphore(at_once)
-        self._asked: dict[Hashable, list[asyncio.Future[Any]]] = {}
-        """Who waits for a read that has not begun."""
+        self._waiters: dict[Hashable, list[asyncio.Future[Any]]] = {}
+        """The waiters for reads that have not begun, by key."""
         self._under_way: dict[Hashable, asyncio.Event] = {}
         """Set when it is over."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """What ``make`` answers, or the ``make`` of somebody else with the same ``key``. Raises what that raises."""
+        """Return the answer of ``make``, or of another caller's ``make`` with the same ``key``. Raises what that
+        raises."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        asked = self._asked.get(key)
-        if asked is None:
-            asked = self._asked[key] = []
+        waiters = self._waiters.get(key)
+        if waiters is None:
+            waiters = self._waiters[key] = []
             task = asyncio.create_task(self._read(key, make))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        asked.append(answer)
+        waiters.append(answer)
         return await answer
 
     async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """As `read`, for reads that mostly nobody shares. Who finds nobody else makes it without a task for that, which
         would cost as much; of many who come at once, the first shares with none of them."""
-        if key in self._asked or key in self._under_way or self._slots.locked():
+        if key in self._waiters or key in self._under_way or self._slots.locked():
             return await self.read(key, make)
         me = asyncio.current_task()
         assert me is not None
@@ -69,21 +70,21 @@ class Sharing:
             over.set()
 
     async def _read(self, key: Hashable, make: Callable[[], Awaitable[object]]) -> None:
-        asked = self._asked[key]
+        waiters = self._waiters[key]
         try:
             try:
-                found, error = await self._in_turn(key, make), None
+                value, error = await self._in_turn(key, make), None
             except Exception as raised:
-                found, error = None, raised
-            async for answer in in_turns(asked):
+                value, error = None, raised
+            async for answer in in_turns(waiters):
                 if answer.done():
                     continue
                 if error is not None:
                     answer.set_exception(error)
                 else:
-                    answer.set_result(found)
+                    answer.set_result(value)
         finally:
-            for answer in asked:
+            for answer in waiters:
                 answer.cancel()
 
     async def _in_turn(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
@@ -91,7 +92,7 @@ class Sharing:
             await self._under_way[key].wait()
         async with self._slots:
             # Whoever asks from here on may know of something that this read does not see.
-            del self._asked[key]
+            del self._waiters[key]
             over = self._under_way[key] = asyncio.Event()
             try:
                 return await make()
@@ -111,14 +112,14 @@ class Fresh(Generic[S]):
         self._reads = reads
         self._read = read
         self._seconds = seconds
-        self._kept: tuple[S, float] | None = None
-        """What was read, and until when it is used."""
+        self._value: tuple[S, float] | None = None
+        """The value that was read, and until when it is used."""
 
     async def get(self) -> S:
         """As it was a moment ago. Raises what reading raises."""
-        if self._kept is None or time.monotonic() >= self._kept[1]:
-            found = await self._reads.read(self, self._read)
-            nothing = found is not None and not found
-            self._kept = None if nothing else (found, time.monotonic() + self._seconds)
-            return found
-        return self._kept[0]
+        if self._value is None or time.monotonic() >= self._value[1]:
+            value = await self._reads.read(self, self._read)
+            nothing = value is not None and not value
+            self._value = None if nothing else (value, time.monotonic() + self._seconds)
+            return value
+        return self._value[0]

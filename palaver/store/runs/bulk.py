@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 
 class BulkControl:
-    """What clients do with many runs at once. Each of them is done, or not, by itself: then there is, in its place, the
-    exception that doing it alone would raise."""
+    """Requests of clients about many runs at once. Each run succeeds or fails by itself: a failure is, in its place,
+    the exception that the same request for that run alone would raise."""
 
     def __init__(self, scripts: Scripts, runs: Runs) -> None:
         self._scripts = scripts
@@ -67,11 +67,11 @@ class BulkControl:
         ]
         return await self._done((submit, partial(taken_on, submit)) for submit in submits)
 
-    async def _done(self, wanted: Iterable[tuple[Script[R], Callable[[R], T]]]) -> Sequence[T | Exception]:
-        """What came of each script, as the function beside it reads the reply."""
-        wanted = list(wanted)
-        replies, durable = await self._scripts.promise_all(script for script, _ in wanted)
-        outcomes = [outcome(read, reply) for (_, read), reply in zip(wanted, replies, strict=True)]
+    async def _done(self, pairs: Iterable[tuple[Script[R], Callable[[R], T]]]) -> Sequence[T | Exception]:
+        """Return the outcome of each script, as the function beside it reads the reply."""
+        pairs = list(pairs)
+        replies, durable = await self._scripts.promise_all(script for script, _ in pairs)
+        outcomes = [outcome(read, reply) for (_, read), reply in zip(pairs, replies, strict=True)]
         if not durable:
             raise NotDurable(outcomes)
         return outcomes

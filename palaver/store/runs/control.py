@@ -1,4 +1,4 @@
-"""What is done to runs that are there: decisions and outputs, pauses, another try, deletion."""
+"""Requests about existing runs: decisions and outputs, pauses, another try, deletion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What came of a request's items, now or, with ``replayed``, by an earlier request with the same key."""
+    """The outcome of a request's items, now or, with ``replayed``, by an earlier request with the same key."""
 
     settled: Settled
     replayed: bool
@@ -66,7 +66,7 @@ class RunControl:
         """
         conversation_id = await self._runs.conversation_of(run_id)
         new = tuple(map(_new_item, items))
-        what = orjson.dumps([each._asdict() for each in new]).decode()
+        what = orjson.dumps([item._asdict() for item in new]).decode()
         key = TakenOnce.of(idempotency_key, run_id, what, by)
         act = Act(
             run=keys.of_run(run_id, conversation_id),
@@ -79,7 +79,7 @@ class RunControl:
         return await promised(self._scripts.promise(act), partial(_acted, run_id, conversation_id, len(items)))
 
     async def retry(
-        self, run_id: str, wanted: Retry, *, idempotency_key: str | None = None, by: str | None = None
+        self, run_id: str, retry: Retry, *, idempotency_key: str | None = None, by: str | None = None
     ) -> Submitted:
         """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
 
@@ -94,10 +94,10 @@ class RunControl:
         run = await self._runs.get(run_id)
         if not run.status.terminal:
             raise StateConflict("run_active", run_id, f"the run has not ended: it is {run.status}")
-        key = idempotency(idempotency_key, f"{run_id} {wanted.model_dump_json(exclude_defaults=True)}", by)
-        again = again_of(run, wanted)
-        if wanted.from_step is not None:
-            return await self._fork(run, wanted.from_step, again, key, by)
+        key = idempotency(idempotency_key, f"{run_id} {retry.model_dump_json(exclude_defaults=True)}", by)
+        again = again_of(run, retry)
+        if retry.from_step is not None:
+            return await self._fork(run, retry.from_step, again, key, by)
         if not run.status.allows("retry") or run.withdrawn:
             raise StateConflict("nothing_to_retry", run_id, f"the run is {run.status}; send a new message instead")
         return await self._runs.take_on(
@@ -121,7 +121,7 @@ class RunControl:
         return made
 
     async def delete_run(self, run_id: str) -> None:
-        """Delete an ended run, with what it said. From the beginning of that on nobody is shown it; what breaks off may
+        """Delete an ended run, with its messages. From the beginning of that on nobody is shown it; what breaks off may
         be done again.
 
         Raises:
@@ -163,9 +163,11 @@ class RunControl:
                 assert_never(other)
 
     async def _deleted(self, script: Script[R]) -> R:
-        """What a script that deletes a part at a time says in the end: `Unknown` once all is gone, or why it may not.
+        """Run a script that deletes a part at a time until it is done: return `Unknown` once all is gone, or why it may
+        not.
 
-        Asked once more when it is done, as safely as PALAVER_DURABILITY says: a failover may have brought it back.
+        When it is done, the script runs once more, as safely as PALAVER_DURABILITY says: a failover may have brought it
+        back.
         """
         reply = await self._scripts.run(script)
         while isinstance(reply, More | Deleted):
@@ -195,7 +197,7 @@ class RunControl:
 def _acted(
     run_id: str, conversation_id: str, items: int, reply: Accepted | Ended | Mismatch | RefusedItem | Unknown
 ) -> Acted:
-    """What the reply to so many items means. Raises as `RunControl.act`."""
+    """Read the reply to so many items. Raises as `RunControl.act`."""
     match reply:
         case Accepted() as done:
             publish = deliveries(done.deliveries, run_id, conversation_id)
@@ -212,13 +214,13 @@ def _acted(
             assert_never(other)
 
 
-def again_of(run: Run, wanted: Retry) -> Submission:
-    """What is submitted to go on with ``run``: what is not given is as it was."""
+def again_of(run: Run, retry: Retry) -> Submission:
+    """Return the submission that goes on with ``run``: a field that ``retry`` does not set stays as it was."""
     return Submission(
-        agent=wanted.agent or run.agent,
-        input=() if wanted.input is None else (Message(role="user", content=wanted.input),),
-        deadline=wanted.deadline,
-        budget=wanted.budget or run.budget,
+        agent=retry.agent or run.agent,
+        input=() if retry.input is None else (Message(role="user", content=retry.input),),
+        deadline=retry.deadline,
+        budget=retry.budget or run.budget,
         metadata=run.metadata,
         tags=run.tags,
     )

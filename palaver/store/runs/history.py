@@ -1,4 +1,4 @@
-"""What becomes of a log without a run: the user's words are added, its end is withdrawn, another one begins with it."""
+"""Changes of a log without a run: the user's words are added, its end is withdrawn, another log begins with it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class History:
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> Appended:
-        """Add the user's ``messages`` to the log. A run that is active is told them by its next model call; if it is
-        being cancelled, they come behind it.
+        """Add the user's ``messages`` to the log. An active run sees them in its next model call; if it is being
+        cancelled, they come behind it.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -85,7 +85,7 @@ class History:
     async def withdraw(
         self, conversation_id: str, after: int, *, idempotency_key: str | None = None, by: str | None = None
     ) -> WithdrawnBehind:
-        """Go back to position ``after``: models are not told any more of what the log has behind it.
+        """Go back to position ``after``: models do not see any more what the log has behind it.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -107,10 +107,10 @@ class History:
     async def fork(
         self,
         conversation_id: str,
-        wanted: WantedFork,
+        body: WantedFork,
         target: str | None = None,
         *,
-        kept: Kept | None = None,
+        dialect_texts: Kept | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> tuple[Conversation, bool]:
@@ -126,7 +126,7 @@ class History:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         check_conversation_id(conversation_id)
-        key = TakenOnce.of(idempotency_key, conversation_id, f"fork {wanted.model_dump_json(exclude_unset=True)}", by)
+        key = TakenOnce.of(idempotency_key, conversation_id, f"fork {body.model_dump_json(exclude_unset=True)}", by)
         chosen = target or self._runs.new_conversation(shard_of(conversation_id))
         fork = Fork(
             conversation=keys.conversation(chosen),
@@ -148,19 +148,19 @@ class History:
             return await self._runs.conversation(forked.conversation_id), forked.replayed
         await self._capacity.admit()
         source = await self._runs.conversation(conversation_id)
-        through = await self._place(conversation_id, wanted.through)
-        given = {name: getattr(wanted if name in wanted.model_fields_set else source, name) for name in _ABOUT}
-        copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=given["agent"])
+        through = await self._place(conversation_id, body.through)
+        about = {name: getattr(body if name in body.model_fields_set else source, name) for name in _ABOUT}
+        copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=about["agent"])
         try:
-            secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(wanted.secrets, wanted.agent)})
-            fields = (*fields_of(given, kept or {}), *starmap(GivenField, secrets.items()))
+            secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(body.secrets, body.agent)})
+            fields = (*fields_of(about, dialect_texts or {}), *starmap(GivenField, secrets.items()))
             fork = replace(
                 fork,
                 copy=copied.copy,
                 through=through,
                 withdrawals=copied.withdrawals,
                 withdrawn=copied.withdrawn or None,
-                given=tuple(each for each in fields if each.value is not None),
+                given=tuple(entry for entry in fields if entry.value is not None),
             )
             forked = await promised(self._scripts.promise(fork), _forked)
         except (StateConflict, IdempotencyMismatch):
@@ -171,11 +171,11 @@ class History:
         return await self._runs.conversation(forked.conversation_id), forked.replayed
 
     async def _place(self, conversation_id: str, position: int | None) -> int:
-        """Where the log is cut that is to be cut at ``position``, or at its end."""
+        """Return the position where a log can be cut that is to be cut at ``position``, or at its end."""
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
         match await self._scripts.run(FindPlace(conversation=conversation, log=log, position=position)):
-            case Place(found):
-                return found
+            case Place(place):
+                return place
             case NoPlace(why):
                 raise StateConflict("unknown_position", None, _MISPLACED[why])
             case Unknown():

@@ -1,4 +1,4 @@
-"""What the API does with runs: submit, cancel, list (``listing.py``) and read (``reading.py``)."""
+"""The runs, as the API uses them: submit, cancel, list (``listing.py``) and read (``reading.py``)."""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ class Fork:
     """The name of the copy, which nobody else knows."""
     through: int
     withdrawals: bytes
-    """Of the conversation before it was copied: with others, the copy may have what was deleted since."""
+    """The withdrawals of the conversation before it was copied: with other ones, the copy may have messages that were
+    deleted since."""
     withdrawn: bytes
-    """What of the copy models are not told."""
+    """The parts of the copy that models do not see."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Opened: they are sealed for the copy."""
 
@@ -114,7 +115,7 @@ class Runs(Listing):
         return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by), show=show)
 
     async def take_on(self, submit: Submit, *, show: bool = False) -> Submitted:
-        """What came of a submit that `to_submit` made. With ``show`` a new run comes with it.
+        """Submit what `to_submit` made, and return the outcome. With ``show`` a new run comes with it.
 
         Raises:
             StateConflict: as ``submit``; also ``conversation_moved_on``, and ``conversation_changed`` since it was
@@ -124,8 +125,8 @@ class Runs(Listing):
         if not show:
             return await promised(self._scripts.promise(submit), partial(taken_on, submit))
 
-        def read(told: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
-            reply, answers = told
+        def read(replies: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
+            reply, answers = replies
             return replace(taken_on(submit, reply), run=shown(answers))
 
         return await promised(self._scripts.promise_and_read(submit, reads_of(submit.run_id)), read)
@@ -141,13 +142,13 @@ class Runs(Listing):
         retried_from: str | None = None,
         fork: Fork | None = None,
     ) -> Submit:
-        """What to ask the store for, for a run in the conversation ``target``: with ``retry`` only right behind the run
-        that it goes on with, and with ``fork`` in one that begins as another one did."""
+        """Return the request to the store for a run in the conversation ``target``: with ``retry`` only right behind
+        the run that it goes on with, and with ``fork`` in one that begins as another one did."""
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
         run_id = new_run_id(shard)
-        given = submission.input
-        messages = (Message(role="user", content=given),) if isinstance(given, str) else given
+        content = submission.input
+        messages = (Message(role="user", content=content),) if isinstance(content, str) else content
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
         trace = new_trace()
         secrets = with_key(submission.secrets, agent)
@@ -191,8 +192,8 @@ class Runs(Listing):
     async def copy(self, conversation_id: str, *, through: int, made_anew: str | None, agent: AgentSpec | None) -> Fork:
         """Copy a conversation's log up to position ``through``, a part at a time, for another one to begin with.
 
-        What the run ``made_anew`` said before counts there even if it was rolled back. A copy that no conversation
-        begins with is forgotten after ten minutes. ``agent`` is that of the other one.
+        The earlier messages of the run ``made_anew`` count there even if it was rolled back. A copy that no
+        conversation begins with is forgotten after ten minutes. ``agent`` is the agent of the other one.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -251,14 +252,14 @@ class Runs(Listing):
 
 
 def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
-    """What the reply to ``submit`` means. Raises as `Runs.take_on`."""
+    """Read the reply to ``submit``. Raises as `Runs.take_on`."""
     match reply:
-        case Created(found, due):
-            return Submitted(found, False, deliveries(due, found, submit.conversation_id))
-        case Steered(found):
-            return Submitted(found, False, (), steered=True)
-        case Replayed(found, steered):
-            return Submitted(found, True, (), steered=steered)
+        case Created(run_id, due):
+            return Submitted(run_id, False, deliveries(due, run_id, submit.conversation_id))
+        case Steered(run_id):
+            return Submitted(run_id, False, (), steered=True)
+        case Replayed(run_id, steered):
+            return Submitted(run_id, True, (), steered=steered)
         case Mismatch():
             raise IdempotencyMismatch("this Idempotency-Key was used with another body")
         case Past(name):
@@ -280,7 +281,7 @@ def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
 def to_cancel(
     run_id: str, conversation_id: str, *, mode: CancelMode, reason: str | None, by: str | None, acked_ms: int
 ) -> Cancel:
-    """What `Runs.cancel` asks the store for; `cancelled` reads the answer."""
+    """Return the script for `Runs.cancel`; `cancelled` reads its answer."""
     return Cancel(
         run=keys.of_run(run_id, conversation_id),
         mode=mode,
@@ -291,7 +292,7 @@ def to_cancel(
 
 
 def cancelled(run_id: str, conversation_id: str, reply: Moved | Ended | Unknown) -> Settled:
-    """What the reply to a cancel means. Raises as `Runs.cancel`."""
+    """Read the reply to a cancel. Raises as `Runs.cancel`."""
     match reply:
         case Moved() as moved:
             return settled(moved, run_id, conversation_id)

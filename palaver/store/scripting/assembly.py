@@ -1,4 +1,4 @@
-"""The text of each script: what is generated from its declaration, the parts that it needs, and its own file.
+"""The text of each script: a head that is generated from its declaration, the parts that it needs, and its own file.
 
 A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
 and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses, and
@@ -26,13 +26,13 @@ _TOKENS: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""A comment, a text, a name of Python's, or a name that is a local: those are found faster than fields of a table."""
+"""A comment, a text, a name of Python's, or a name that is a local: those match faster than fields of a table."""
 
 _STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
-"""Where a statement of a file begins: at the left edge, where none of its other lines has a word but ``end``."""
+"""The beginning of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
 _LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
 _WORDS: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-"""What may be the name of a local; behind a dot is a field."""
+"""Words that may be the name of a local; a word behind a dot is a field."""
 
 Names = Mapping[str, Mapping[str, object]]
 Files = Mapping[str, str]
@@ -40,7 +40,7 @@ Files = Mapping[str, str]
 
 
 class Line(NamedTuple):
-    """Where a line of a script is from."""
+    """The origin of a line of a script."""
 
     file: str
     number: int
@@ -57,13 +57,13 @@ class Statement:
     """A statement at the left edge of a file, as Redis gets it."""
 
     def __init__(self, text: str, lines: Sequence[Line]) -> None:
-        found = _LOCALS.match(text)
+        match = _LOCALS.match(text)
         self.source = Source(text, lines)
         self.words = frozenset(_WORDS.findall(text))
-        self.declares = found["names"].split(", ") if found else []
-        self.is_function = bool(found and found["function"])
+        self.declares = match["names"].split(", ") if match else []
+        self.is_function = bool(match and match["function"])
         # As it is where its locals are declared ahead of it.
-        self.inside = Source(text.removeprefix("local "), lines) if found and found["value"] else Source("", ())
+        self.inside = Source(text.removeprefix("local "), lines) if match and match["value"] else Source("", ())
 
 
 class Assembler:
@@ -87,10 +87,11 @@ class Assembler:
         return _joined(Source(text, _lines(head, text)), self.alone(script.name))
 
     def alone(self, name: str) -> Source:
-        """The text of a file behind all that it uses, without what is generated for a script. Raises the same."""
+        """The text of a file behind all that it uses, without the head that is generated for a script. Raises the
+        same."""
         *parts, own = map(self._of_file, self.parts(name))
-        sources = [each.source for each in own]
-        used = set[str]().union(*(each.words for each in own))
+        sources = [statement.source for statement in own]
+        used = set[str]().union(*(statement.words for statement in own))
         for part in reversed(parts):
             sources[:0] = _scope(part, used)
         return _joined(*sources)
@@ -105,11 +106,11 @@ class Assembler:
         if name in above:
             raise RecursionError(" needs ".join((*above, name)))
         if name not in self._parts:
-            found: list[str] = []
+            names: list[str] = []
             for line in _NEEDS.findall(self._files[name]):
                 for needed in line.split(", "):
-                    found += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in found)
-            self._parts[name] = [*found, name]
+                    names += (part for part in self.parts(f"_{needed}", (*above, name)) if part not in names)
+            self._parts[name] = [*names, name]
         return self._parts[name]
 
     def _of_file(self, name: str) -> Sequence[Statement]:
@@ -122,22 +123,22 @@ class Assembler:
 def lua_files() -> Files:
     """Every Lua file."""
     folder = resources.files("palaver.store.scripting") / "lua"
-    return {each.name.removesuffix(".lua"): each.read_text() for each in folder.iterdir()}
+    return {file.name.removesuffix(".lua"): file.read_text() for file in folder.iterdir()}
 
 
 def _scope(part: Sequence[Statement], used: set[str]) -> Sequence[Source]:
     """A part as a block, behind the declaration of those of its locals that are ``used`` behind it. The words of the
     part are added to these."""
     outside, exported, sources = frozenset(used), list[str](), list[Source]()
-    for each in reversed(part):
-        if each.is_function and used.isdisjoint(each.declares):
+    for statement in reversed(part):
+        if statement.is_function and used.isdisjoint(statement.declares):
             continue
-        used |= each.words
-        if outside.isdisjoint(each.declares):
-            sources.append(each.source)
+        used |= statement.words
+        if outside.isdisjoint(statement.declares):
+            sources.append(statement.source)
         else:
-            exported[:0] = each.declares
-            sources.append(each.inside)
+            exported[:0] = statement.declares
+            sources.append(statement.inside)
     if not sources:
         return []
     text, lines = _joined(*reversed(sources))
@@ -148,9 +149,9 @@ def _scope(part: Sequence[Statement], used: set[str]) -> Sequence[Source]:
 def _statements(file: str, text: str, names: Names) -> Iterator[Statement]:
     """The statements of a file, without comments and lines that have nothing else."""
     lines = zip(_for_redis(file, text, names).splitlines(keepends=True), _lines(file, text), strict=True)
-    kept = [(line.rstrip() + "\n", place) for line, place in lines if line.strip()]
-    places = iter([place for _, place in kept])
-    for statement in _STATEMENTS.split("".join(line for line, _ in kept)):
+    filled = [(line.rstrip() + "\n", place) for line, place in lines if line.strip()]
+    places = iter([place for _, place in filled])
+    for statement in _STATEMENTS.split("".join(line for line, _ in filled)):
         if statement:
             yield Statement(statement, [next(places) for _ in range(statement.count("\n"))])
 
@@ -160,7 +161,7 @@ def _lines(file: str, text: str) -> Sequence[Line]:
 
 
 def _joined(*sources: Source) -> Source:
-    return Source("".join(each.text for each in sources), [line for each in sources for line in each.lines])
+    return Source("".join(source.text for source in sources), [line for source in sources for line in source.lines])
 
 
 def contract(script: type[Script[Any]]) -> str:
@@ -177,7 +178,7 @@ def contract(script: type[Script[Any]]) -> str:
             at += 1
         lines.append(f"local args_{arg.name} = {value}")
     lines += _lists(shape, at)
-    lines += (f"local function reply_{each.tag}{_constructor(each)} end" for each in script.replies.values())
+    lines += (f"local function reply_{reply.tag}{_constructor(reply)} end" for reply in script.replies.values())
     return "\n".join(lines) + "\n"
 
 
@@ -196,15 +197,15 @@ def _lists(shape: Shape, first: int) -> Iterator[str]:
     """Lines that read the lists; the first of them begins at ARGV ``first``."""
     if not shape.lists:
         return
-    yield f"local {', '.join(f'args_{each.name}' for each in shape.lists)}"
+    yield f"local {', '.join(f'args_{array.name}' for array in shape.lists)}"
     yield "do"
     yield f"  local at, key = {first}, {sum(len(key.names) or 1 for key in shape.keys)}"
-    for each in shape.lists:
-        keys = sum(field.wire is None for field in each.fields)
-        values = len(each.fields) - keys
+    for array in shape.lists:
+        keys = sum(field.wire is None for field in array.fields)
+        values = len(array.fields) - keys
         places = [f"KEYS[key + {i + 1}]" for i in range(keys)] + [f"ARGV[at + {i + 1}]" for i in range(values)]
         step = f"at, key = at + {values}, key + {keys}" if keys else f"at = at + {values}"
-        yield from _loop(each, places, step) if each.batch else _list(each, places, step)
+        yield from _loop(array, places, step) if array.batch else _list(array, places, step)
     yield "end"
 
 
@@ -220,7 +221,7 @@ def _list(of: List, places: Sequence[str], step: str) -> Iterator[str]:
 
 def _loop(of: List, places: Sequence[str], step: str) -> Iterator[str]:
     """A function that answers the next one's number and values each time."""
-    given = ", ".join(_value(field, place) for field, place in zip(of.fields, places, strict=True))
+    values = ", ".join(_value(field, place) for field, place in zip(of.fields, places, strict=True))
     behind = step.replace("at + ", "at - ").replace("key + ", "key - ")
     yield "  local i, count = 0, tonumber(ARGV[at])"
     yield f"  {behind}"
@@ -228,7 +229,7 @@ def _loop(of: List, places: Sequence[str], step: str) -> Iterator[str]:
     yield "    if i == count then return end"
     yield "    i = i + 1"
     yield f"    {step}"
-    yield f"    return i, {given}"
+    yield f"    return i, {values}"
     yield "  end"
 
 
@@ -244,24 +245,24 @@ def _value(field: Field, place: str) -> str:
 def _constructor(reply: ScriptReply) -> str:
     if not reply.fields:
         return f"() return {{ '{reply.tag}' }}"
-    given = ", ".join(wire.from_lua.replace("{}", f"r.{name}") for name, wire in reply.fields.items())
-    return f"(r) return {{ '{reply.tag}', {given} }}"
+    values = ", ".join(wire.from_lua.replace("{}", f"r.{name}") for name, wire in reply.fields.items())
+    return f"(r) return {{ '{reply.tag}', {values} }}"
 
 
 def _for_redis(file: str, text: str, names: Names) -> str:
     """Lua as Redis gets it: without comments, with a literal for each name of Python, and locals for what the generated
     head has."""
 
-    def instead(found: re.Match[str]) -> str:
-        if found["local"]:
-            return found[0].replace(".", "_")
-        if not found["namespace"]:
-            return "" if found[0].startswith("--") else found[0]
+    def instead(token: re.Match[str]) -> str:
+        if token["local"]:
+            return token[0].replace(".", "_")
+        if not token["namespace"]:
+            return "" if token[0].startswith("--") else token[0]
         try:
-            return literal(names[found["namespace"]][found["name"]])
+            return literal(names[token["namespace"]][token["name"]])
         except KeyError:
-            number = text.count("\n", 0, found.start()) + 1
-            raise LookupError(f"{file}:{number}: Python knows no {found[0]}") from None
+            number = text.count("\n", 0, token.start()) + 1
+            raise LookupError(f"{file}:{number}: Python knows no {token[0]}") from None
 
     return _TOKENS.sub(instead, text)
 
@@ -277,7 +278,7 @@ def literal(value: object) -> str:
         case int():
             return str(int(value))
         case frozenset():
-            return f"function(x) return {' or '.join(f'x == {literal(each)}' for each in sorted(value))} end"
+            return f"function(x) return {' or '.join(f'x == {literal(member)}' for member in sorted(value))} end"
         case Mapping():
-            return f"{{ {', '.join(f'[{literal(key)}] = {literal(each)}' for key, each in value.items())} }}"
+            return f"{{ {', '.join(f'[{literal(key)}] = {literal(item)}' for key, item in value.items())} }}"
     raise TypeError(f"{value!r} has no form in Lua")

@@ -21,7 +21,7 @@ class IdempotencyKey:
 
     digest: str = ""
     fingerprint: str = ""
-    """Of the request that it is used with."""
+    """The fingerprint of the request that it is used with."""
 
 
 def idempotency(key: str | None, request: str, by: str | None) -> IdempotencyKey:
@@ -41,7 +41,7 @@ class TakenOnce:
 
     @classmethod
     def of(cls, key: str | None, any_id: str, what: str, by: str | None) -> TakenOnce:
-        """Of a request that asks for ``what`` of a run or in a conversation."""
-        request, found = token_hex(16), idempotency(key, f"{any_id} {what}", by)
-        record = keys.idempotency(shard_of(any_id), found.digest or sha256(request))
-        return cls(record, found.fingerprint or None, request)
+        """Return the record for a request that asks for ``what`` of a run or in a conversation."""
+        request, hashed = token_hex(16), idempotency(key, f"{any_id} {what}", by)
+        record = keys.idempotency(shard_of(any_id), hashed.digest or sha256(request))
+        return cls(record, hashed.fingerprint or None, request)

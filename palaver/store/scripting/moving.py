@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 async def promised(reply: Awaitable[R], read: Callable[[R], T]) -> T:
-    """What ``read`` makes of the reply to a promise.
+    """Return what ``read`` makes of the reply to a promise.
 
-    Raises what it raises, and:
+    Raises what ``read`` raises, and:
         NotDurable: its ``reply`` is what would have been answered; None if that is a refusal.
     """
     try:
@@ -28,7 +28,7 @@ async def promised(reply: Awaitable[R], read: Callable[[R], T]) -> T:
 
 
 def outcome(read: Callable[[R], T], reply: R | Exception) -> T | Exception:
-    """What ``read`` makes of a reply, or the exception that it raises, or that is in the reply's place."""
+    """Return what ``read`` makes of a reply, or the exception that it raises, or that is in the reply's place."""
     if isinstance(reply, Exception):
         return reply
     try:
@@ -44,4 +44,7 @@ def settled(moved: Moved, run_id: str, conversation_id: str) -> Settled:
 
 def deliveries(due: Iterable[DueDelivery], run_id: str, conversation_id: str) -> tuple[Delivery, ...]:
     """The deliveries to publish, with their ids."""
-    return tuple(Delivery(each.queue, run_id, conversation_id, each.step, each.number, each.title) for each in due)
+    return tuple(
+        Delivery(delivery.queue, run_id, conversation_id, delivery.step, delivery.number, delivery.title)
+        for delivery in due
+    )

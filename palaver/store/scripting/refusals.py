@@ -1,4 +1,4 @@
-"""Why a run, or what was to be put into one, is not taken: a sentence for each code of the scripts."""
+"""Refusals of runs, and of items for them: a sentence for each code of the scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from palaver.vocabulary.limits import beyond
 
 
 class _Refusal(NamedTuple):
-    """How callers are told."""
+    """The message of a refusal for callers, and the limit that it names."""
 
     message: str
     limit: str | None = None
@@ -42,7 +42,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
 
 def refusal(code: Code, run_id: str | None, where: str = "") -> StateConflict:
     """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
-    found = _REFUSALS[code]
-    if found.limit is not None:
-        beyond(found.limit)
-    return StateConflict(code, run_id, where + found.message)
+    row = _REFUSALS[code]
+    if row.limit is not None:
+        beyond(row.limit)
+    return StateConflict(code, run_id, where + row.message)

@@ -33,14 +33,14 @@ VERSION: Final = 1
 """The version of the data that the scripts write. A change that older code would misread increments it (ADR 0015)."""
 
 _WAIT_MS: Final = 2000
-"""How long a promise waits for disk or replicas: the API answers within three seconds."""
+"""Milliseconds that a promise waits for disk or replicas: the API answers within three seconds."""
 _WHEN_FULL: Final = "#!lua flags=allow-oom\n"
 """The first line of a script that Redis runs without memory left, too."""
 _UNREADABLE: Final = re.compile(
     r"attempt to (perform|compare|index|concatenate|call|get) |bad argument #|Expected .{1,40} but found "
     r"|WRONGTYPE |is not an integer|The ID specified in XADD |Invalid stream ID "
 )
-"""What Redis says of a script that came upon a record that is not as it was written. A full or busy one says something
+"""Redis's messages for a script that met a record which is not as it was written. A full or busy Redis says something
 else."""
 R = TypeVar("R")
 Command = Sequence[Value]
@@ -83,10 +83,10 @@ class Scripts:
             except NoScriptError:
                 answer = await self._redis.eval(self._sources[script.name], len(keys), *keys, *args)
         except ResponseError as error:
-            found = _of_record(error, keys)
-            if found is error:
+            record_error = _of_record(error, keys)
+            if record_error is error:
                 raise
-            raise found from error
+            raise record_error from error
         return script.read(answer)
 
     async def promise(self, script: Script[R]) -> R:
@@ -100,13 +100,13 @@ class Scripts:
         if self._wait is None:
             return await self.run(script)
         (answer,), _, durable = await self._promise([script], ())
-        return _kept(_checked(answer), durable)
+        return _durable(_checked(answer), durable)
 
     async def promise_and_read(self, script: Script[R], reads: Sequence[Command]) -> tuple[R, list[Any]]:
         """The same, and the raw answers to ``reads``, errors among them: they travel with the script, and come right
         behind it. Raises as `promise`."""
-        (answer,), found, durable = await self._promise([script], reads)
-        return _kept((_checked(answer), found), durable)
+        (answer,), answers, durable = await self._promise([script], reads)
+        return _durable((_checked(answer), answers), durable)
 
     async def run_all(self, scripts: Iterable[Script[R]]) -> list[R]:
         """The replies of several scripts, sent at once; each is atomic, all together are not.
@@ -137,12 +137,12 @@ class Scripts:
         # script that finds its work done writes nothing, and the server waits for a connection's own writes.
         write = ("SET", promised(scripts[0].pack()[0][0]), 1, "EX", 60)
         *answers, written, reached = await self._answers(scripts, (*reads, write, command))
-        replies, found = _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :]
-        failed = next((each for each in (written, reached) if isinstance(each, Exception)), None)
+        replies, read_answers = _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :]
+        failed = next((answer for answer in (written, reached) if isinstance(answer, Exception)), None)
         if failed:
             log.warning("what is promised cannot be waited for: %s", failed)
-            return replies, found, False
-        return replies, found, (reached[0] if isinstance(reached, list) else reached) >= enough
+            return replies, read_answers, False
+        return replies, read_answers, (reached[0] if isinstance(reached, list) else reached) >= enough
 
     async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
         """The answers of scripts and of the commands behind them, errors among them. Scripts that the server does not
@@ -161,7 +161,7 @@ class Scripts:
     def _packed(self, script: Script[Any]) -> tuple[list[str], list[Value]]:
         keys, args = script.pack()
         if script.grows:
-            self.taken += sum(len(each) for each in args if isinstance(each, str | bytes))
+            self.taken += sum(len(arg) for arg in args if isinstance(arg, str | bytes))
         return keys, args
 
     async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
@@ -193,9 +193,9 @@ def _of_record(error: Exception, keys: Sequence[str]) -> Exception:
     if type(error) is not ResponseError or not _UNREADABLE.search(str(error)):
         return error
     ids = dict.fromkeys(name for key in keys if is_id("run", name := key.rpartition(":")[2]) or is_id("conv", name))
-    found = CorruptRecord(" or ".join(ids) or "the lists")
-    found.__cause__ = error
-    return found
+    corrupt = CorruptRecord(" or ".join(ids) or "the lists")
+    corrupt.__cause__ = error
+    return corrupt
 
 
 def _checked(reply: R | Exception) -> R:
@@ -204,7 +204,7 @@ def _checked(reply: R | Exception) -> R:
     return reply
 
 
-def _kept(reply: R, durable: bool) -> R:
+def _durable(reply: R, durable: bool) -> R:
     if not durable:
         raise NotDurable(reply)
     return reply

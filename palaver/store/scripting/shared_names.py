@@ -1,4 +1,4 @@
-"""What Python and the scripts both know: the scripts write ``Namespace.NAME``, and get it from here."""
+"""The names that Python and the scripts share: the scripts write ``Namespace.NAME``, and get it from here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ScriptSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those among ``settings``."""
+        """Return the settings for scripts among ``settings``."""
         return cls(
             retention=int(settings.retention),
             # A feed goes with its run at the latest.
@@ -66,7 +66,7 @@ class ScriptSettings(NamedTuple):
 def shared_names(settings: ScriptSettings, version: int) -> Names:
     """Every namespace; ``version`` is that of what the scripts write."""
     return {
-        **{each.__name__: {name: member.value for name, member in each.__members__.items()} for each in _ENUMS},
+        **{enum.__name__: {name: member.value for name, member in enum.__members__.items()} for enum in _ENUMS},
         "ActionType": _texts(get_args(ActionType)),
         "CancelMode": _texts(get_args(CancelMode)),
         "OnConflict": _texts(get_args(OnConflict)),
@@ -78,10 +78,10 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "StepOutcome": _texts(get_args(StepOutcome)),
         "TokenType": _texts(get_args(TokenType)),
         "Metrics": {"OTHER": OTHER},
-        "Series": _texts(each.series for each in COUNTED),
-        "Buckets": {each.series.upper(): dict(enumerate(each.buckets, 1)) for each in COUNTED if each.buckets},
+        "Series": _texts(metric.series for metric in COUNTED),
+        "Buckets": {metric.series.upper(): dict(enumerate(metric.buckets, 1)) for metric in COUNTED if metric.buckets},
         "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED},
-        "Facts": {each.name: _facts(each) for each in ErrorClass},
+        "Facts": {error_class.name: _facts(error_class) for error_class in ErrorClass},
         "Lifecycle": {
             "EDGES": frozenset(f"{source} {target}" for source in TRANSITIONS for target in TRANSITIONS[source]),
             "TERMINAL": frozenset(status for status in RunStatus if status.terminal),
@@ -107,7 +107,7 @@ def _texts(texts: Iterable[str]) -> Mapping[str, str]:
 
 
 def _facts(error_class: ErrorClass) -> Mapping[str, Any]:
-    """What an error object of that class always says."""
+    """Return the fields that every error object of that class has."""
     facts = FACTS[error_class]
     return {
         "class": error_class,

@@ -1,4 +1,4 @@
-"""What is found about a Redis that conversations or deliveries are to be trusted to, judged."""
+"""Findings about a Redis that conversations or deliveries are to be trusted to, judged."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Finding:
     check: str
     level: Level
     found: str
-    """How it is, in a few words."""
+    """The state in a few words."""
     said: str = ""
-    """What that means, unless it is well; the same for as long as it is as it is."""
+    """Its consequence, unless the state is good; the same text for as long as the state is the same."""
     advice: str = ""
     never: bool = False
-    """Whether nothing can work like this, and nothing that comes by itself will change it."""
+    """True if nothing can work like this, and nothing that comes by itself will change it."""
     names: tuple[str, ...] = ()
-    """What is refused: commands, or the login."""
+    """The names of what is refused: commands, or the login."""
 
     @property
     def sentence(self) -> str:
-        """What a log line says of it."""
+        """The sentence for the log."""
         return f"the Redis of the {self.place} {self.said}: {self.advice}"
 
 
@@ -58,31 +58,31 @@ def judge(place: Place, state: ServerState, durable_replicas: int = 0) -> Iterat
 
 
 def _server(place: Place, state: ServerState) -> Finding:
-    found = f"{state.kind} {state.version}"
+    summary = f"{state.kind} {state.version}"
     if state.major is not None and state.major < OLDEST:
         return Finding(
             place,
             "server",
             "error",
-            found,
-            f"is too old ({found})",
+            summary,
+            f"is too old ({summary})",
             "use Redis 7.0 or later, or Valkey",
             never=True,
         )
-    return Finding(place, "server", "ok", found)
+    return Finding(place, "server", "ok", summary)
 
 
 def _mode(place: Place, state: ServerState) -> Finding:
     match state.mode:
         case "cluster":
-            said = "is in cluster mode, where scripts and queues over several slots fail"
+            meaning = "is in cluster mode, where scripts and queues over several slots fail"
             how = "use one server with `cluster-enabled no`, with replicas if need be"
         case "sentinel":
-            said = "is a Sentinel, which keeps no data"
+            meaning = "is a Sentinel, which keeps no data"
             how = "name the server that it watches, or a proxy or a DNS name that follows the primary"
         case _:
             return Finding(place, "mode", "ok", state.mode)
-    return Finding(place, "mode", "error", state.mode, said, how, never=True)
+    return Finding(place, "mode", "error", state.mode, meaning, how, never=True)
 
 
 def _role(place: Place, state: ServerState) -> Finding:
@@ -95,12 +95,12 @@ def _role(place: Place, state: ServerState) -> Finding:
 def _eviction(place: Place, state: ServerState) -> Finding:
     if state.policy is None:
         return Finding(place, "eviction", "ok", "not told")
-    found = f"maxmemory-policy {state.policy}" + (f", {state.evicted} keys evicted" if state.evicted else "")
+    summary = f"maxmemory-policy {state.policy}" + (f", {state.evicted} keys evicted" if state.evicted else "")
     if state.policy == NO_EVICTION:
-        return Finding(place, "eviction", "ok", found)
+        return Finding(place, "eviction", "ok", summary)
     lost = "deliveries then come late" if place == "broker" else "runs and conversations are then lost"
-    said = f"removes keys when its memory is full (maxmemory-policy {state.policy}), and {lost}"
-    return Finding(place, "eviction", "warning", found, said, "set `maxmemory-policy noeviction` there")
+    meaning = f"removes keys when its memory is full (maxmemory-policy {state.policy}), and {lost}"
+    return Finding(place, "eviction", "warning", summary, meaning, "set `maxmemory-policy noeviction` there")
 
 
 def _persistence(state: ServerState) -> Finding:
@@ -134,32 +134,32 @@ def _disk(place: Place, state: ServerState) -> Finding:
     return Finding(place, "disk", "error", f"failed {failed[0]}", f"failed {' and '.join(failed)}", _DISK)
 
 
-def _replication(place: Place, state: ServerState, wanted: int) -> Finding:
+def _replication(place: Place, state: ServerState, needed: int) -> Finding:
     there = state.replicas or 0
-    found = f"{there} replicas" + ("" if state.lag is None else f", {state.lag} bytes behind")
-    if there >= wanted:
-        return Finding(place, "replication", "ok", found)
-    said = f"has {there} replicas, and promises wait for {wanted}, so they are refused"
-    return Finding(place, "replication", "error", found, said, "connect replicas, or change PALAVER_DURABILITY")
+    summary = f"{there} replicas" + ("" if state.lag is None else f", {state.lag} bytes behind")
+    if there >= needed:
+        return Finding(place, "replication", "ok", summary)
+    meaning = f"has {there} replicas, and promises wait for {needed}, so they are refused"
+    return Finding(place, "replication", "error", summary, meaning, "connect replicas, or change PALAVER_DURABILITY")
 
 
 def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[str]) -> Iterator[Finding]:
-    """What a user may do, of what it has to."""
+    """Yield the findings about a user's rights, compared with those that it needs."""
     if unknown:
-        found = f"no {_list(unknown)}"
+        summary = f"no {_list(unknown)}"
         yield Finding(
             place,
             "commands",
             "error",
-            found,
+            summary,
             f"does not have {_list(unknown)}",
             "use Redis 7.0 or later, or Valkey, and rename no command there",
             never=True,
         )
     if refused:
-        found = f"{user} may not {_list(refused)}"
-        said = f"does not let {user} use {_list(refused)}"
-        yield Finding(place, "rights", "error", found, said, _USERS, names=tuple(refused))
+        summary = f"{user} may not {_list(refused)}"
+        meaning = f"does not let {user} use {_list(refused)}"
+        yield Finding(place, "rights", "error", summary, meaning, _USERS, names=tuple(refused))
     if not refused and not unknown:
         yield Finding(place, "rights", "ok", f"{user} may do all that it has to")
 
@@ -170,14 +170,16 @@ def _list(names: Sequence[str]) -> str:
 
 def unlooked(place: Place, user: str) -> Finding:
     """INFO is refused."""
-    said = f"does not let {user} use INFO, so nobody can say whether it loses data"
-    return Finding(place, "server", "warning", "not told", said, _USERS)
+    meaning = f"does not let {user} use INFO, so nobody can say whether it loses data"
+    return Finding(place, "server", "warning", "not told", meaning, _USERS)
 
 
 def unscripted(place: Place, why: str) -> Finding:
     """A script does not run."""
-    said = f"does not run a script ({why})"
-    return Finding(place, "scripts", "error", "no script runs", said, "use a Redis or a Valkey that runs Lua scripts")
+    meaning = f"does not run a script ({why})"
+    return Finding(
+        place, "scripts", "error", "no script runs", meaning, "use a Redis or a Valkey that runs Lua scripts"
+    )
 
 
 def unanswered(place: Place, why: str) -> Finding:
@@ -188,6 +190,6 @@ def unanswered(place: Place, why: str) -> Finding:
 
 def strangers(place: Place, user: str, why: str) -> Finding:
     """The login is refused."""
-    said = f"refuses the login of {user} ({why})"
+    meaning = f"refuses the login of {user} ({why})"
     how = "correct the user and the password in the address, or the server's users.acl"
-    return Finding(place, "login", "error", "refused", said, how, names=(LOGIN,))
+    return Finding(place, "login", "error", "refused", meaning, how, names=(LOGIN,))

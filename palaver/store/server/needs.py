@@ -60,7 +60,7 @@ _SCRIPTS: Final[Mapping[str, str]] = {
     "zremrangebyscore": "0 1",
     "zscore": "m",
 }
-"""What scripts and their callers do with a key, and the arguments behind it."""
+"""The commands that scripts and their callers use on a key, and the arguments behind the key."""
 _STORE: Final[Sequence[str]] = (
     *(f"{name} {_KEY} {rest}" for name, rest in _SCRIPTS.items()),
     "eval return 0",

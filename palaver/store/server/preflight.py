@@ -1,5 +1,5 @@
 """Asks the servers behind the store and the broker, before they are trusted and again each minute, whether they keep
-what they are given, and whether this role may do there what it has to (ADR 0063).
+the data that is written, and whether this role may do there what it has to (ADR 0063).
 
 It blocks, and has a connection of its own only while it asks: any process can do it in a thread.
 """
@@ -46,28 +46,28 @@ _OF_STEPS: Final = ESSENTIAL | {LOGIN}
 
 
 class Preflight:
-    """What a role finds of its servers, and what of that has been logged."""
+    """The findings of a role about its servers, and the memory of which have been logged."""
 
     def __init__(self, settings: Settings, role: Role) -> None:
         self._settings = settings
         self._role = role
-        self._told: dict[tuple[Place, str], str] = {}
+        self._logged: dict[tuple[Place, str], str] = {}
         self.refused: tuple[str, ...] = ()
-        """Of what a step takes, commands that this process was refused at the last look, or `login`; empty if it was
-        refused nothing, or nobody answered."""
+        """Commands that a step needs and that this process was refused at the last look, or `login`; empty if nothing
+        was refused, or nobody answered."""
         self._ended = threading.Event()
 
     def look(self) -> list[Finding]:
-        """All that is found. Waits for the servers, some seconds at most for each."""
+        """Return all findings. Waits for the servers, some seconds at most for each."""
         here = self._settings
         both = here.deliveries_url == here.store_url
-        found = list(_found("store", here.store_url, {}, self._role, here, both=both))
+        findings = list(_examine("store", here.store_url, {}, self._role, here, both=both))
         if not both and is_redis(here.deliveries_url):
             options = tls_options(here.deliveries_url)
             plain = here.deliveries_url.partition("?")[0] if options else here.deliveries_url
-            found += _found("broker", plain, options, self._role, here, both=False)
-        self.refused = tuple(dict.fromkeys(name for each in found for name in each.names if name in _OF_STEPS))
-        return found
+            findings += _examine("broker", plain, options, self._role, here, both=False)
+        self.refused = tuple(dict.fromkeys(name for finding in findings for name in finding.names if name in _OF_STEPS))
+        return findings
 
     def require(self) -> None:
         """Look, before anything is begun. Of a server that is away nothing is known, and nothing refused.
@@ -76,23 +76,27 @@ class Preflight:
             ConfigurationError: nothing can work with this server; or something is wrong, and PALAVER_REDIS_CHECK is
                 ``fatal``.
         """
-        found = self.look()
+        findings = self.look()
         fatal = self._settings.redis_check == "fatal"
-        refused = [each for each in found if each.never or (fatal and each.level != "ok" and each.check != "answer")]
+        refused = [
+            finding
+            for finding in findings
+            if finding.never or (fatal and finding.level != "ok" and finding.check != "answer")
+        ]
         if refused:
-            raise ConfigurationError("; and ".join(each.sentence for each in refused))
+            raise ConfigurationError("; and ".join(finding.sentence for finding in refused))
 
-    def tell(self, found: Sequence[Finding]) -> None:
-        """Log what is wrong: once, and again when it changes. That a server is away, others say."""
-        if any(each.check == "answer" for each in found):
+    def tell(self, findings: Sequence[Finding]) -> None:
+        """Log each fault: once, and again when it changes. That a server is away, others log."""
+        if any(finding.check == "answer" for finding in findings):
             return
-        wrong = {(each.place, each.check): each for each in found if each.level != "ok"}
-        for about in self._told.keys() - wrong.keys():
+        wrong = {(finding.place, finding.check): finding for finding in findings if finding.level != "ok"}
+        for about in self._logged.keys() - wrong.keys():
             log.info("the Redis of the %s is well again: %s", *about)
-        for about, each in wrong.items():
-            if self._told.get(about) != each.sentence:
-                log.log(logging.ERROR if each.level == "error" else logging.WARNING, "%s", each.sentence)
-        self._told = {about: each.sentence for about, each in wrong.items()}
+        for about, finding in wrong.items():
+            if self._logged.get(about) != finding.sentence:
+                log.log(logging.ERROR if finding.level == "error" else logging.WARNING, "%s", finding.sentence)
+        self._logged = {about: finding.sentence for about, finding in wrong.items()}
 
     def watch(self) -> None:
         """Look now and each minute, and log what changed, until `end`. For a thread."""
@@ -113,7 +117,7 @@ class Preflight:
         self._ended.set()
 
 
-def _found(
+def _examine(
     place: Place, url: str, options: dict[str, Any], role: Role, settings: Settings, *, both: bool
 ) -> Iterator[Finding]:
     user = unquote(urlsplit(url).username or "") or "the default user"
@@ -126,11 +130,11 @@ def _found(
         **options,
     )
     db = client.connection_pool.connection_kwargs.get("db") or 0
-    wanted = needs(role, ("store", "broker") if both else (place,), db)
-    if not wanted:
+    commands = needs(role, ("store", "broker") if both else (place,), db)
+    if not commands:
         return
     try:
-        yield from _asked(client, place, user, wanted, settings)
+        yield from _findings(client, place, user, commands, settings)
     except (AuthenticationError, AuthorizationError) as error:
         yield strangers(place, user, _first_word(error))
     except BusyLoadingError:
@@ -142,8 +146,10 @@ def _found(
             client.close()
 
 
-def _asked(client: Any, place: Place, user: str, wanted: Sequence[Command], settings: Settings) -> Iterator[Finding]:
-    keeps = ("info",) in wanted
+def _findings(
+    client: Any, place: Place, user: str, commands: Sequence[Command], settings: Settings
+) -> Iterator[Finding]:
+    keeps = ("info",) in commands
     if keeps:
         try:
             state = ServerState.of(client.info())
@@ -151,7 +157,7 @@ def _asked(client: Any, place: Place, user: str, wanted: Sequence[Command], sett
             yield unlooked(place, user)
         else:
             yield from judge(place, state, _replicas(settings) if place == "store" else 0)
-    refused, unknown = _refused(client, wanted)
+    refused, unknown = _refused(client, commands)
     yield from rights(place, user, refused, unknown)
     if keeps and "eval" not in refused:
         with suppress(NoPermissionError):
@@ -159,8 +165,8 @@ def _asked(client: Any, place: Place, user: str, wanted: Sequence[Command], sett
                 yield unscripted(place, why)
 
 
-def _refused(client: Any, wanted: Sequence[Command]) -> tuple[list[str], list[str]]:
-    """Of these commands those that the user may not use, and those that the server does not have.
+def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str]]:
+    """Return those of these commands that the user may not use, and those that the server does not have.
 
     All are queued in a transaction that is discarded: the server checks rights when it queues, and runs nothing. So
     first comes a command that does no harm, to see that it does queue.
@@ -173,7 +179,7 @@ def _refused(client: Any, wanted: Sequence[Command]) -> tuple[list[str], list[st
         if begun[1] != _QUEUED:
             return [], []
         refused, unknown = [], []
-        for command, answer in zip(wanted, _answers(connection, wanted), strict=True):
+        for command, answer in zip(commands, _answers(connection, commands), strict=True):
             name = _name(command)
             if isinstance(answer, NoPermissionError):
                 refused.append(name)

@@ -43,12 +43,12 @@ class Rewind:
     steps: int
     """Steps that had been done and are not any more, at least."""
     replaced: bool
-    """Whether it is another store, or an empty one."""
+    """True if it is another store, or an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What one look found."""
+    """The state of the store at one look."""
 
     at: int
     generation: bytes
@@ -57,7 +57,7 @@ class _State:
 
 
 class Rewinds:
-    """What this process knows of the store, compared with what the store says."""
+    """The last known state of the store, compared with its present one."""
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
@@ -65,45 +65,45 @@ class Rewinds:
         self._known: _State | None = None
 
     async def watch(self) -> None:
-        """Look for ever, and say in the log what is gone. A store that does not answer is looked at later."""
+        """Look for ever, and log each loss. A store that does not answer is looked at later."""
         while True:
             with contextlib.suppress(RedisError, OSError):
                 await self.look()
             await asyncio.sleep(EVERY)
 
     async def look(self) -> Rewind | None:
-        """Compare with the look before: what was lost since, if anything was. Raises what Redis raises."""
+        """Compare with the look before. Return the loss since, if there was one. Raises what Redis raises."""
         known, now = self._known, await self._state()
         self._known = now
         if known is None:
             return None
-        found = Rewind(
+        rewind = Rewind(
             now.at, max(0, known.runs - now.runs), max(0, known.steps - now.steps), known.generation != now.generation
         )
-        if not (found.runs or found.steps or found.replaced):
+        if not (rewind.runs or rewind.steps or rewind.replaced):
             return None
         log.error(
             "the store lost data: %d runs and %d steps that it had counted are gone%s. "
             'See docs/how-to/find-the-cause.md, "The store has lost something"',
-            found.runs,
-            found.steps,
-            ", and it is another store than before" if found.replaced else "",
+            rewind.runs,
+            rewind.steps,
+            ", and it is another store than before" if rewind.replaced else "",
         )
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hset(
             keys.rewound(),
-            mapping={"at": now.at, "runs": found.runs, "steps": found.steps, "replaced": int(found.replaced)},
+            mapping={"at": now.at, "runs": rewind.runs, "steps": rewind.steps, "replaced": int(rewind.replaced)},
         )
         pipeline.expire(keys.rewound(), REMEMBERED)
         await pipeline.execute()
-        return found
+        return rewind
 
     async def last(self) -> Rewind | None:
         """The last one that any process noticed within a day. Raises what Redis raises."""
-        found = await self._redis.hgetall(keys.rewound())
-        if not found:
+        stored = await self._redis.hgetall(keys.rewound())
+        if not stored:
             return None
-        return Rewind(int(found[b"at"]), int(found[b"runs"]), int(found[b"steps"]), found[b"replaced"] == b"1")
+        return Rewind(int(stored[b"at"]), int(stored[b"runs"]), int(stored[b"steps"]), stored[b"replaced"] == b"1")
 
     async def _state(self) -> _State:
         pipeline = self._redis.pipeline(transaction=False)
@@ -116,5 +116,5 @@ class Rewinds:
             # Whoever is first names it.
             await self._redis.set(keys.generation(), secrets.token_hex(8), nx=True)
             generation = await self._redis.get(keys.generation()) or b""
-        numbers = [[int(each or 0) for each in shard] for shard in counts]
-        return _State(seconds, generation, sum(each[0] for each in numbers), sum(sum(each[1:]) for each in numbers))
+        numbers = [[int(count or 0) for count in shard] for shard in counts]
+        return _State(seconds, generation, sum(shard[0] for shard in numbers), sum(sum(shard[1:]) for shard in numbers))

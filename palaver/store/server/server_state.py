@@ -1,4 +1,4 @@
-"""A Redis as its INFO describes it, as far as what is kept there depends on that."""
+"""A Redis as its INFO describes it, as far as the safety of the stored data depends on that."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class ServerState:
     """``standalone``, ``cluster`` or ``sentinel``."""
     primary: bool
     policy: str | None
-    """What is evicted when its memory is full."""
+    """The policy of eviction when its memory is full."""
     evicted: int | None
     """Keys, since it started."""
     append_only: bool | None
     append_written: bool | None
-    """Whether the last write to the append-only file went well, as the next two."""
+    """True if the last write to the append-only file went well; the next two are alike."""
     append_rewritten: bool | None
     snapshot_written: bool | None
     unsaved: int | None
     """Changes since the last snapshot."""
     replicas: int | None
-    """Those that are connected and have the data that were there before them."""
+    """The number of replicas that are connected and have the data that were there before them."""
     lag: int | None
     """Bytes that the replica furthest behind has not confirmed; None without replicas."""
 
@@ -43,9 +43,9 @@ class ServerState:
     def of(cls, info: Mapping[str, Any]) -> Self:
         """From the answer to INFO, as redis-py reads it."""
         field, kind = next(((field, kind) for field, kind in _KINDS if field in info), ("", "Redis"))
-        online = [each for each in _replicas(info) if each.get("state") == "online"]
+        online = [replica for replica in _replicas(info) if replica.get("state") == "online"]
         sent = _number(info, "master_repl_offset")
-        confirmed = [int(each["offset"]) for each in online if str(each.get("offset", "")).isdigit()]
+        confirmed = [int(replica["offset"]) for replica in online if str(replica.get("offset", "")).isdigit()]
         mode = "cluster" if _flag(info, "cluster_enabled") else str(info.get("redis_mode", "standalone"))
         return cls(
             kind=kind,
@@ -66,11 +66,13 @@ class ServerState:
 
     @property
     def disk_good(self) -> bool | None:
-        """Whether all that was last written to the disk went well."""
-        told = [
-            each for each in (self.append_written, self.append_rewritten, self.snapshot_written) if each is not None
+        """True if all that was last written to the disk went well."""
+        outcomes = [
+            outcome
+            for outcome in (self.append_written, self.append_rewritten, self.snapshot_written)
+            if outcome is not None
         ]
-        return all(told) if told else None
+        return all(outcomes) if outcomes else None
 
     @property
     def major(self) -> int | None:

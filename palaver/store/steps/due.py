@@ -1,4 +1,4 @@
-"""What sweepers do: find what is due, and act on it."""
+"""The index of what is due, for sweepers: find it, and act on it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class DueIndex:
         self.shards = all_shards(settings.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
-        """What is due now, by Redis's clock, and the seconds until the next thing will be (a day at most)."""
+        """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
+        most)."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
@@ -57,9 +58,9 @@ class DueIndex:
             pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
             pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
         replies = await pipeline.execute()
-        found = [_due_item(member) for members in replies[::2] for member in members]
+        items = [_due_item(member) for members in replies[::2] for member in members]
         upcoming = [(pairs[0][1] - now) / 1000 for pairs in replies[1::2] if pairs]
-        return found, min(upcoming, default=86400.0)
+        return items, min(upcoming, default=86400.0)
 
     async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
         """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
@@ -77,15 +78,15 @@ class DueIndex:
         for shard in self.shards:
             pipeline.zrange(keys.due(shard), now, f"({before}", byscore=True, offset=0, num=limit)
         items = [_due_item(member) for members in await pipeline.execute() for member in members]
-        found = []
+        leased = []
         for begin in range(0, len(items), _AT_ONCE):
             some = items[begin : begin + _AT_ONCE]
             for item in some:
                 pipeline.hget(keys.steps(item.run_id), item.what)
             for item, step in zip(some, await pipeline.execute(), strict=True):
                 if step is not None and orjson.loads(step).get("worker") == worker:
-                    found.append(item)
-        return found
+                    leased.append(item)
+        return leased
 
     async def sweep(
         self,
@@ -117,7 +118,7 @@ class DueIndex:
             )
             for thing, conversation in acted
         )
-        found: list[Settled] = []
+        moves: list[Settled] = []
         errors: list[tuple[DueItem, Exception]] = []
         for reply, (thing, conversation) in zip(replies, acted, strict=True):
             if isinstance(reply, Exception):
@@ -125,17 +126,17 @@ class DueIndex:
             elif isinstance(reply, Moved):
                 if reply.status is RunStatus.FAILED and thing.what != RunDue.START:
                     log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
-                found.append(settled(reply, thing.run_id, conversation))
+                moves.append(settled(reply, thing.run_id, conversation))
         if errors:
-            # One line for all of them: what is due in an outage may be hundreds of things, each second.
+            # One line for all of them: in an outage hundreds of things may be due, each second.
             thing, error = errors[0]
             log.warning(
                 "cannot act on what is due: %d things (run %s at %s is one): %s",
                 *(len(errors), thing.run_id, thing.what, outage_reason(error)),
             )
-            if not found:
+            if not moves:
                 raise error
-        return found
+        return moves
 
     async def forget_expired(self, limit: int = 1000) -> int:
         """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""
@@ -143,8 +144,8 @@ class DueIndex:
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
             pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit)
-        found = dict(zip(self.shards, await pipeline.execute(), strict=True))
-        for shard, members in found.items():
+        expired = dict(zip(self.shards, await pipeline.execute(), strict=True))
+        for shard, members in expired.items():
             if members:
                 # In this order: after an interruption the work is repeated.
                 for status in (None, *_TERMINAL):
@@ -152,7 +153,7 @@ class DueIndex:
                 pipeline.zrem(keys.ended(shard), *members)
         if len(pipeline):
             await pipeline.execute()
-        return sum(map(len, found.values()))
+        return sum(map(len, expired.values()))
 
     async def forget_conversations(self, limit: int = 1000) -> int:
         """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
@@ -170,12 +171,12 @@ class DueIndex:
                 pipeline.zcard(keys.ready(shard, queue))
                 pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
         replies = await pipeline.execute()
-        found: dict[str, tuple[int, float]] = {}
+        by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(QUEUES):
             of_queue = replies[2 * i * len(self.shards) : 2 * (i + 1) * len(self.shards)]
             oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
-            found[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
-        return found
+            by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
+        return by_queue
 
     async def _forget(self, things: Iterable[DueItem]) -> None:
         """Remove the entries of a run that no longer exists (deleted by hand, or evicted), which had not ended."""
@@ -189,7 +190,7 @@ class DueIndex:
                 pipeline.zrem(keys.pending(shard, action_type), f"{run_id}/{thing.what.partition('/')[2]}")
             for reason in WaitReason:
                 pipeline.zrem(keys.waiting(shard, reason), run_id)
-            for status in (None, *(each for each in RunStatus if not each.terminal)):
+            for status in (None, *(status for status in RunStatus if not status.terminal)):
                 pipeline.zrem(keys.runs(shard, status), run_id)
         if len(pipeline):
             await pipeline.execute()

@@ -1,7 +1,7 @@
-"""What steps wait for because no worker that took them has it: a tool, a provider, or its key.
+"""The index of what steps wait for because no worker that took them has it: a tool, a provider, or its key.
 
-Each shard has an index of them, sorted by what is lacked, which the scripts keep. So what is lacked can be counted
-without reading who lacks it.
+Each shard has an index of such steps, sorted by what they lack, which the scripts maintain. So they can be counted by
+what they lack without reading each of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Lacked:
     """Something that steps wait for."""
 
     code: str
-    """As in ``waiting`` of their runs."""
+    """The code, as in ``waiting`` of their runs."""
     steps: int
     run_id: str
     """One of their runs."""
@@ -36,23 +36,23 @@ class LackingIndex:
         self._redis = redis
         self._shards = all_shards(settings.shards)
         self._shard, self._after = 0, "-"
-        """Where the next look for stale entries begins."""
+        """The shard and the place where the next look for stale entries begins."""
 
     async def read(self) -> list[Lacked]:
         """All that is lacked, by code; no more than the limit says."""
-        found: dict[str, Lacked] = {}
+        lacks: dict[str, Lacked] = {}
         after = dict.fromkeys(self._shards, "-")
-        while after and len(found) <= most("lacks"):
+        while after and len(lacks) <= most("lacks"):
             firsts = await self._first(after)
             after = {}
             for shard, first, count in firsts:
                 code, _, member = first.partition(" ")
-                before = found.get(code)
-                found[code] = Lacked(code, count + (before.steps if before else 0), member.partition("/")[0])
+                before = lacks.get(code)
+                lacks[code] = Lacked(code, count + (before.steps if before else 0), member.partition("/")[0])
                 after[shard] = f"[{code}!"
-        if len(found) > most("lacks"):
+        if len(lacks) > most("lacks"):
             beyond("lacks")
-        return sorted(found.values(), key=lambda each: each.code)[: most("lacks")]
+        return sorted(lacks.values(), key=lambda lacked: lacked.code)[: most("lacks")]
 
     async def forget_stale(self, limit: int = 20) -> int:
         """Take out entries whose step does not wait for that: its run was deleted by hand, or evicted. How many.
@@ -79,7 +79,7 @@ class LackingIndex:
         return len(stale)
 
     async def _first(self, after: dict[str, str]) -> list[tuple[str, str, int]]:
-        """Of each shard that has one the first entry behind a place, and how many lack the same."""
+        """Return, for each shard that has one, the first entry behind a place, and how many steps lack the same."""
         pipeline = self._redis.pipeline(transaction=False)
         for shard, place in after.items():
             pipeline.zrange(keys.lacking(shard), place, "+", bylex=True, offset=0, num=1)
@@ -97,7 +97,7 @@ class LackingIndex:
 
 
 def _waits(member: bytes, text: bytes | None) -> bool:
-    """Whether a step waits for what its entry says."""
+    """Tell whether a step waits for what its entry says."""
     step = orjson.loads(text or b"{}")
     waits = step.get("state") == StepState.LATER and step.get("postponed") == step["until"]
     return waits and step["reason"] == WaitReason.NO_WORKER and member.decode().startswith(f"{step['code']} ")

@@ -1,4 +1,4 @@
-"""What a verdict is for ``settle.lua``."""
+"""The arguments of ``settle.lua`` for a verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from palaver.vocabulary.limits import beyond, most
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
 _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
-"""What a model step answers a call with that it does not make."""
+"""The error classes with which a model step answers a call that it does not make."""
 
 
 def settlement(
@@ -53,7 +53,7 @@ def settlement(
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
-        ResponseTooLarge: the verdict brings more than one script may be given: Redis does nothing else meanwhile.
+        ResponseTooLarge: the verdict brings more than one script may take: Redis does nothing else meanwhile.
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:
@@ -104,7 +104,10 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
             kind = VerdictKind.CONTINUE
             if not verdict.failure.recoverable:
                 kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
-    finishes, ending = kind is VerdictKind.FINISH, next((each.message for each in outcomes if each.ends_run), None)
+    finishes, ending = (
+        kind is VerdictKind.FINISH,
+        next((outcome.message for outcome in outcomes if outcome.ends_run), None),
+    )
     last = ending if kind is VerdictKind.CONTINUE else message
     entries = [_log_note(note, lease) for note in verdict.notes]
     if message is not None:
@@ -121,10 +124,10 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
     if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
         entries.append(_told_misfit(verdict.misfit, lease))
     for outcome in outcomes:
-        told = orjson.dumps(_finished(outcome, lease))
-        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, told))
+        encoded = orjson.dumps(_finished(outcome, lease))
+        entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, encoded))
     opened = _opened(lease, message, outcomes, calls, finishes)
-    texts = (each for record in (*entries, *opened) for each in record if isinstance(each, bytes | str))
+    texts = (value for record in (*entries, *opened) for value in record if isinstance(value, bytes | str))
     if sum(map(len, texts)) > most("verdict"):
         beyond("verdict")
         raise ResponseTooLarge(f"the answer and what comes of it are larger than {most('verdict')} bytes")
@@ -160,13 +163,13 @@ def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
         case RetryAfter() | GiveUp():
             return verdict.failure.error_class
         case Continue(outcomes=outcomes) if lease.call is not None:
-            return next((each.failure.error_class for each in outcomes if each.failure), None)
+            return next((outcome.failure.error_class for outcome in outcomes if outcome.failure), None)
         case _:
             return None
 
 
 def used(usage: Usage) -> Used:
-    """What a step used, for the scripts."""
+    """Return a step's usage for the scripts."""
     cost: int | None = 0
     if usage.model_calls:
         cost = None if usage.cost_usd is None else round(usage.cost_usd * NANODOLLARS)
@@ -210,7 +213,7 @@ def _opened(
     """
     if message is None or not message.tool_calls:
         return []
-    steps = {each.call.id: each for each in calls}
+    steps = {step.call.id: step for step in calls}
     answered = {outcome.message.call_id for outcome in outcomes}
     if len({call.id for call in message.tool_calls}) != len(message.tool_calls):
         raise ValueError("two calls of one message have the same id")
@@ -251,12 +254,15 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
 
 
 def _about_calls(lease: Lease, verdict: Continue, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    """What was found out about the calls of a message when they came: tools may be declared otherwise later."""
+    """Return the facts about the calls of a message, as they were when the calls came: tools may be declared otherwise
+    later."""
     refused = {
-        each.message.call_id for each in verdict.outcomes if each.failure and each.failure.error_class in _REFUSALS
+        outcome.message.call_id
+        for outcome in verdict.outcomes
+        if outcome.failure and outcome.failure.error_class in _REFUSALS
     }
     if not lease.allows(len(calls)):
-        refused.update(each.call.id for each in verdict.calls)
+        refused.update(step.call.id for step in verdict.calls)
     in_order = [call.id for call in calls if call.id in refused]
     return {"risky_calls": verdict.risky} | ({"refused_calls": in_order} if in_order else {})
 
@@ -270,9 +276,9 @@ def _finished(outcome: ToolOutcome, lease: Lease) -> dict[str, Any]:
 
 
 def _end(verdict: GiveUp, lease: Lease) -> bytes | None:
-    """What the run that ends here says of it: only one that failed, or whose answer was withheld, says anything."""
-    told = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
-    return _error(verdict.failure, lease) if told else None
+    """Return the error of the run that ends here; None unless it failed, or its answer was withheld."""
+    has_error = verdict.stop_reason.status is RunStatus.FAILED or verdict.stop_reason is StopReason.CONTENT_FILTER
+    return _error(verdict.failure, lease) if has_error else None
 
 
 def _error(failure: Failure, lease: Lease) -> bytes:

@@ -1,4 +1,4 @@
-"""What workers do with steps: claim, settle, promote, renew, write deltas."""
+"""The steps, as workers use them: claim, settle, promote, renew, write deltas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("palaver.store.steps.steps")
 _BATCH: Final = 100
 """Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
 _BATCH_BYTES: Final = most("script_page_bytes")
-"""Of deltas in one script call."""
+"""Bytes of deltas in one script call."""
 _NONE: Final[Mapping[int, AnswerProgress]] = MappingProxyType({})
 
 
@@ -152,20 +152,20 @@ class Steps:
         no longer waiting, or that cannot be delivered: it says so in the log, and keeps no other from it."""
         calls = [Promote(run=keys.of_run(run_id, conv_id), step=step) for conv_id, run_id, step in postponed]
         replies = await self._scripts.run_each(calls)
-        found: list[Settled | None] = []
+        promoted: list[Settled | None] = []
         errors: list[tuple[str, Exception]] = []
         for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
             if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
                 errors.append((run_id, reply))
-            found.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
+            promoted.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
         if errors:
             one, error = errors[0]
-            many = f"{len(errors)} of {len(found)} postponed steps ({one} is one)"
+            many = f"{len(errors)} of {len(promoted)} postponed steps ({one} is one)"
             log.warning("cannot deliver %s: %s", many, outage_reason(error))
-        return found
+        return promoted
 
     async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:
-        """Prolong ``leases``; the answers are in the same order. ``progress`` is told with them, by place in it."""
+        """Prolong ``leases``; the answers are in the same order. ``progress`` is reported with them, by place in it."""
         order: list[int] = []
         calls: list[Renew] = []
         by_shard: dict[str, list[int]] = {}

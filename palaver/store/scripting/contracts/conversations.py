@@ -1,4 +1,4 @@
-"""What clients do with conversations beside their runs."""
+"""Requests of clients about conversations, besides their runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Begun:
     """The conversation is there."""
 
     there: bool
-    """It was before."""
+    """True if it existed before."""
 
 
 class BeginConversation(Script[Begun | Busy]):
@@ -48,7 +48,7 @@ class Revised:
 
 
 class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
-    """Change what is known about a conversation."""
+    """Change the fields of a conversation."""
 
     grows = True
 
@@ -57,7 +57,7 @@ class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
     revision: int | None
     """Only if it has this one."""
     endpoint: str | None
-    """What the key of its new agent is kept under, as of `endpoint_of`; None if the agent stays."""
+    """The name under which the key of its new agent is stored, as of `endpoint_of`; None if the agent stays."""
     given: tuple[GivenField, ...]
     secrets: tuple[NewSecret, ...]
 

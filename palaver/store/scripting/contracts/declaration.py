@@ -1,8 +1,8 @@
-"""What a script takes and answers, said once: Python and Lua are made from the same declaration.
+"""Declarations of scripts: their arguments and replies, once. Python and Lua are made from the same declaration.
 
 A script is a class. Its fields are what travels, in their order: fields of the type ``Key``, and records of keys, are
-KEYS; all others are ARGV. Its type parameter names the closed set of its replies. The Lua side (``assembly.py``)
-gets the fields as ``keys.name`` and ``args.name``, and a constructor ``reply.name { … }`` for each reply.
+KEYS; all others are ARGV. Its type parameter names the closed set of its replies. The Lua side (``assembly.py``) gets
+the fields as ``keys.name`` and ``args.name``, and a constructor ``reply.name { … }`` for each reply.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.wire import Field, Read, Unsent, each_of, is_record, wire_of
 
 NEWER: Final = "newer"
-"""What a script about a run answers when newer code has worked on its conversation; it is in no declaration."""
+"""The reply of a script about a run when newer code has worked on its conversation; it is in no declaration."""
 
 R = TypeVar("R")
 Put = Callable[[list[Any], list[Any], Any], None]
@@ -51,7 +51,7 @@ class List(NamedTuple):
     name: str
     record: type | None
     fields: tuple[Field, ...]
-    """Of the record; or one that stands for the value."""
+    """The fields of the record; or one that stands for the value."""
     batch: bool
 
 
@@ -82,7 +82,7 @@ class Shape:
         self._checked: set[tuple[type, ...]] = set()
 
     def _place(self, name: str, hint: Any) -> Put | None:
-        """Where a field travels; None if it is one value of ARGV."""
+        """Return where a field travels; None if it is one value of ARGV."""
         if is_record(hint):
             group = Group(name, Field.all_of(hint))
             if all(field.wire is None for field in group.fields):
@@ -239,9 +239,10 @@ class Script(Generic[R]):
     """A call of a script; ``R`` is the union of its replies."""
 
     name: ClassVar[str]
-    """Of its Lua file."""
+    """The name of its Lua file."""
     when_full: ClassVar[bool] = False
-    """Whether it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or keeps what workers have."""
+    """True if it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or saves the results of
+    workers."""
     grows: ClassVar[bool] = False
     """Whether it stores what clients send."""
     echoes: ClassVar[Sequence[str]] = ()
@@ -264,7 +265,7 @@ class Script(Generic[R]):
         return self.shape.pack(tuple(vars(self).values()))
 
     def read(self, answer: Sequence[Any]) -> R:
-        """What the script answered.
+        """Read the script's answer.
 
         Raises:
             NewerVersion: newer code has worked on this conversation. Nothing was written.

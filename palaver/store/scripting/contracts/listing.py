@@ -1,4 +1,4 @@
-"""How lists of runs and of conversations are looked through."""
+"""Searches through lists of runs and of conversations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from palaver.store.scripting.contracts.declaration import Script
 
 
 class FieldTest(NamedTuple):
-    """What a field of a hash must be for it to be worth reading."""
+    """A condition on a field of a hash, without which the hash is not worth reading."""
 
     field: str
     kind: Literal["has", "entry", "status", "set", "unset", "from", "to"]
@@ -35,11 +35,11 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Those that passed the tests, in order."""
+    """The members that passed the tests, in order."""
 
     members: tuple[Member, ...]
     looked: int
-    """How many were looked at."""
+    """The number of members that were looked at."""
     bytes: int
     """Read of them."""
     last_at: int | None
@@ -54,7 +54,7 @@ class Find(Script[Found]):
     changes meanwhile is in exactly one of the lists, so it is not missed."""
 
     hashes: str
-    """What the keys of the hashes begin with."""
+    """The beginning of the keys of the hashes."""
     ascending: bool
     """The oldest first; else the newest."""
     begin: int | None

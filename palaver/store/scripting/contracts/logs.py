@@ -1,4 +1,4 @@
-"""What is done with the logs of conversations: read, copy, delete. Long ones a part at a time."""
+"""Operations on the logs of conversations: read, copy, delete. Long logs take a part at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from palaver.store.scripting.contracts.runs import Refused
 from palaver.store.scripting.contracts.wire import Entries, Json
 
 ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
-"""Of each entry of a log, in this order; the last is there if there is something. Python reads them by name, Lua by
-their places: ``LogEntry.DATA``."""
+"""The fields of each entry of a log, in this order; the last is there if it has a value. Python reads them by name, Lua
+by their places: ``LogEntry.DATA``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class LogPage:
     withdrawals: bytes
     """Another value whenever something of the log is withdrawn."""
     withdrawn: bytes | None
-    """What of the log was withdrawn, JSON."""
+    """The withdrawn parts of the log, JSON."""
 
 
 class ReadLog(Script[LogPage | Unknown]):
@@ -47,7 +47,7 @@ class Appended:
     run_id: str | None
     """The run that was active: they went into it, or wait until it is cancelled."""
     position: int | None
-    """Of the last one in the log, if none was active."""
+    """The position of the last message in the log, if no run was active."""
     replayed: bool
 
 
@@ -57,7 +57,7 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     grows = True
 
     run: RunKeys
-    """Of no run: the keys of the conversation and of its shard are among them."""
+    """The keys of no run: those of the conversation and of its shard are among them."""
     idempotency: Key
     """The record of the idempotency key."""
     fingerprint: str | None
@@ -66,13 +66,13 @@ class Append(Script[Appended | Mismatch | Refused | Unknown]):
     """Names this very request."""
     title: str | None
     folded: str | None
-    """As of `Submit`."""
+    """The folded title, as in `Submit`."""
     messages: tuple[Json, ...]
 
 
 Misplaced = Literal["beyond", "withdrawn", "open_turn", "far"]
-"""Why a log cannot be cut behind a position: it does not go so far, models are not told of it, a call is open there, or
-no message is near to see that by."""
+"""Why a log cannot be cut behind a position: it does not go so far, models do not see it, a call is open there, or no
+message is near to see that by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Place:
 
 
 class FindPlace(Script[Place | NoPlace | Unknown]):
-    """Where a log can be cut."""
+    """Find a place where a log can be cut."""
 
     conversation: Key
     log: Key
@@ -100,8 +100,7 @@ class FindPlace(Script[Place | NoPlace | Unknown]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawnBehind:
-    """Models are told of nothing behind the position, now or, with ``replayed``, by an earlier request with the same
-    key."""
+    """Models see nothing behind the position, now or, with ``replayed``, by an earlier request with the same key."""
 
     replayed: bool
 
@@ -110,12 +109,12 @@ class WithdrawAfter(Script[WithdrawnBehind | NoPlace | Mismatch | Refused | Unkn
     """Withdraw everything behind a position of a log, of whichever run it is, while none is active."""
 
     run: RunKeys
-    """Of no run, as in `Append`."""
+    """The keys of no run, as in `Append`."""
     idempotency: Key
     """The record of the idempotency key."""
     fingerprint: str | None
     request: str
-    """These two as in `Append`."""
+    """The id of the request, as in `Append`; the fingerprint, too."""
     position: int
 
 
@@ -124,9 +123,9 @@ class Copied:
     """A part is copied."""
 
     ends: bool
-    """It was the last one."""
+    """True if it was the last part."""
     withdrawals: bytes
-    """As of `LogPage`."""
+    """The withdrawals, as in `LogPage`."""
     withdrawn: bytes | None
 
 
@@ -136,7 +135,7 @@ class CopyLog(Script[Copied | Unknown]):
     conversation: Key
     log: Key
     copy: Key
-    """How far the copy goes, and its bytes."""
+    """The progress of the copy, and its bytes."""
     copied: Key
     """Its entries."""
     through: int
@@ -167,7 +166,7 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
     """The record of the idempotency key."""
     fingerprint: str | None
     request: str
-    """These two as in `Append`."""
+    """The id of the request, as in `Append`; the fingerprint, too."""
     forked_from: str
     """The id of that conversation."""
     copy: str | None
@@ -175,9 +174,9 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
     through: int
     """Position up to which it goes."""
     withdrawals: bytes
-    """Of the source before it was copied, as of `LogPage`."""
+    """The withdrawals of the source before it was copied, as of `LogPage`."""
     withdrawn: Json | None
-    """What of the copy is withdrawn."""
+    """The withdrawn parts of the copy."""
     given: tuple[GivenField, ...]
 
 
@@ -188,8 +187,7 @@ class Deleted:
 
 class DeleteRun(Script[More | Deleted | Active | Unknown]):
     """Delete a run that has ended: its record, its feed, and what it put into the conversation's log. From the first
-    part on nobody is shown it and no model is told of it; should nobody go on with it, the rest goes when its retention
-    is over."""
+    part on no user and no model sees it; should nobody go on with it, the rest goes when its retention is over."""
 
     when_full = True
 

@@ -1,4 +1,4 @@
-"""What workers ask, and tell, the gate of a provider or of one of its models. Times are ms by Redis's clock."""
+"""Requests of workers to the gate of a provider or of one of its models. Times are ms by Redis's clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rates(NamedTuple):
 
 
 class Uncounted(NamedTuple):
-    """What is yet to be counted."""
+    """Usage that is yet to be counted."""
 
     requests: int
     """Less than 0 if no call was made."""
@@ -62,7 +62,7 @@ class Admit(Script[Admitted | Wait]):
     """The place in flight lasts so long unless it is held."""
     limits: Rates
     tokens: int
-    """That the call may take."""
+    """Tokens that the call may take."""
     looks: bool
     """Only asks whether its turn has come; a call that may begin asks again."""
 

@@ -16,7 +16,7 @@ class DueDelivery(NamedTuple):
     step: str
     number: int
     title: str
-    """What the step is, for operators; empty if nobody knows."""
+    """A title of the step for operators; empty if nobody knows one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class Mismatch:
 
 
 class RefusalCode(StrEnum):
-    """Why a run, or what was to be put into one, is not taken. Callers are told the same code, in a `StateConflict`."""
+    """The code of a refusal: why a run, or an item for one, is not taken. Callers get the same code, in a
+    `StateConflict`."""
 
     PENDING_ACTION = "pending_action"
     CONVERSATION_MOVED_ON = "conversation_moved_on"

@@ -1,4 +1,4 @@
-"""What clients do with runs."""
+"""Requests of clients about runs."""
 
 from __future__ import annotations
 
@@ -78,18 +78,19 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     conversation_id: str
     kind: SubmitKind
     fingerprint: str | None
-    """Of the request; None if it has no idempotency key."""
+    """The fingerprint of the request; None if it has no idempotency key."""
     on_conflict: OnConflict
     agent: Json | None
     """None for the conversation's."""
     names: str | None
-    """Of that agent (- for none) and of its models."""
+    """The names of that agent (- for none) and of its models."""
     max_steps: int | None
-    """Of that agent."""
+    """The limit of steps of that agent."""
     start_after: int | None
     start_by: int | None
     deadline: int | None
-    """These three in ms. Without a deadline it is PALAVER_RUN_DEADLINE after the start."""
+    """The end of the run at the latest, in ms as the two above. Without one it is PALAVER_RUN_DEADLINE after the
+    start."""
     metadata: Json
     tags: Json
     budget: Json | None
@@ -104,22 +105,22 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | F
     most_due: int
     """Entries that the due index may have for a run to be new."""
     withdrawals: bytes
-    """Of the forked conversation before it was copied, as of `Page`."""
+    """The withdrawals of the forked conversation before it was copied, as of `LogPage`."""
     withdrawn: Json | None
-    """What of the copy is withdrawn."""
+    """The withdrawn parts of the copy."""
     trace: str | None
     """The trace that it belongs to, as `palaver.telemetry.traces.Trace` is stored."""
     endpoint: str | None
-    """As of `ChangeConversation`."""
+    """The endpoint, as in `ChangeConversation`."""
     title: str | None
-    """Of the conversation, if nobody gave it one and this is the first that is said in it."""
+    """The title of the conversation, if nobody gave it one and this run has its first message."""
     folded: str | None
     """The same in small letters."""
     input_preview: str | None
     """None of a retry: that of the run that it goes on with."""
     messages: tuple[Json, ...]
     secrets: tuple[NewSecret, ...]
-    """That the conversation has from here on."""
+    """Secrets that the conversation has from here on."""
 
 
 class Cancel(Script[Moved | Ended | Unknown]):
@@ -130,7 +131,7 @@ class Cancel(Script[Moved | Ended | Unknown]):
     run: RunKeys
     mode: CancelMode
     by: Json
-    """Who asks: a string or null."""
+    """The name of the key that asks: a string or null."""
     reason: Json
     """A string or null."""
     acked_ms: int
@@ -145,21 +146,21 @@ class NewItem(NamedTuple):
 
     type: ItemType
     action: str | None = None
-    """What it decides on, or answers."""
+    """The action that it decides on, or answers."""
     digest: str | None = None
     arguments: str | None = None
     """JSON (edit)."""
     reason: str | None = None
     """As the user gave it (deny, stop)."""
     text: str | None = None
-    """What the model is told (deny, output, message; that of a message is JSON)."""
+    """The text for the model (deny, output, message; that of a message is JSON)."""
     is_error: bool = False
     now: bool = False
     """Abort a model call that is under way (pause)."""
 
 
 Resolution = Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
-"""How an action was resolved: by an item of that type, by nobody in time, or with its run."""
+"""The way an action was resolved: by an item of that type, by nobody in time, or with its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,5 +194,5 @@ class Act(Script[Accepted | Mismatch | Unknown | Ended | RefusedItem]):
     request: str
     """Names this very request."""
     by: Json
-    """Who asks: a string or null."""
+    """The name of the key that asks: a string or null."""
     items: tuple[NewItem, ...]

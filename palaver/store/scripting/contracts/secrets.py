@@ -1,4 +1,4 @@
-"""What is done with the secrets of conversations."""
+"""Operations on the secrets of conversations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NewSecret(NamedTuple):
     sealed: str | None
     """None to remove it."""
     instead_of: str | None = None
-    """How it must be sealed until now, to be sealed anew; None however it is."""
+    """The sealed text that it must have until now, to be sealed anew; None to replace any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What workers and sweepers do with steps."""
+"""Operations of workers and sweepers on steps."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class RunDue(StrEnum):
 
 
 class Used(NamedTuple):
-    """What a step used."""
+    """The usage of a step."""
 
     input_tokens: int
     cached_tokens: int
-    """Those of the input that were cached."""
+    """Tokens of the input that were cached."""
     cache_write_tokens: int
-    """Those of the input that are cached from now on."""
+    """Tokens of the input that are cached from now on."""
     output_tokens: int
     reasoning_tokens: int
-    """Those of the output that the model thought with."""
+    """Tokens of the output that the model thought with."""
     model_calls: int
     cost: int | None
     """In nano-dollars; None if nobody knows."""
@@ -52,13 +52,13 @@ class Claim(Script[Lease | Stray]):
     run: RunKeys
     step: str
     queue: str
-    """Where the worker's deliveries come from: the step must be of that kind."""
+    """The queue that the worker's deliveries come from: the step must be of that kind."""
     worker: str
     lease: Seconds
     known: int | None
     """The log position that the worker knows (model steps); None if it wants no messages."""
     known_at: int
-    """When the entry at that position was written, ms."""
+    """The time at which the entry at that position was written, ms."""
     nonce: str
     """Names this very claim: a repeat gets the same lease."""
 
@@ -93,7 +93,7 @@ class NewCall(NamedTuple):
 
 
 class SpanOutcome(StrEnum):
-    """How an attempt ended in the trace of its run, besides by a `VerdictKind`."""
+    """The end of an attempt in the trace of its run, if that was no `VerdictKind`."""
 
     HANDED_BACK = "handed_back"
     LOST = "lost"
@@ -172,7 +172,7 @@ class Postpone(Script[Moved | Stale]):
     reason: WaitReason
     code: str
     error: Json | None
-    """How the provider failed last, in an outage."""
+    """The provider's last failure, in an outage."""
     used: Used
 
 
@@ -242,7 +242,7 @@ class Renew(Script[Renewed]):
 
 
 class NewDelta(NamedTuple):
-    """What a model or a tool does just now, under the lease that it does it under."""
+    """A delta of a model's or a tool's output, under the lease of its step."""
 
     run: Key
     steps: Key
@@ -255,7 +255,7 @@ class NewDelta(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeltasWritten:
-    """How many deltas were written: none of a lost lease, and none twice when the call is repeated."""
+    """The number of deltas that were written: none under a lost lease, and none twice when the call is repeated."""
 
     written: int
 

@@ -1,4 +1,4 @@
-"""How a value of a script travels, by its type.
+"""The form in which a value of a script travels, by its type.
 
 =====================  =========================  ==========================================
 field                  on the wire                in Lua
@@ -51,7 +51,7 @@ _CACHED: Final = 16 * KIB
 
 
 class Wire(NamedTuple):
-    """How one value travels."""
+    """The form in which one value travels."""
 
     accepts: tuple[type, ...]
     """Types that Python takes."""
@@ -117,7 +117,7 @@ ANSWERS: Final[Mapping[Any, Read]] = {
 
 
 def wire_of(hint: Any) -> Wire:
-    """How a field of that type travels.
+    """Return the form in which a field of that type travels.
 
     Raises:
         TypeError: there is no way for it.
@@ -165,7 +165,7 @@ def each_of(hint: Any) -> Any:
 
 
 def is_record(hint: Any) -> bool:
-    """Whether it is a named tuple."""
+    """Tell whether it is a named tuple."""
     return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields")
 
 
@@ -181,7 +181,7 @@ class Field(NamedTuple):
 
     @classmethod
     def all_of(cls, record: type) -> tuple[Field, ...]:
-        """Those of a record."""
+        """Return the fields of a record."""
         hints = get_type_hints(record, include_extras=True)
         return tuple(cls.of(name, hint) for name, hint in hints.items())
 
