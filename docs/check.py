@@ -16,8 +16,6 @@ from typing import Final
 from docs.wrap import WIDTH
 
 ROOT: Final = Path(__file__).parents[1]
-UNWRAPPED: Final = frozenset({"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"})
-"""Pages of which only the links are checked: many changes touch a line of them."""
 CELL: Final = 120
 """Characters that a reader sees in a cell."""
 _GENERATED: Final = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
@@ -55,8 +53,7 @@ def anchors(page: Path) -> set[str]:
 def faults(page: Path) -> Iterator[str]:
     """What is wrong with a page, in sentences."""
     yield from dead_links(page)
-    if page.name not in UNWRAPPED:
-        yield from wide_lines(page.read_text())
+    yield from wide_lines(page.read_text())
 
 
 def dead_links(page: Path) -> Iterator[str]:
