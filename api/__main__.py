@@ -24,12 +24,12 @@ from palaver.config.variables import unread
 from palaver.steps.policies import load_policies
 from palaver.telemetry.logs import serve_json
 from palaver.telemetry.traces import Tracing
-from palaver.vocabulary.limits import KIB, most
+from palaver.vocabulary.limits import KIB, limit_of
 
 from .access_log import ACCESS
 from .app import create_app, require_redis
 from .connections import H11
-from .descriptors import Listener
+from .descriptors import PacedListener
 from .gate import process_gate
 from .hosts import refuse_open_bind
 from .logs import configuration
@@ -40,10 +40,10 @@ _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
 """Seconds for which an idle connection stays open: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs.
 Who closes first may do so while a request is on its way, which is then lost."""
-_HEAD: Final = most("url") + most("headers") + 8 * KIB
+_HEAD: Final = limit_of("url") + limit_of("headers") + 8 * KIB
 """Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
 
-_FRAME: Final = most("socket_frame")
+_FRAME: Final = limit_of("socket_frame")
 
 
 def main() -> None:
@@ -86,7 +86,7 @@ def main() -> None:
     server = uvicorn.Server(config)
     bound = config.bind_socket()
     # Named TCP: asyncio turns Nagle's algorithm off for such only, and with it a head waits 40 ms for its body.
-    listener = Listener(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
+    listener = PacedListener(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(3)

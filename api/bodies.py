@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 
-from palaver.vocabulary.limits import KIB, beyond, most
+from palaver.vocabulary.limits import KIB, count_exceeded, limit_of
 
 from .problems import Problem
 from .requests import backend_of
@@ -17,7 +17,7 @@ from .validation import validate
 
 M = TypeVar("M", bound=BaseModel)
 
-_PATIENCE: Final = most("body_time")
+_PATIENCE: Final = limit_of("body_time")
 """Seconds for a whole body."""
 _LARGE: Final = 16 * KIB
 """Bytes of a body that take more than a millisecond to read."""
@@ -95,7 +95,7 @@ async def _read(request: Request) -> bytes:
                     raise _too_large(limit, "this one has more")
                 chunks.append(chunk)
     except TimeoutError:
-        beyond("body_time")
+        count_exceeded("body_time")
         raise Problem("request_timeout", headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise Problem("malformed_request", "The body broke off.") from None
@@ -103,6 +103,6 @@ async def _read(request: Request) -> bytes:
 
 
 def _too_large(limit: int, size: str) -> Problem:
-    beyond("body")
+    count_exceeded("body")
     detail = f"A body has at most {limit} bytes here (PALAVER_MAX_BODY); {size}."
     return Problem("payload_too_large", detail, headers={"Connection": "close"})

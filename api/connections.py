@@ -19,7 +19,7 @@ import h11
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from palaver.vocabulary.limits import KIB, beyond
+from palaver.vocabulary.limits import KIB, count_exceeded
 
 from .descriptors import LINGERING
 from .gate import HASTE, Gate, network_of, process_gate
@@ -116,7 +116,7 @@ class Bounded(Sending, _Base):
             self._gate.end_head(self._address)
 
     def _head_is_late(self) -> None:
-        beyond("head_time")
+        count_exceeded("head_time")
         self._close(Problem("request_timeout", "The head of the request did not arrive in time."))
 
     def give_way(self) -> None:
@@ -207,7 +207,7 @@ class H11(Bounded, H11Protocol):
         """The problem with the part that was just parsed."""
         error = sys.exception()
         if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
-            beyond("headers")
+            count_exceeded("headers")
             return Problem("headers_too_large")
         return super().what_the_parser_said()
 

@@ -25,7 +25,7 @@ def capacity(needed: int) -> int:
     return needed if limit == resource.RLIM_INFINITY else max(1, min(needed, limit - _RESERVE))
 
 
-class Listener(socket.socket):
+class PacedListener(socket.socket):
     """A listening socket from which few connections are taken at a time; the others wait in the kernel.
 
     So a burst is served one after the other, too: heads are read between two handfuls.

@@ -9,12 +9,12 @@ from functools import cache
 from typing import Final, Protocol
 
 from palaver.config.settings import settings
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .descriptors import capacity
 
 _log = logging.getLogger("palaver.api")
-_HEAD_TIME: Final = float(most("head_time"))
+_HEAD_TIME: Final = float(limit_of("head_time"))
 HASTE: Final = 1.0
 """Seconds for a head from an address that has many half-open connections, for a refused client to read why, and after
 which a connection with nothing under way may have to give way to a new one."""
@@ -22,7 +22,7 @@ _QUIET: Final = 10.0
 """Seconds between two log lines about a full process."""
 
 
-class Connection(Protocol):
+class OpenConnection(Protocol):
     """One that was let in."""
 
     def give_way(self) -> None:
@@ -41,14 +41,14 @@ class Gate:
         """The number of connections that were refused and still get the reason."""
         self.heads: Counter[str] = Counter()
         """Half-open connections of each address: without a whole head, or sockets of whom nobody knows."""
-        self.spare: OrderedDict[Connection, float] = OrderedDict()
+        self.spare: OrderedDict[OpenConnection, float] = OrderedDict()
         """Connections with nothing under way, and since when; the first has been so for longest."""
         self._logged_at = float("-inf")
 
-    def enter(self, connection: Connection, now: float) -> bool:
+    def enter(self, connection: OpenConnection, now: float) -> bool:
         """Tell whether there is room for one more. If there is none, an idle one gives way."""
         if self.open >= self.most_open:
-            beyond("connections")
+            count_exceeded("connections")
             if now - self._logged_at > _QUIET:
                 self._logged_at = now
                 _log.warning("%d connections, as many as there may be: the oldest idle ones go, or new ones", self.open)
@@ -60,7 +60,7 @@ class Gate:
         self.spare[connection] = now
         return True
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: OpenConnection) -> None:
         """One that was let in is gone."""
         self.open -= 1
         self.spare.pop(connection, None)
@@ -69,7 +69,7 @@ class Gate:
         """One more of ``address`` is half-open: the seconds that it has."""
         seconds = _HEAD_TIME
         if self.heads[address] >= self.half_open:
-            beyond("half_open")
+            count_exceeded("half_open")
             seconds = HASTE
         self.heads[address] += 1
         return seconds

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from starlette.requests import Request
 
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .problems import Problem
 
@@ -32,9 +32,9 @@ def accepted(request: Request, *offered: str) -> str:
     ranges = ",".join(request.headers.getlist("accept"))
     if not ranges or ranges == "*/*":
         return offered[0]
-    if ranges.count(",") >= most("accept"):
-        beyond("accept")
-        raise Problem("not_acceptable", f"At most {most('accept')} media types in Accept.")
+    if ranges.count(",") >= limit_of("accept"):
+        count_exceeded("accept")
+        raise Problem("not_acceptable", f"At most {limit_of('accept')} media types in Accept.")
     liked = [(_quality(ranges, kind), -place, kind) for place, kind in enumerate(offered)]
     quality, _, best = max(liked)
     if quality <= 0:
@@ -58,7 +58,7 @@ def _quality(ranges: str, kind: str) -> float:
 
 def preferred_wait(request: Request) -> int:
     """Seconds that the client would wait (``Prefer: wait=N``), 0 for none. What cannot be read is ignored."""
-    for preference in ",".join(request.headers.getlist("prefer")).split(",", most("accept"))[: most("accept")]:
+    for preference in ",".join(request.headers.getlist("prefer")).split(",", limit_of("accept"))[: limit_of("accept")]:
         if match := _WAIT.fullmatch(preference.strip()):
             return min(int(match[1]), MAX_WAIT)
     return 0

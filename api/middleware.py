@@ -19,9 +19,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.config.settings import Settings
-from palaver.telemetry.logs import about, mention
+from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.telemetry.traces import Tracing
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .access_log import log_request
 from .auth import DOCUMENTS, METRICS, QUEUES, Keys, routed_path, unauthenticated
@@ -31,9 +31,9 @@ from .operations import Caller, watching_for
 from .problems import Problem
 from .requests import enter_root
 
-_MAX_URL: Final = most("url")
-_MAX_HEADERS: Final = most("headers")
-_MAX_HEADER_COUNT: Final = most("header_count")
+_MAX_URL: Final = limit_of("url")
+_MAX_HEADERS: Final = limit_of("headers")
+_MAX_HEADER_COUNT: Final = limit_of("header_count")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _REFUSED: Final = 1008
 """The code of a WebSocket that is closed for what its opening request was."""
@@ -93,7 +93,7 @@ class Access:
             return
         with self.tracing.request(headers.get(b"traceparent", b"").decode("latin-1")) as parent:
             if parent is not None:
-                mention(trace_id=parent.trace_id)
+                bind_log_context(trace_id=parent.trace_id)
             yield
 
 
@@ -125,7 +125,7 @@ class Middleware:
             began = began or message["type"] in {"websocket.accept", "websocket.close"}
             await send(message)
 
-        with about(request=request_id):
+        with log_context(request=request_id):
             try:
                 _check_limits(scope, headers)
                 access: Access = app_state.access
@@ -155,11 +155,11 @@ def _request_id(header: bytes | None) -> str:
 
 def _check_limits(scope: Scope, headers: dict[bytes, Any]) -> None:
     if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > _MAX_URL:
-        beyond("url")
+        count_exceeded("url")
         raise Problem("uri_too_long", f"At most {_MAX_URL} bytes.")
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size > _MAX_HEADERS or len(scope["headers"]) > _MAX_HEADER_COUNT:
-        beyond("headers" if size > _MAX_HEADERS else "header_count")
+        count_exceeded("headers" if size > _MAX_HEADERS else "header_count")
         raise Problem("headers_too_large", f"At most {_MAX_HEADER_COUNT} headers of {_MAX_HEADERS} bytes together.")
     if b"transfer-encoding" in headers and b"content-length" in headers:
         # Servers disagree about where such a body ends; one behind a proxy could be made to smuggle requests.

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from palaver.errors import (
     CorruptRecord,
     ErrorClass,
-    Fault,
+    FieldError,
     IdempotencyMismatch,
     NewerVersion,
     NoRoom,
@@ -130,7 +130,7 @@ class Problem(Refused):
         code: str,
         detail: str | None = None,
         *,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[FieldError] = (),
         run_id: str | None = None,
         pending_actions: Sequence[Any] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -162,7 +162,7 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         case NoRoom():
             return Problem(error.code, _sentence(error), headers={"Retry-After": str(ROOM_AFTER)})
         case TimePassed():
-            return Problem("invalid_time", faults=[Fault(f"/{error.name}", "invalid_time", "is in the past")])
+            return Problem("invalid_time", faults=[FieldError(f"/{error.name}", "invalid_time", "is in the past")])
         case NewerVersion():
             return _unavailable("A newer version of Palaver works on this conversation: ask an API of that version.")
         case CorruptRecord():

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from starlette.requests import Request
 
-from palaver.errors import Fault, Refused
-from palaver.vocabulary.limits import beyond, most
+from palaver.errors import FieldError, Refused
+from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
@@ -72,16 +72,16 @@ def read_query(request: Request, model: type[Q]) -> Q:
             known = ", ".join(model.model_fields) or "none"
             hint = did_you_mean(name, model.model_fields) or f"; there are: {known}"
             shown = name if _NAME.fullmatch(name) else ""
-            raise Refused.of_faults([Fault(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
+            raise Refused.of_faults([FieldError(f"?{shown}", "unknown_parameter", f"is not known here{hint}")])
         if name in parameters and not is_list(model, name):
-            raise Refused.of_faults([Fault(f"?{name}", "duplicate_parameter", "is given twice")])
+            raise Refused.of_faults([FieldError(f"?{name}", "duplicate_parameter", "is given twice")])
         # Clients write a list as `name=a,b` or as `name=a&name=b`.
         parameters[name] = f"{parameters[name]},{value}" if name in parameters else value
     try:
         return model.model_validate(parameters)
     except ValidationError as error:
         faults = [
-            Fault(
+            FieldError(
                 f"?{misfit['loc'][0]}" if misfit["loc"] else "?",
                 misfit["type"],
                 misfit["msg"].replace("Value error, ", "").replace("Input should be", "must be"),
@@ -97,9 +97,9 @@ def is_list(model: type[BaseModel], name: str) -> bool:
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
-    if query.count(b"&") >= most("parameters"):
-        beyond("parameters")
-        raise Refused("malformed_request", f"At most {most('parameters')} parameters.")
+    if query.count(b"&") >= limit_of("parameters"):
+        count_exceeded("parameters")
+        raise Refused("malformed_request", f"At most {limit_of('parameters')} parameters.")
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:

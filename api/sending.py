@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .gate import HASTE
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-_SEND_TIME: Final = float(most("send_time"))
+_SEND_TIME: Final = float(limit_of("send_time"))
 
 
 class Sending(_Base):
@@ -70,7 +70,7 @@ class Sending(_Base):
         self._stalled = None
         left = self.transport.get_write_buffer_size()
         if left and left >= self._unsent:
-            beyond("send_time")
+            count_exceeded("send_time")
             self.transport.abort()
         elif left:
             self.watch_sending()

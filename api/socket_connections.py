@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .gate import HASTE, Gate, network_of
 from .sending import Sending
@@ -20,8 +20,8 @@ _log: Final = logging.getLogger("palaver.api.sockets")
 # line of its own.
 _log.setLevel(logging.ERROR)
 _api_log: Final = logging.getLogger("palaver.api")
-_MOST_PINGS: Final = most("socket_pings")
-_MOST_PARTS: Final = most("socket_parts")
+_MOST_PINGS: Final = limit_of("socket_pings")
+_MOST_PARTS: Final = limit_of("socket_parts")
 
 
 class BoundedSocket(Sending, WebSocketsSansIOProtocol):
@@ -81,7 +81,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
             self._gate.spare.pop(self, None)
 
     def _is_late(self) -> None:
-        beyond("head_time")
+        count_exceeded("head_time")
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
         self._hurry()
 
@@ -131,7 +131,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
 
     def _end(self, limit: str) -> None:
         if not self.transport.is_closing():
-            beyond(limit)
+            count_exceeded(limit)
         self.transport.abort()
 
     def shutdown(self) -> None:

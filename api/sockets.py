@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversation, UnknownRun, classify
 from palaver.processes.tasks import end
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .access_log import log_request
 from .auth import Keys, routed_path
@@ -28,7 +28,7 @@ from .operations import Backend, Caller, watching_for
 from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")
-_PATIENCE: Final = float(most("head_time"))
+_PATIENCE: Final = float(limit_of("head_time"))
 """Seconds for a key in the first frame."""
 PARTING: Final = 5.0
 """Seconds that a handler has when the process ends, to leave something to the next one."""

@@ -7,13 +7,13 @@ import math
 import re
 from typing import Any, Final, NoReturn
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.json_pointers import Path, pointer
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
-_MAX_DEPTH: Final = most("body_depth")
-_MAX_VALUES: Final = most("body_values")
-_MAX_NAME: Final = most("key_text")
+_MAX_DEPTH: Final = limit_of("body_depth")
+_MAX_VALUES: Final = limit_of("body_values")
+_MAX_NAME: Final = limit_of("key_text")
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|,', re.DOTALL)
 """A text, of which nothing is looked at, or a comma."""
 _MAX_DIGITS: Final = 19
@@ -84,12 +84,12 @@ def _constant(name: str) -> NoReturn:
 
 
 def _too_deep() -> Refused:
-    beyond("body_depth")
+    count_exceeded("body_depth")
     return Refused("too_deep", f"At most {_MAX_DEPTH} levels of objects and arrays.")
 
 
 def _too_many() -> Refused:
-    beyond("body_values")
+    count_exceeded("body_values")
     return Refused("too_many_items", f"At most {_MAX_VALUES} values in one body.")
 
 
@@ -131,14 +131,14 @@ def _inspect(value: Any) -> None:
             case str():
                 _inspect_text(part, path)
             case float() if math.isinf(part):
-                raise Refused.of_faults([Fault(pointer(path), "number_out_of_range", "is too large a number")])
+                raise Refused.of_faults([FieldError(pointer(path), "number_out_of_range", "is too large a number")])
 
 
 def _inspect_text(text: str, path: Path) -> None:
     if "\0" in text:
-        raise Refused.of_faults([Fault(pointer(path), "invalid_unicode", "holds the character NUL")])
+        raise Refused.of_faults([FieldError(pointer(path), "invalid_unicode", "holds the character NUL")])
     try:
         text.encode()
     except UnicodeEncodeError:
-        fault = Fault(pointer(path), "invalid_unicode", "holds half of a surrogate pair")
+        fault = FieldError(pointer(path), "invalid_unicode", "holds half of a surrogate pair")
         raise Refused.of_faults([fault]) from None

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from palaver.config.providers import Provider, example_model
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.actions import ToolPattern
 from palaver.schemas.fields import ModelName, Tag, ToolName
 from palaver.schemas.json_pointers import Path, pointer
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
@@ -64,16 +64,16 @@ def validate(model: type[M], raw: bytes, value: Any, providers: Mapping[str, Pro
 
 def faults_of(
     error: ValidationError, model: type[BaseModel], value: Any, providers: Mapping[str, Provider]
-) -> list[Fault]:
+) -> list[FieldError]:
     """Return the faults of ``value``, which was to be a ``model``: as far as it is looked at."""
-    looked = most("faults_found")
+    looked = limit_of("faults_found")
     if error.error_count() > looked:
-        beyond("faults_found")
+        count_exceeded("faults_found")
     errors = error.errors(include_url=False, include_input=False)
     return _without_doubles([_fault(model, value, details, providers) for details in islice(errors, looked)])
 
 
-def _fault(model: type[BaseModel], value: Any, error: Any, providers: Mapping[str, Provider]) -> Fault:
+def _fault(model: type[BaseModel], value: Any, error: Any, providers: Mapping[str, Provider]) -> FieldError:
     kind, message = error["type"], error["msg"]
     path = _path(error["loc"], value, missing=kind == "missing")
     for theirs, ours in _WORDS:
@@ -95,7 +95,7 @@ def _fault(model: type[BaseModel], value: Any, error: Any, providers: Mapping[st
             message += f"; what a {role} message says goes into the agent's instructions"
     elif path == ("input",) and kind.endswith("_type") and not isinstance(value["input"], str | list):
         kind, message = "input_type", "must be a text or a list of messages"
-    return Fault(pointer(path), kind, message)
+    return FieldError(pointer(path), kind, message)
 
 
 def _path(location: Path, value: Any, *, missing: bool) -> Path:
@@ -142,10 +142,10 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(inner)
 
 
-def _without_doubles(faults: list[Fault]) -> list[Fault]:
+def _without_doubles(faults: list[FieldError]) -> list[FieldError]:
     """Keep one fault a place: all branches of a union complain, the wrong ones of the type, and all above the fault
     itself."""
-    best: dict[str, Fault] = {}
+    best: dict[str, FieldError] = {}
     for fault in faults:
         known = best.setdefault(fault.pointer, fault)
         both = fault.message.startswith(_MUST_BE) and known.message.startswith(_MUST_BE)

@@ -21,7 +21,7 @@ from bench.report import Table, percentile
 from bench.rig import PROTOCOLS, Rig
 from palaver.stack.ports import free_port
 from palaver.stack.readiness import accepts
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 _READERS: Final = {"fake": "chat_completions", "claude": "anthropic", "responding": "responses"}
 """The names of protocols by those of `PROTOCOLS`."""
@@ -57,7 +57,7 @@ async def measure(shapes: int, rounds: int, strangers: int, deaf: int) -> list[T
     """
     answers = Table(
         f"Others' runs beside answers that are costly to read (at most {shapes} shapes of each, "
-        f"{most('answer_line') >> 10} KiB a line, {most('answer_document') >> 10} KiB a document)",
+        f"{limit_of('answer_line') >> 10} KiB a line, {limit_of('answer_document') >> 10} KiB a document)",
         ("", "shapes", "runs", *(f"{when} {what}" for when in ("quiet", "attacked") for what in ("p50", "p99", "max")),
          "p99, ratio", "max, later by", "what was read then"),
         note="ms of others' runs, of one model call, over HTTP, in the worker that reads the answers, "

@@ -13,7 +13,7 @@ from typing import Final
 from bench.report import Table, number
 from bench.usage import Usage, proportional
 from palaver.processes.process_tree import children_of
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import VARIABLES, Ports
 
 _WITHIN: Final = 60.0
@@ -57,11 +57,11 @@ async def measure() -> list[Table]:
     return [table]
 
 
-def _started(folder: Path) -> Child:
+def _started(folder: Path) -> ChildCommand:
     free = Ports.free()
     ports = {variable: str(getattr(free, name)) for name, variable in VARIABLES.items()}
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
-    up = Child(
+    up = ChildCommand(
         "up",
         (sys.executable, "-m", "palaver.cli", "up"),
         environment={**clean, **ports, "PALAVER_DATA_DIR": str(folder / "data")},

@@ -14,7 +14,7 @@ from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.processes.process_tree import below
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST
 
 _STREAM: Final = "tokens-600+rate-15"
@@ -60,7 +60,7 @@ async def measure(runs: int) -> list[Table]:
     return [table]
 
 
-def _look(child: Child, redis_port: int) -> tuple[str, str, str]:
+def _look(child: ChildCommand, redis_port: int) -> tuple[str, str, str]:
     pids = [child.pid, *below(child.pid)]
     descriptors = [each for pid in pids for each in _descriptors(pid)]
     to_redis = _sockets_to(redis_port)

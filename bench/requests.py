@@ -20,7 +20,7 @@ from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.schemas.models import AgentSpec, Submission
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
 from palaver.store.fleet.fleet import WorkerReport
@@ -40,7 +40,7 @@ _NOTE: Final = (
 class Side:
     """A server, and what it is asked on each connection, by kinds of requests."""
 
-    process: Child
+    process: ChildCommand
     port: int
     requests: Mapping[str, Sequence[str]]
 

@@ -18,7 +18,7 @@ from bench.conversation import INPUT
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts, answers_ok
 from palaver.stack.redis_server import RedisServer
@@ -63,7 +63,7 @@ class Rig:
         self._providers = providers
         self._model_server = model_server
         self._open = AsyncExitStack()
-        self._children: list[Child] = []
+        self._children: list[ChildCommand] = []
 
     async def __aenter__(self) -> Self:
         try:
@@ -117,14 +117,14 @@ class Rig:
         """The same Redis, another database: the floor's queues."""
         return self.redis.url.rsplit("/", 1)[0] + "/1"
 
-    def start(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
+    def start(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> ChildCommand:
         """Start a Python module as a program; does not wait for it."""
         command = (sys.executable, "-m", module, *arguments)
         return self.start_foreign(module, command, {**self._environment, **(environment or {})})
 
-    def start_foreign(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    def start_foreign(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> ChildCommand:
         """Start a program with this environment and nothing else; does not wait for it."""
-        child = Child(
+        child = ChildCommand(
             name,
             command,
             environment=environment,
@@ -135,7 +135,7 @@ class Rig:
         child.start()
         return child
 
-    def start_celery(self, app: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
+    def start_celery(self, app: str, *arguments: str, environment: Mapping[str, str] | None = None) -> ChildCommand:
         """Start a Celery worker that sends no events and says no more than warnings; does not wait for it."""
         return self._start_worker("celery", app, *arguments, environment=environment)
 
@@ -154,21 +154,23 @@ class Rig:
         """Files of this rig; gone when it ends."""
         return self._folder
 
-    def start_worker(self, capacity: int, environment: Mapping[str, str] | None = None, *more: str) -> Child:
+    def start_worker(self, capacity: int, environment: Mapping[str, str] | None = None, *more: str) -> ChildCommand:
         """Start a model worker of Palaver's, with ``more`` options; does not wait for it."""
         words = ("-Q", "model", "-c", str(capacity), *more)
         return self._start_worker("workers", "workers.app", *words, environment=environment)
 
-    def start_tools(self, environment: Mapping[str, str] | None = None, *more: str) -> Child:
+    def start_tools(self, environment: Mapping[str, str] | None = None, *more: str) -> ChildCommand:
         """Start a tools worker of Palaver's with four children, and ``more`` options; does not wait for it."""
         words = ("-Q", "tools", "-c", "4", *more)
         return self._start_worker("workers", "workers.app", *words, environment=environment)
 
-    def _start_worker(self, program: str, app: str, *arguments: str, environment: Mapping[str, str] | None) -> Child:
+    def _start_worker(
+        self, program: str, app: str, *arguments: str, environment: Mapping[str, str] | None
+    ) -> ChildCommand:
         options = ("-n", f"bench.{len(self._children)}@%h", "--without-gossip", "--without-mingle", "-l", "WARNING")
         return self.start(program, "-A", app, "worker", *options, *arguments, environment=environment)
 
-    async def start_api(self, **environment: str) -> tuple[str, Child]:
+    async def start_api(self, **environment: str) -> tuple[str, ChildCommand]:
         """Start the API and wait until it answers; its URL, and the process."""
         port = free_port()
         options = ("--host", HOST, "--port", str(port), "--log-level", "warning")
@@ -177,7 +179,7 @@ class Rig:
         await self.until(lambda: answers_ok(f"{url}/readyz"), "the API answers")
         return url, api
 
-    async def workers_ready(self, *workers: Child) -> None:
+    async def workers_ready(self, *workers: ChildCommand) -> None:
         """Wait until each of these workers of Palaver's has reported."""
         give_up_at = time.monotonic() + _START_WITHIN
         expected = {str(worker.pid) for worker in workers}

@@ -21,7 +21,7 @@ from bench.conversation import CALLS, INPUT, INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 
 _SLOTS: Final = 50
 _AT_ONCE: Final = 50
@@ -43,7 +43,7 @@ class Side:
     """Something that holds the conversation when it is asked to."""
 
     name: str
-    worker: Child
+    worker: ChildCommand
     submit: Callable[[], Awaitable[object]]
 
 

@@ -16,7 +16,7 @@ from bench.conversation import INSTRUCTIONS
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 
 _MODEL: Final = "tool-20"
 _STEPS: Final = 20
@@ -76,7 +76,7 @@ async def measure(rounds: int) -> list[Table]:
     return [table]
 
 
-async def _round(rig: Rig, workers: tuple[Child, Child], way: _Way, *, counts: bool) -> None:
+async def _round(rig: Rig, workers: tuple[ChildCommand, ChildCommand], way: _Way, *, counts: bool) -> None:
     begun = time.monotonic()
     await _run(rig, way, 1)
     alone = 1e3 * (time.monotonic() - begun) / _STEPS

@@ -13,7 +13,7 @@ from bench.conversation import INSTRUCTIONS
 from bench.report import Table
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.store.redis import keys
 
 _TOKENS: Final = 1000
@@ -100,7 +100,7 @@ async def _done(rig: Rig, work: Work, runs: int) -> list[str]:
 
 
 async def _measured(
-    rig: Rig, redis: Redis, work: Work, workers: Sequence[Child]
+    rig: Rig, redis: Redis, work: Work, workers: Sequence[ChildCommand]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     pids = [*(child.pid for child in workers), rig.redis.pid]
     before = await Reading.of(redis, pids)

@@ -14,14 +14,14 @@ from docs import one_step
 from docs.wrap import wrapped
 from palaver.config.presets import PRESETS
 from palaver.events.classes import EVENTS, BaseEvent
-from palaver.events.kinds import EventKind, Kept
+from palaver.events.kinds import EventKind, StoredIn
 from palaver.telemetry.metrics import METRICS, Metric
 from palaver.vocabulary.limits import LIMITS, Limit
 
-_EVENTS: Final[Mapping[Kept, str]] = {
-    Kept.LOG: "In the conversation's log and in the run's feed",
-    Kept.FEED: "In the run's feed alone",
-    Kept.NOWHERE: "About the stream itself",
+_EVENTS: Final[Mapping[StoredIn, str]] = {
+    StoredIn.LOG: "In the conversation's log and in the run's feed",
+    StoredIn.FEED: "In the run's feed alone",
+    StoredIn.NOWHERE: "About the stream itself",
 }
 
 
@@ -93,7 +93,7 @@ def _sentences(kind: EventKind) -> tuple[str, str]:
 
 def _limit(limit: Limit) -> tuple[str, ...]:
     setting = f"`{limit.setting}`" if limit.setting else ""
-    return limit.what, f"{limit.most:,} {limit.unit}", setting, f"`{limit.name}`", limit.answer
+    return limit.what, f"{limit.value:,} {limit.unit}", setting, f"`{limit.name}`", limit.answer
 
 
 def _metric(metric: Metric) -> tuple[str, ...]:

@@ -300,7 +300,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "workers/models/refused_keys.py": "Looks for another worker, if the provider refuses the key of this one",
     "workers/models/response_heads.py": "Bounds the heads in front of an answer",
     "workers/protocols/": "Three wires to models: each writes a request, and reads bytes into text and a reply",
-    "workers/steps/abilities.py": "What this worker has, compared with what the step needs",
+    "workers/steps/capabilities.py": "What this worker has, compared with what the step needs",
     "workers/steps/active_step.py": "Where a cancel, a pause or a drain finds the step",
     "workers/steps/conversations.py:CachedConversation.__init__": "The fields of a conversation",
     "workers/steps/answer_stream.py:AnswerStream.__init__": "The fields of a stream",

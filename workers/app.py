@@ -43,22 +43,22 @@ from .broker import consumer
 from .broker.celery_app import app as app
 from .broker.consumer import Consumer
 from .broker.consumer_watchdog import ConsumerWatchdog
-from .broker.gathered_events import GatheredEvents
+from .broker.event_batcher import EventBatcher
 from .broker.logs import set_formats
 from .broker.pool import TaskPool
 from .broker.transport import AckTimeout, consume_recovered_first
 from .children import child, descriptors, environment, prefork
 from .children.checking import check_tools
+from .children.idle_slots import IdleSlots
 from .children.output import Output
-from .children.printed import Printed
+from .children.output_capture import OutputCapture
 from .children.request import ChildRequest, StepRequest
-from .children.vacancies import Vacancies
 from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .sources import SOURCES, Toolbox, open_toolbox
 from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
-from .steps.abilities import Abilities, require_provider
+from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
 from .steps.outages import NotSettled
 from .steps.registry import handler_of
@@ -114,7 +114,7 @@ def _remember_node(sender: str, **_: Any) -> None:
         sys.path.insert(0, os.getcwd())
 
 
-app.steps["consumer"].update((ConsumerWatchdog, AckTimeout, GatheredEvents, Progress))
+app.steps["consumer"].update((ConsumerWatchdog, AckTimeout, EventBatcher, Progress))
 celeryd_after_setup.connect(consume_recovered_first)
 after_setup_logger.connect(set_formats)
 after_setup_task_logger.connect(set_formats)
@@ -147,7 +147,7 @@ def _prepare(sender: Any) -> None:
         if _in_children(_kind):
             child.expect()
             tools = check_tools(settings(), _hidden)
-            prefork.vacancies = Vacancies(worker_id(_node, os.getpid()), _kind, tools, _refused)
+            prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _kind, tools, _refused)
     else:
         _providers = load_providers(settings().providers)
         _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
@@ -186,7 +186,7 @@ def _say_what_nobody_reads(keys: frozenset[str]) -> None:
 async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
     """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
     environment.narrow(here, _hidden)
-    sys.stdout = sys.stderr = printed = Printed(here.tool_output)
+    sys.stdout = sys.stderr = printed = OutputCapture(here.tool_output)
     patience = max(here.lease_seconds, _LEAST_PATIENCE)
     async with watched(patience), open_toolbox(here, SOURCES, run_blocking=None, watch=printed.during) as tools:
         yield tools
@@ -207,7 +207,7 @@ async def _lifespan() -> AsyncIterator[None]:
             here = settings()
             opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, SOURCES)
             tools = await opened.enter_async_context(opening)
-            able = Abilities(tools, _providers, here.inline_provider_hosts)
+            able = Capabilities(tools, _providers, here.inline_provider_hosts)
             model = None if _kind.isolated else _model_port()
             runtime = Runtime(
                 here,
@@ -215,7 +215,7 @@ async def _lifespan() -> AsyncIterator[None]:
                 kind=_kind,
                 node=_node,
                 capacity=app.capacity,
-                abilities=able,
+                capabilities=able,
                 model=model,
                 refused=_refused,
             )
@@ -244,7 +244,7 @@ def _start_child(**_: Any) -> None:
     descriptors.leave_behind(prefork.inherited, keep=own)
     output = Output(ends, here.tool_output)
     _histograms.move_to(place)
-    child.start(here, _kind, _node, child.Place(place, prefork.slots, output, _histograms))
+    child.start(here, _kind, _node, child.ChildPlace(place, prefork.slots, output, _histograms))
 
 
 @worker_process_shutdown.connect

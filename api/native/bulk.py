@@ -8,12 +8,12 @@ from typing import Annotated
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.filters import OLDEST
 from palaver.schemas.models import CancelMode
 from palaver.vocabulary.lifecycle import RunAction
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .. import operations
 from ..answers import answer
@@ -50,7 +50,7 @@ class BulkAction(Strict):
     """With ``cancel``: the reason, for the records of the runs."""
     dry_run: bool = False
     """Only count."""
-    limit: int = Field(default=most("bulk_runs"), ge=1, le=most("bulk_runs"))
+    limit: int = Field(default=limit_of("bulk_runs"), ge=1, le=limit_of("bulk_runs"))
     """Runs that the filter admits, at most, in this request."""
     cursor: str | None = None
     """``next_cursor`` of the request before: go on there."""
@@ -94,13 +94,13 @@ async def act_on_runs(backend: Backend, caller: Caller, body: BulkAction) -> Res
     return answer(result)
 
 
-def _faults(body: BulkAction) -> Iterator[Fault]:
+def _faults(body: BulkAction) -> Iterator[FieldError]:
     if not body.all and body.filter.names_nothing:
         why = f'admits every run: say which to {body.action}, or "all": true in its place'
-        yield Fault("/filter", "missing", why)
+        yield FieldError("/filter", "missing", why)
     if body.all and not body.filter.names_nothing:
-        yield Fault("/all", "value_error", "means every run: leave the filter out, or this")
+        yield FieldError("/all", "value_error", "means every run: leave the filter out, or this")
     if body.action != "cancel":
         for name in ("mode", "reason"):
             if getattr(body, name) is not None:
-                yield Fault(f"/{name}", "value_error", "goes with the action cancel only")
+                yield FieldError(f"/{name}", "value_error", "goes with the action cancel only")

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from palaver.events import EventKind, KnownEvent
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .. import operations
 from ..headers import EVENT_STREAM, JSON, Header, Offers
-from ..operations import Backend, Place
+from ..operations import Backend, FeedCursor
 from ..problems import Problem
 from ..queries import Number
 from ..streams import EventStream
@@ -29,12 +29,12 @@ _PATTERN: Final = {"type": "string", "pattern": r"^[0-9]{1,13}(\.[0-9]{1,13})?$"
 _KEPT: Final = tuple(kind.value for kind in EventKind if kind.durable)
 
 
-def _place(text: str) -> Place | None:
+def _place(text: str) -> FeedCursor | None:
     match = _PLACE.fullmatch(text)
-    return Place(int(match[1]), int(match[2] or 0)) if match else None
+    return FeedCursor(int(match[1]), int(match[2] or 0)) if match else None
 
 
-def _last_event_id(request: Request) -> Place | None:
+def _last_event_id(request: Request) -> FeedCursor | None:
     header = request.headers.get("last-event-id")
     place = None if header is None else _place(header)
     if header is not None and place is None:
@@ -54,7 +54,7 @@ _Types = Annotated[
     WithJsonSchema({"type": "array", "items": {"enum": list(_KEPT)}, "minItems": 1, "maxItems": len(_KEPT)}),
 ]
 LastPlace = Annotated[
-    Place | None,
+    FeedCursor | None,
     Header(
         "Last-Event-ID",
         _last_event_id,
@@ -71,7 +71,7 @@ class ConversationEventsQuery(WatchQuery):
     after: Annotated[str, BeforeValidator(_after), WithJsonSchema(_PATTERN)] = Field(
         default="0", description="Only events behind the one of this id, in the order."
     )
-    limit: Number = Field(default=100, ge=1, le=most("page_events"), description="Events on a page.")
+    limit: Number = Field(default=100, ge=1, le=limit_of("page_events"), description="Events on a page.")
     types: _Types = Field(default=(), description="On a page, only events of these types.")
     order: Literal["position", "-position"] = Field(
         default="position", description="Of a page; with a minus the newest first, from `after` or the end back."
@@ -107,7 +107,7 @@ async def conversation_events(
 ) -> Response:
     """Durable events come exactly once and in order; deltas come of the run that is active. An id is a `position`, or a
     `position` and a `seq`, and stays what it is. A page has only durable events."""
-    after = seen or _place(query.after) or Place()
+    after = seen or _place(query.after) or FeedCursor()
     if kind == EVENT_STREAM:
         batches = await operations.watch_conversation(backend, conversation_id, after, query.include)
         return EventStream(placed_frames(batches), backend.closing)

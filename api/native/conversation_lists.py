@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .. import operations
 from ..answers import answer
@@ -41,7 +41,10 @@ class ConversationFilters(Query):
     """Conversations that all of these admit."""
 
     title: str | None = Field(
-        default=None, min_length=1, max_length=most("title"), description="Only with this in their title; case is one."
+        default=None,
+        min_length=1,
+        max_length=limit_of("title"),
+        description="Only with this in their title; case is one.",
     )
     status: _Statuses = Field(
         default=(),

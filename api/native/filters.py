@@ -14,7 +14,7 @@ from palaver.schemas.fields import Metadata
 from palaver.steps.retry import stop_reason
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
 from ..operations import RunFilter
@@ -27,9 +27,9 @@ def _statuses(value: object) -> object:
         return value
     if not names:
         raise ValueError("must name a status, or be left out")
-    if len(names) > most("filter_status"):
-        beyond("filter_status")
-        raise ValueError(f"must name at most {most('filter_status')} statuses")
+    if len(names) > limit_of("filter_status"):
+        count_exceeded("filter_status")
+        raise ValueError(f"must name at most {limit_of('filter_status')} statuses")
     for name in names:
         if not isinstance(name, str) or name not in set(RunStatus):
             hint = did_you_mean(str(name), RunStatus) or f"; there are: {', '.join(RunStatus)}"
@@ -122,7 +122,7 @@ class Filters(BaseModel):
     status: Annotated[tuple[RunStatus, ...], BeforeValidator(_statuses)] = Field(
         default=(),
         description="Only these statuses: several parameters, or commas between them.",
-        json_schema_extra={"minItems": 1, "maxItems": most("filter_status")},
+        json_schema_extra={"minItems": 1, "maxItems": limit_of("filter_status")},
     )
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")

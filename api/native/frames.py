@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from palaver.events import EventKind, Kept
+from palaver.events import EventKind, StoredIn
 
 from ..headers import EVENT_STREAM
 from ..operations import Batches, PlacedBatches, PlacedEvent, StoredEvent
@@ -17,7 +17,7 @@ _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEPT: Final = frozenset(kind for kind in EventKind if kind.durable)
-_UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.stored_in is Kept.NOWHERE)
+_UNNUMBERED: Final = frozenset(kind for kind in EventKind if kind.stored_in is StoredIn.NOWHERE)
 
 _STREAM: Final[Mapping[str, Any]] = {
     "schema": {

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, SecretStr
 
-from palaver.errors import ErrorClass, Fault, Refused
+from palaver.errors import ErrorClass, FieldError, Refused
 from palaver.schemas.actions import Approvals, ClientTool
 from palaver.schemas.endpoints import INLINE, Endpoint
 from palaver.schemas.models import AgentSpec
@@ -223,22 +223,22 @@ def retry_policy(llm: GivenLlm) -> dict[str, Any]:
     return {"rules": {each.value: rule for each in _RETRIED}}
 
 
-def _faults(agent: GivenAgent) -> Iterator[Fault]:
+def _faults(agent: GivenAgent) -> Iterator[FieldError]:
     if agent.kind != "Agent":
-        yield Fault("/agent/kind", "unsupported_option", "only agents of the kind Agent are run here")
+        yield FieldError("/agent/kind", "unsupported_option", "only agents of the kind Agent are run here")
     if not agent.llm.base_url and not _MODEL.fullmatch(agent.llm.model):
         why = "must be provider/name: a provider of this server, such as fake/tool-20"
-        yield Fault("/agent/llm/model", "unknown_provider", why)
+        yield FieldError("/agent/llm/model", "unknown_provider", why)
     if agent.mcp_config:
         why = "there are no MCP servers here yet: name tools of this server in agent.tools"
-        yield Fault("/agent/mcp_config", "unsupported_option", why)
+        yield FieldError("/agent/mcp_config", "unsupported_option", why)
     if agent.filter_tools_regex:
         why = "is not applied here: name the tools that the agent is to have"
-        yield Fault("/agent/filter_tools_regex", "unsupported_option", why)
+        yield FieldError("/agent/filter_tools_regex", "unsupported_option", why)
     for index, tool in enumerate(agent.tools):
         if tool.params:
             why = "tools of this server take no parameters from an agent"
-            yield Fault(f"/agent/tools/{index}/params", "unsupported_option", why)
+            yield FieldError(f"/agent/tools/{index}/params", "unsupported_option", why)
 
 
 _PLACES: Final = {

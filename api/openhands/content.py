@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import orjson
 from pydantic import BeforeValidator, Field
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.content import ImagePart, Part, TextPart
 from palaver.schemas.fields import AtMost, SecretName, SecretText
@@ -106,7 +106,7 @@ def client_tools_of(given: Sequence[GivenClientTool]) -> tuple[ClientTool, ...]:
             made.append(ClientTool(**dict(each), acknowledgement=_ACKNOWLEDGEMENT))
     if len(told_of(made)) != len(made):
         why = f"are too large together: at most {_TOGETHER} bytes as JSON"
-        raise Refused.of_faults([Fault("/client_tools", "unsupported_option", why)])
+        raise Refused.of_faults([FieldError("/client_tools", "unsupported_option", why)])
     return tuple(made)
 
 

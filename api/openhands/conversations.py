@@ -85,7 +85,7 @@ async def search_conversations(backend: Backend, query: ConversationSearch) -> R
     return plain({"items": items, "next_page_id": found.next_cursor})
 
 
-async def _listed(backend: Backend, query: ConversationSearch, cursor: str | None) -> operations.ConversationList:
+async def _listed(backend: Backend, query: ConversationSearch, cursor: str | None) -> operations.ListedConversations:
     order = _ORDERS[query.sort_order]
     return await operations.list_conversations(backend, query.admitted(), limit=query.limit, cursor=cursor, order=order)
 

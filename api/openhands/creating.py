@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.conversation import Fork, NewConversation
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.stuck_limits import StuckLimits
@@ -145,14 +145,14 @@ class StartConversation(Known):
         with refusing("/agent/agent_context"):
             return _Context.model_validate(self.agent.get("agent_context") or {}).secrets or {}
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[FieldError]:
         refused = {
             "plugins": "there are no plugins here: name tools of this server in agent.tools",
             "hook_config": "there are no hooks here",
         }
         for name, why in refused.items():
             if getattr(self, name):
-                yield Fault(f"/{name}", "unsupported_option", why)
+                yield FieldError(f"/{name}", "unsupported_option", why)
 
 
 @OPENHANDS.route(

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 
 from .. import operations
 from ..answers import answer
@@ -70,7 +70,7 @@ def _sentence(problem: Problem) -> str:
     return ": ".join(filter(None, (problem.title, problem.detail)))
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
+def _fault(fault: FieldError) -> dict[str, Any]:
     place = there(fault.pointer)
     where = ["query", place[1:]] if place.startswith("?") else ["body", *filter(None, place.split("/"))]
     return {"loc": where, "msg": fault.message, "type": fault.code}
@@ -141,7 +141,7 @@ def number_of(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise Refused(
-            "validation_error", faults=[Fault("/conversation_id", "uuid_parsing", "must be a UUID")]
+            "validation_error", faults=[FieldError("/conversation_id", "uuid_parsing", "must be a UUID")]
         ) from None
 
 

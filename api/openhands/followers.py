@@ -15,7 +15,7 @@ from palaver.errors import StoreUnavailable, UnknownConversation
 from palaver.schemas.conversation import Conversation
 
 from .. import operations
-from ..operations import Backend, Sharing
+from ..operations import Backend, SingleFlight
 
 _WAIT: Final = 0.25
 """Seconds that an answer waits for sockets that are slower."""
@@ -53,7 +53,7 @@ class Followers:
     """All of this process, by conversation; one for each application."""
 
     def __init__(self) -> None:
-        self.snapshots: Final = Sharing(_READS)
+        self.snapshots: Final = SingleFlight(_READS)
         self._of: dict[str, set[Follower]] = {}
 
     def __contains__(self, conversation_id: str) -> bool:

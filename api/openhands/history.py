@@ -12,9 +12,9 @@ import orjson
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.responses import Response
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.models import AgentSpec
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .. import operations
 from ..answers import answer_json
@@ -94,7 +94,7 @@ async def find_position(backend: Backend, snapshot: Snapshot, name: str | None, 
         return None
     found = await find_event(backend, snapshot, name)
     if found is None:
-        raise Refused.of_faults([Fault(pointer, "unknown_position", "is no event of this conversation")])
+        raise Refused.of_faults([FieldError(pointer, "unknown_position", "is no event of this conversation")])
     return found.position
 
 
@@ -185,7 +185,7 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
                 continue
             shown = orjson.dumps(event)
             size += len(shown)
-            if len(found) == query.limit or (found and size > most("answer_bytes")):
+            if len(found) == query.limit or (found and size > limit_of("answer_bytes")):
                 # An action's name does not tell its place, and would have to be looked for.
                 next_page = event["id"] if place_of(snapshot.number, event["id"]) else place
                 break

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from palaver.errors import Fault, Refused, StateConflict, UnknownRun
+from palaver.errors import FieldError, Refused, StateConflict, UnknownRun
 from palaver.schemas.actions import ApprovalDecision, Item, Pause, Resume, Stop
 from palaver.schemas.conversation import ConversationPatch
 from palaver.schemas.fields import AtMost, SecretName
@@ -81,7 +81,7 @@ async def send_message(
     id = operations.conversation_of(backend, conversation)
     if wanted.run and (await operations.read_conversation(backend, id)).agent is None:
         # Said before anything is added, which a client would add again.
-        raise Refused.of_faults([Fault("/run", "no_agent", "the conversation has no agent that could run")])
+        raise Refused.of_faults([FieldError("/run", "no_agent", "the conversation has no agent that could run")])
     appended = await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
     if wanted.run:
         snapshot = await load_snapshot(backend, conversation)

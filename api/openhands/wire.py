@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, RootModel, ValidationError, model_validator
 from starlette.responses import Response
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.version import __version__
 
 from ..answers import answer_json
@@ -33,7 +33,9 @@ def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[N
         yield
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
-        faults = [Fault(place + _pointer(each["loc"], named), each["type"], _sentence(each["msg"])) for each in found]
+        faults = [
+            FieldError(place + _pointer(each["loc"], named), each["type"], _sentence(each["msg"])) for each in found
+        ]
         raise Refused.of_faults(faults) from None
 
 

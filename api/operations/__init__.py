@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from palaver.schemas.conversation import ConversationCount, ConversationFilter, ConversationOrder
 from palaver.schemas.filters import RunFilter
-from palaver.store.conversations.conversations import ConversationList, Kept, KeptText
-from palaver.store.reading.conversation_feeds import Place, PlacedBatches
+from palaver.store.conversations.conversations import Kept, KeptText, ListedConversations
+from palaver.store.reading.conversation_feeds import FeedCursor, PlacedBatches
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
-from palaver.store.redis.sharing import Sharing
+from palaver.store.redis.single_flight import SingleFlight
 
 from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .clearing import clear_conversation
-from .control import Acted, act, cancel, delete_run
+from .control import InputOutcome, act, cancel, delete_run
 from .conversation_events import PlacedSlice, read_conversation_events, watch_conversation
 from .conversation_lists import count_conversations, list_conversations, read_conversations
 from .conversations import (
@@ -58,7 +58,6 @@ from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watche
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
-    "Acted",
     "Backend",
     "Batches",
     "Bulk",
@@ -66,19 +65,20 @@ __all__ = [
     "Caller",
     "ConversationCount",
     "ConversationFilter",
-    "ConversationList",
     "ConversationOrder",
     "EventSlice",
+    "FeedCursor",
     "Included",
     "IncludedInMessages",
+    "InputOutcome",
     "Kept",
     "KeptText",
     "LackedState",
+    "ListedConversations",
     "LogEntry",
     "LostState",
     "MessagePage",
     "ModelPage",
-    "Place",
     "PlacedBatches",
     "PlacedEvent",
     "PlacedSlice",
@@ -89,7 +89,7 @@ __all__ = [
     "RoomState",
     "RunFilter",
     "RunPage",
-    "Sharing",
+    "SingleFlight",
     "StoredEvent",
     "Taken",
     "ToolState",

@@ -18,7 +18,7 @@ from palaver.schemas.models import Run
 from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
-from palaver.store.redis.sharing import Sharing
+from palaver.store.redis.single_flight import SingleFlight
 
 from .catalog import Catalog
 from .measured import Measured
@@ -83,7 +83,7 @@ class Backend:
     catalog: Catalog
     policies: Mapping[str, RetryPolicy]
     measured: Measured
-    reads: Sharing = field(default_factory=lambda: Sharing(_READS))
+    reads: SingleFlight = field(default_factory=lambda: SingleFlight(_READS))
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is told to end: whoever waits answers now."""

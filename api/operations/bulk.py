@@ -29,7 +29,7 @@ from palaver.schemas.models import CancelMode, Run
 from palaver.steps.leases import Settled
 from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.lifecycle import RunAction
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .backend import Backend, Caller, promised, within_deadline
 from .listing import list_runs
@@ -59,7 +59,7 @@ class Bulk:
     """Of a cancel, kept on the runs."""
     dry_run: bool = False
     """Only count."""
-    limit: int = most("bulk_runs")
+    limit: int = limit_of("bulk_runs")
     """Runs that the filter admits, at most."""
     cursor: str | None = None
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.json_pointers import pointer
 from palaver.store import Store
-from palaver.store.redis.sharing import Fresh, Sharing
+from palaver.store.redis.single_flight import Fresh, SingleFlight
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
@@ -22,11 +22,11 @@ _LASTS: Final = 2.0
 
 
 class Catalog:
-    """What the store knows of the workers' abilities, read now and then."""
+    """What the store knows of the workers' capabilities, read now and then."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reads = Sharing(2)
+        self._reads = SingleFlight(2)
         self._tools = Fresh(self._reads, self._read_tools, _LASTS)
         self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
@@ -51,24 +51,24 @@ class Catalog:
         return found
 
 
-def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str, Any]) -> list[Fault]:
+def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str, Any]) -> list[FieldError]:
     """Why ``arguments`` fit none of a tool's declarations: what the newest says."""
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     for declared in reversed(versions):
-        faults = list(islice(_faults(declared.parameters, arguments), most("faults")))
+        faults = list(islice(_faults(declared.parameters, arguments), limit_of("faults")))
         if not faults:
             break
     return faults
 
 
-def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[Fault]:
+def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[FieldError]:
     for misfit in misfits(schema, arguments):
         place = misfit.place
         if misfit.missing is not None:
-            yield Fault(pointer((*place, misfit.missing)), "invalid_arguments", "is required")
+            yield FieldError(pointer((*place, misfit.missing)), "invalid_arguments", "is required")
         elif misfit.unexpected:
             for name in misfit.unexpected:
                 hint = did_you_mean(name, schema.get("properties", {})) if not place else ""
-                yield Fault(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
+                yield FieldError(pointer((*place, name)), "invalid_arguments", f"is not a parameter{hint}")
         else:
-            yield Fault(pointer(place), "invalid_arguments", misfit.message)
+            yield FieldError(pointer(place), "invalid_arguments", misfit.message)

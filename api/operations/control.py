@@ -16,7 +16,7 @@ from .submitting import explained
 
 
 @dataclass(frozen=True, slots=True)
-class Acted:
+class InputOutcome:
     """The run after an input."""
 
     run: Run
@@ -45,7 +45,9 @@ async def cancel(
     return await within_deadline(runs.get(run_id))
 
 
-async def act(backend: Backend, run_id: str, items: Sequence[Item], caller: Caller, *, key: str | None = None) -> Acted:
+async def act(
+    backend: Backend, run_id: str, items: Sequence[Item], caller: Caller, *, key: str | None = None
+) -> InputOutcome:
     """Approvals, outputs of client tools, words, pause and resume: all take effect, or none.
 
     Raises:
@@ -64,7 +66,7 @@ async def act(backend: Backend, run_id: str, items: Sequence[Item], caller: Call
     await backend.follow_up(acted.settled)
     if unsafe:
         raise unsafe
-    return Acted(await within_deadline(backend.store.runs.get(run_id)), acted.replayed)
+    return InputOutcome(await within_deadline(backend.store.runs.get(run_id)), acted.replayed)
 
 
 async def delete_run(backend: Backend, run_id: str) -> None:

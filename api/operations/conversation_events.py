@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from palaver.errors import Refused
-from palaver.store.reading.conversation_feeds import BEGINNING, Place, PlacedBatches
+from palaver.store.reading.conversation_feeds import BEGINNING, FeedCursor, PlacedBatches
 from palaver.store.reading.events import PlacedEvent
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages
@@ -18,7 +18,7 @@ from .watching import Included, quietly
 
 
 async def watch_conversation(
-    backend: Backend, conversation_id: str, after: Place = BEGINNING, include: Included = None
+    backend: Backend, conversation_id: str, after: FeedCursor = BEGINNING, include: Included = None
 ) -> PlacedBatches:
     """The events behind ``after``, over all runs, until the conversation is gone. What is kept comes exactly once;
     deltas come of the run that is active. A place stays what it is over connections and processes.
@@ -72,9 +72,9 @@ async def _slice(entries: LogPages, after: int, limit: int, types: Collection[st
         async for page in pages:
             for entry in page:
                 if not types or entry.type in types:
-                    if len(found) == limit or size > most("answer_bytes"):
-                        if size > most("answer_bytes"):
-                            beyond("answer_bytes")
+                    if len(found) == limit or size > limit_of("answer_bytes"):
+                        if size > limit_of("answer_bytes"):
+                            count_exceeded("answer_bytes")
                         return PlacedSlice(found, position, more=True)
                     found.append(PlacedEvent.of(entry, entry.position))
                     size += len(entry.payload)

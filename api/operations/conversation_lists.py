@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from palaver.errors import Refused
 from palaver.schemas.conversation import Conversation, ConversationCount, ConversationFilter, ConversationOrder
-from palaver.store.conversations.conversations import ConversationList
+from palaver.store.conversations.conversations import ListedConversations
 from palaver.vocabulary.ids import is_id
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .backend import Backend, within_deadline
 
@@ -20,14 +20,14 @@ async def list_conversations(
     limit: int,
     cursor: str | None = None,
     order: ConversationOrder = "-updated",
-) -> ConversationList:
+) -> ListedConversations:
     """Conversations that ``admitted`` lets through, in that order.
 
     Raises:
         Refused: ``invalid_cursor``.
     """
-    if len(cursor or "") > most("cursor"):
-        beyond("cursor")
+    if len(cursor or "") > limit_of("cursor"):
+        count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list gave.")
     found = backend.store.conversations.list(admitted, limit=limit, cursor=cursor or None, order=order)
     try:

@@ -9,14 +9,14 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.events import MESSAGES, EventKind
 from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import Kept, KeptText
 from palaver.store.reading.events import LogEntry
 from palaver.vocabulary.ids import is_id, uuid_of
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .admission import admit_conversation
 from .backend import Backend, within_deadline
@@ -101,7 +101,9 @@ def chosen_id(backend: Backend, text: str) -> str:
         number = None
     found = None if number is None else conversation_of(backend, number)
     if found is None or (is_id("conv", text) and text != found):
-        raise Refused.of_faults([Fault("/id", "validation_error", "must be a UUID, or an id that this server made")])
+        raise Refused.of_faults(
+            [FieldError("/id", "validation_error", "must be a UUID, or an id that this server made")]
+        )
     return found
 
 
@@ -111,9 +113,9 @@ def check_kept(kept: Kept | None) -> None:
     Raises:
         Refused: one is too long.
     """
-    if any(len((text or "").encode()) > most("kept") for text in (kept or {}).values()):
-        beyond("kept")
-        raise Refused("payload_too_large", f"A conversation keeps {most('kept')} bytes of this at most.")
+    if any(len((text or "").encode()) > limit_of("kept") for text in (kept or {}).values()):
+        count_exceeded("kept")
+        raise Refused("payload_too_large", f"A conversation keeps {limit_of('kept')} bytes of this at most.")
 
 
 async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:
@@ -203,9 +205,9 @@ async def _page(entries: LogPages, after: int, limit: int, include: IncludedInMe
 
 def _is_full(size: int) -> bool:
     """Whether a page that has so many bytes already ends here."""
-    if size <= most("answer_bytes"):
+    if size <= limit_of("answer_bytes"):
         return False
-    beyond("answer_bytes")
+    count_exceeded("answer_bytes")
     return True
 
 

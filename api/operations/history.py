@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palaver.errors import Fault, Refused, StateConflict
+from palaver.errors import FieldError, Refused, StateConflict
 from palaver.schemas.conversation import Conversation, Fork
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import Kept
@@ -79,7 +79,7 @@ async def fork(
     target = None if wanted.id is None else chosen_id(backend, wanted.id)
     if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
         why = "falls on another shard than the conversation that is forked: leave it out"
-        raise Refused.of_faults([Fault("/id", "validation_error", why)])
+        raise Refused.of_faults([FieldError("/id", "validation_error", why)])
     check_kept(kept)
     wanted = await admit_conversation(wanted, backend)
     forking = backend.store.history.fork(
@@ -95,4 +95,4 @@ async def fork(
 def _misplaced(conflict: StateConflict, pointer: str) -> StateConflict | Refused:
     if conflict.code != "unknown_position":
         return conflict
-    return Refused.of_faults([Fault(pointer, "unknown_position", str(conflict))])
+    return Refused.of_faults([FieldError(pointer, "unknown_position", str(conflict))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from palaver.errors import Refused
 from palaver.schemas.filters import RunFilter
 from palaver.store.reading.listing import RunPage
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .backend import Backend, within_deadline
 
@@ -16,8 +16,8 @@ async def list_runs(backend: Backend, admitted: RunFilter, *, limit: int, cursor
     Raises:
         Refused: ``invalid_cursor``.
     """
-    if len(cursor or "") > most("cursor"):
-        beyond("cursor")
+    if len(cursor or "") > limit_of("cursor"):
+        count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list of runs gave.")
     try:
         return await within_deadline(backend.store.runs.list(admitted, limit=limit, cursor=cursor or None))

@@ -12,7 +12,7 @@ from palaver.errors import ErrorClass, StoreUnavailable, classify
 from palaver.events import MESSAGES
 from palaver.store.reading.events import LogEntry
 from palaver.store.reading.feeds import AWAY, IDLE
-from palaver.store.reading.reading import Glance
+from palaver.store.reading.reading import LogExtent
 
 from .backend import Backend, within_deadline
 from .conversations import LOOKED_THROUGH, LogPages
@@ -91,7 +91,7 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
                 await news.silent(IDLE)
 
 
-async def log_end(backend: Backend, conversation_id: str) -> Glance:
+async def log_end(backend: Backend, conversation_id: str) -> LogExtent:
     """How far the log is, and the conversation's revision.
 
     Raises:

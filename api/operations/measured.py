@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from palaver.store import Store
-from palaver.store.redis.sharing import Fresh, Sharing
+from palaver.store.redis.single_flight import Fresh, SingleFlight
 from palaver.telemetry.exposition import Samples
 
 LASTS: Final = 5.0
@@ -18,7 +18,7 @@ class Measured:
     """Reads it once for all who ask."""
 
     def __init__(self, store: Store, providers: Iterable[str]) -> None:
-        self._reads = Sharing(1)
+        self._reads = SingleFlight(1)
         self._samples = Fresh(self._reads, partial(store.measuring.read, tuple(providers)), LASTS)
 
     async def samples(self) -> Samples:

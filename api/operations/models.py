@@ -11,7 +11,7 @@ from palaver.config.providers import Provider
 from palaver.errors import Refused
 from palaver.schemas.listed_model import ANY_OTHER, ListedModel, ListedPrice
 from palaver.store.fleet.provider_states import ProviderUsage
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .backend import Backend, within_deadline
 
@@ -73,12 +73,12 @@ def _cursor(last: tuple[str, str]) -> str:
 
 def _place(cursor: str) -> tuple[str, str]:
     """The last model of the page before. Raises Refused."""
-    if len(cursor) > most("cursor"):
-        beyond("cursor")
+    if len(cursor) > limit_of("cursor"):
+        count_exceeded("cursor")
     try:
-        provider, slash, name = urlsafe_b64decode(cursor[: most("cursor")].encode("ascii")).decode().partition("/")
+        provider, slash, name = urlsafe_b64decode(cursor[: limit_of("cursor")].encode("ascii")).decode().partition("/")
     except ValueError:
         slash = ""
-    if not slash or len(cursor) > most("cursor"):
+    if not slash or len(cursor) > limit_of("cursor"):
         raise Refused("invalid_cursor", "The cursor is not one that a list of models gave.")
     return provider, name

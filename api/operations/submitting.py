@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from palaver.errors import Fault, Refused, StateConflict, UnknownConversation, UnknownRun
+from palaver.errors import FieldError, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.processes.failpoints import failpoint
 from palaver.schemas.models import Retry, Run, Submission
 from palaver.store.runs.runs import Submitted
-from palaver.telemetry.logs import mention
+from palaver.telemetry.logs import bind_log_context
 
 from .admission import admit_retry, admit_submission
 from .backend import Backend, Caller, promised, within_deadline
@@ -60,18 +60,18 @@ async def begin(
         submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, show=show)
         submitted, unsafe = await promised(submitting)
     except UnknownConversation:
-        fault = Fault("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
+        fault = FieldError("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
         raise Refused.of_faults([fault]) from None
     except StateConflict as conflict:
         if conflict.code == "no_agent":
-            raise Refused.of_faults([Fault("/agent", "no_agent", "the conversation has none yet")]) from None
+            raise Refused.of_faults([FieldError("/agent", "no_agent", "the conversation has none yet")]) from None
         raise await explained(conflict, backend) from None
     failpoint("run.submitted")
     backend.publisher.publish_soon(submitted.deliveries)
     if unsafe:
         raise unsafe
     failpoint("run.answering")
-    mention(run=submitted.run_id)
+    bind_log_context(run=submitted.run_id)
     return submitted
 
 
@@ -113,7 +113,7 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
             raise
         step = (await within_deadline(backend.store.runs.get(run_id))).step
         why = f"is not a step that a model answered in; the run came to step {step}"
-        raise Refused.of_faults([Fault("/from_step", "unknown_step", why)]) from None
+        raise Refused.of_faults([FieldError("/from_step", "unknown_step", why)]) from None
     backend.publisher.publish_soon(made.deliveries)
     if unsafe:
         raise unsafe
@@ -130,7 +130,7 @@ async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:
 
 async def _run_of(made: Submitted, backend: Backend) -> Run:
     run = made.run or await _read(made.run_id, backend)
-    mention(run=run.id, **({"trace_id": run.trace_id} if run.trace_id else {}))
+    bind_log_context(run=run.id, **({"trace_id": run.trace_id} if run.trace_id else {}))
     return run
 
 

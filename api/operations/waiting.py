@@ -12,7 +12,7 @@ from palaver.errors import NoRoom, UnknownRun
 from palaver.processes.tasks import end
 from palaver.schemas.models import Run
 from palaver.store.reading.feeds import watches_for
-from palaver.vocabulary.limits import beyond
+from palaver.vocabulary.limits import count_exceeded
 
 from .backend import Backend, Caller
 
@@ -82,11 +82,11 @@ def _full(backend: Backend) -> str | None:
     """Why there is no room for one more; None if there is."""
     feeds, settings, whose = backend.store.feeds, backend.settings, watches_for.get()
     if feeds.watching >= settings.max_watchers:
-        beyond("watchers")
+        count_exceeded("watchers")
         return f"this process serves {settings.max_watchers} of them (PALAVER_MAX_WATCHERS)"
     # Where there is one name only, nobody is kept out by whoever has it.
     if feeds.watching_for[whose] >= settings.max_watchers_per_key and len({key.name for key in settings.api_keys}) > 1:
-        beyond("watchers_per_key")
+        count_exceeded("watchers_per_key")
         key = f"your key, {whose}," if whose else "keys without a name"
         return f"{key} may have {settings.max_watchers_per_key} of them in this process (PALAVER_MAX_WATCHERS_PER_KEY)"
     return None

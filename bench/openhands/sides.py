@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from bench.asked import BenchError
 from bench.openhands.install import ENVIRONMENT, VERSION
 from bench.rig import Rig
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
 
@@ -55,7 +55,7 @@ class Palaver:
         self.name = "Palaver"
         self._rig = rig
         self._port = free_port()
-        self._children: list[Child] = []
+        self._children: list[ChildCommand] = []
         self.url = f"http://{HOST}:{self._port}/openhands"
         self._environment = {
             "PALAVER_INLINE_PROVIDER_HOSTS": rig.model_url.split("/")[2],
@@ -94,7 +94,7 @@ class AgentServer:
         self.name = f"agent-server {VERSION}"
         self._rig = rig
         self._port = free_port()
-        self._child: Child | None = None
+        self._child: ChildCommand | None = None
         self._folder = rig.folder / f"agent-server-{self._port}"
         self._folder.mkdir()
         self.url = f"http://{HOST}:{self._port}"
@@ -142,7 +142,7 @@ def surroundings(home: os.PathLike[str]) -> Mapping[str, str]:
     }
 
 
-async def _until(child: Child, condition: Callable[[], bool]) -> None:
+async def _until(child: ChildCommand, condition: Callable[[], bool]) -> None:
     give_up_at = time.monotonic() + _START_WITHIN
     while not await asyncio.to_thread(condition):
         if not child.running or time.monotonic() > give_up_at:

@@ -17,7 +17,7 @@ import aiohttp
 from bench.asked import BenchError
 from bench.conversation import INPUT
 from bench.rig import Rig
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 
 _START_WITHIN: Final = 90.0
@@ -53,7 +53,7 @@ class Peer(ABC):
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._port = free_port()
-        self._children: dict[str, Child] = {}
+        self._children: dict[str, ChildCommand] = {}
         self.effects = rig.folder / f"effects-{self._port}"
         """The file to which its tool writes."""
 
@@ -153,7 +153,7 @@ class Peer(ABC):
                     raise BenchError(f"{self.name}: {complaint}: {error}{gone}") from None
             await asyncio.sleep(_LOOK)
 
-    def run_program(self, role: str, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    def run_program(self, role: str, command: Sequence[str], environment: Mapping[str, str]) -> ChildCommand:
         """Start a process of it."""
         child = self._rig.start_foreign(f"{self.name}: {role}", command, environment)
         self._children[role] = child

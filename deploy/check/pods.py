@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import httpx
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.errors import StackError
 from palaver.stack.ports import HOST, free_port
 
@@ -54,7 +54,7 @@ class Pod:
         self._run.mkdir()
         confinement.give(self._run)
         self._confinement = confinement.command
-        self.child = Child(
+        self.child = ChildCommand(
             name,
             [*self._confinement, *self._local(container.command)],
             environment=self.environment,

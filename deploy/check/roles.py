@@ -24,7 +24,7 @@ import redis
 
 from palaver import Palaver, Run
 from palaver.config.roles import ROLES
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.errors import StackError
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
@@ -215,7 +215,7 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
     port = free_port()
     key, scaler = secrets.token_hex(16), secrets.token_hex(16)
     command = [sys.executable, "-m", "palaver.fake_provider", "--host", HOST, "--port", str(port)]
-    model = Child("model", [*command, "--api-key", key], environment=os.environ, log_path=folder / "model.log",
+    model = ChildCommand("model", [*command, "--api-key", key], environment=os.environ, log_path=folder / "model.log",
                   ready=lambda _: accepts(port))  # fmt: skip
     with ExitStack() as stack:
         users = logins.write_users(folder / "users.acl", kit.root)

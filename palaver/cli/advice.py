@@ -9,7 +9,7 @@ from palaver.cli.text import one_line, said, why
 from palaver.errors import FACTS, ErrorClass
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 _RETRY: Final = "`palaver retry {run}`"
 _GO_ON: Final = "what it did is kept; go on with `palaver run TEXT -c {conversation}`"
@@ -48,7 +48,7 @@ class Advice(NamedTuple):
 def advise(run: Run) -> Advice:
     """What there is to say about a run that has ended otherwise than completed, or by request."""
     kind, action, sentence = _judged(run)
-    words = said(run.error or run.incomplete_details, most("provider_message"))
+    words = said(run.error or run.incomplete_details, limit_of("provider_message"))
     told = _ADVICE.get(kind) or _ADVICE.get(action)
     if told is None:
         return Advice(sentence, words, "")

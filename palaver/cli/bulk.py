@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from palaver.cli.connection import Api, Progress, say
+from palaver.cli.connection import Api, QuietNotice, say
 from palaver.cli.options import duration, entry, one_of, since
 from palaver.cli.text import one_line
 from palaver.client import BulkResult, Palaver
@@ -182,7 +182,7 @@ def confirm(question: str) -> None:
 
 
 def _patiently(client: Palaver, action: RunAction, wanted: dict[str, Any], *, dry_run: bool) -> BulkResult:
-    with Progress(lambda quiet: say(f"… going through the runs, {quiet:.0f} s so far")):
+    with QuietNotice(lambda quiet: say(f"… going through the runs, {quiet:.0f} s so far")):
         return client.bulk(action, **wanted, dry_run=dry_run)
 
 

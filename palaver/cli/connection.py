@@ -149,7 +149,7 @@ def _number(error: APIError) -> str:
     return f", request {one_line(error.request_id)}" if error.request_id else ""
 
 
-class Progress:
+class QuietNotice:
     """Calls ``say``, from a thread, with the seconds of quiet whenever `heard` was not called for a while."""
 
     def __init__(self, say: Callable[[float], None], *, first: float = FIRST) -> None:

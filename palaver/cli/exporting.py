@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 
 from palaver.cli.bulk import FilterOptions
-from palaver.cli.connection import ApiAddress, Progress, say
+from palaver.cli.connection import ApiAddress, QuietNotice, say
 from palaver.cli.options import duration
 from palaver.cli.text import document
 from palaver.client import ClientError, Exported, Palaver
@@ -58,7 +58,7 @@ def export(
     with connection.connected() as client, _archive(to) as archive:
 
         def look(oldest: datetime | None) -> None:
-            with Progress(lambda quiet: say(f"… exporting, {archive.runs} runs and {quiet:.0f} s so far")):
+            with QuietNotice(lambda quiet: say(f"… exporting, {archive.runs} runs and {quiet:.0f} s so far")):
                 for record in client.export(
                     *(ids or ()), **{**wanted, "created_after": oldest}, exported=archive.known
                 ):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from palaver.cli.connection import INTERRUPTED, Api, Progress, say
+from palaver.cli.connection import INTERRUPTED, Api, QuietNotice, say
 from palaver.cli.conversations import watch_conversation
 from palaver.cli.deciding import ApprovalPrompt
 from palaver.cli.doing import doing
@@ -104,7 +104,7 @@ def run(
             api.show(submitted, submitted.id)
             return
         on_terminal = sys.stdin.isatty() and not api.as_json
-        follower = Follower(client, submitted.id, console(), after=0, show_input=False, ask=on_terminal)
+        follower = RunFollower(client, submitted.id, console(), after=0, show_input=False, ask=on_terminal)
         if no_stream:
             interrupted = until_the_end(client, submitted.id, follower.wait)
         elif api.as_json:
@@ -141,7 +141,7 @@ def watch(
             watch_conversation(client, run_id, after, as_json=api.as_json, reasoning=reasoning)
             return
         client.get(run_id)  # from here on there is a run and an API, and it is waited for
-        follower = Follower(
+        follower = RunFollower(
             client, run_id, console(), after=int(after), show_input=True, ask=False, reasoning=reasoning
         )
         try:
@@ -158,7 +158,7 @@ def watch(
         raise typer.Exit(exit_code(ended))
 
 
-class Follower:
+class RunFollower:
     """One run, followed to its end in one of three ways; the last event shown is remembered between them.
 
     With ``ask`` the user is asked about calls that wait for an approval; without, told how to decide on them. With
@@ -211,7 +211,7 @@ class Follower:
 
     def _follow(self, show: Callable[[Event], None]) -> None:
         """Show the events to the last one, however long the API is away: there is a run, so it was there before."""
-        with Progress(self.say_still) as progress:
+        with QuietNotice(self.say_still) as progress:
             while True:
                 try:
                     with closing(self._client.events(self._run_id, self._position, include=self._include)) as events:

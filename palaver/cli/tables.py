@@ -34,15 +34,15 @@ from palaver.cli.text import (
     usage,
 )
 from palaver.schemas.listed_model import ListedModel
-from palaver.schemas.models import Cancel, Run
-from palaver.vocabulary.limits import most
+from palaver.schemas.models import Cancellation, Run
+from palaver.vocabulary.limits import limit_of
 
 _PIPE_WIDTH: Final = 240
 """Columns when nobody looks: enough that no id is cut."""
 
 _QUESTION: Final = 40
 """Characters of what the user said, in a list."""
-_LONGEST: Final = most("provider_message")
+_LONGEST: Final = limit_of("provider_message")
 """Characters of a fact about a run."""
 
 
@@ -195,7 +195,7 @@ def _status(run: Run) -> str:
     return f"{run.status}, pausing" if run.pausing else run.status
 
 
-def _cancel(cancel: Cancel | None) -> str:
+def _cancel(cancel: Cancellation | None) -> str:
     if cancel is None:
         return ""
     parts = (moment(cancel.requested_at), cancel.mode, cancel.by and f"by {cancel.by}", cancel.reason)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from palaver.secrets.redaction import hide, know, password_of
+from palaver.secrets.redaction import password_of, redact, register_secrets
 from palaver.telemetry import logs
 
 EX_USAGE: Final = 2
@@ -42,5 +42,5 @@ def refusing() -> Iterator[None]:
 def presentable(text: str) -> str:
     """What a process that ends may show: without its secrets, and without the passwords in addresses that its
     environment has for tools. What an import raises may repeat any of them."""
-    know(map(password_of, os.environ.values()))
-    return hide(text)
+    register_secrets(map(password_of, os.environ.values()))
+    return redact(text)

@@ -41,9 +41,9 @@ from palaver.schemas.endpoints import INLINE, Endpoint
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.schemas.models import Usage
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions
-from palaver.secrets.redaction import know, password_of
+from palaver.secrets.redaction import password_of, register_secrets
 from palaver.vocabulary.addresses import leads_within
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
 _DEAREST: Final = 1_000_000
@@ -113,9 +113,9 @@ class Provider(ProviderOptions):
     image_addresses: bool | None = None
     """Whether it is sent addresses of images and files, which it fetches. None: if it is at an https:// address that
     does not lead into a network of one's own, where it would fetch what only those within may see."""
-    max_response_bytes: int = Field(default=most("answer"), ge=1024)
+    max_response_bytes: int = Field(default=limit_of("answer"), ge=1024)
     """An answer, streamed or not, is refused beyond this."""
-    max_tool_calls: int = Field(default=most("tool_calls"), ge=1, le=most("tool_calls"))
+    max_tool_calls: int = Field(default=limit_of("tool_calls"), ge=1, le=limit_of("tool_calls"))
     """An answer with more calls is refused."""
     max_in_flight: int | None = Field(default=None, ge=1, le=1_000_000)
     """Calls at a time."""
@@ -127,7 +127,7 @@ class Provider(ProviderOptions):
     """What its 429 is about, and so what is left alone after one: the model that was asked, or all of its models."""
 
     models: tuple[Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,200}$")], ...] = Field(
-        default=(), max_length=most("provider_models")
+        default=(), max_length=limit_of("provider_models")
     )
     """The provider's own names of models that people are shown; runs may name others as well."""
     prices: dict[str, Price] = Field(default={})
@@ -135,7 +135,8 @@ class Provider(ProviderOptions):
     _api_key: str | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Read the key: not for each call, which would wait for a disk, and not after `know` has been told of it.
+        """Read the key: not for each call, which would wait for a disk, and not after `register_secrets` was
+        called with it.
 
         Raises:
             ConfigurationError: it cannot be read, or no request can be sent with it; names the variable.
@@ -280,7 +281,7 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
         return {}
     providers = read_model(_File, path, "PALAVER_PROVIDERS").providers
     for provider in providers.values():
-        know((provider.api_key, password_of(provider.base_url)))
+        register_secrets((provider.api_key, password_of(provider.base_url)))
     return providers
 
 

@@ -16,11 +16,11 @@ from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
 from palaver.schemas.endpoints import listed_host
-from palaver.secrets.redaction import know, password_of
+from palaver.secrets.redaction import password_of, register_secrets
 from palaver.secrets.sealing import Sealer, key_of
 from palaver.telemetry.logs import LogFormat
 from palaver.vocabulary.ids import MAX_SHARDS
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 S = TypeVar("S", bound=BaseSettings)
 _PREFIX: Final = "PALAVER_"
@@ -68,15 +68,15 @@ class Settings(BaseSettings):
     tool_pool: Literal["processes", "loop"] = "processes"
     """Where a tools worker runs its calls: ``processes``, each in a child that can be ended; ``loop``, all on one event
     loop of its own process, which leaves tools that are not ``async`` to other workers."""
-    tool_memory: int = Field(default=most("tool_memory"), ge=0)
+    tool_memory: int = Field(default=limit_of("tool_memory"), ge=0)
     """MiB that a tool's process, and all that it started, may use during a call; 0 is any amount."""
-    tool_kept_memory: int = Field(default=most("tool_kept_memory"), ge=0)
+    tool_kept_memory: int = Field(default=limit_of("tool_kept_memory"), ge=0)
     """MiB: a tool's process that has ever used more is replaced after its call; 0 is never."""
     tool_address_space: int = Field(default=0, ge=0)
     """MiB of address space of a tool's process (``RLIMIT_AS``); 0 is any amount."""
     tool_cpu_seconds: float = Field(default=0.0, ge=0)
     """CPU time of a call, all its processes together; 0 is any amount."""
-    tool_output: int = Field(default=most("tool_output"), ge=0)
+    tool_output: int = Field(default=limit_of("tool_output"), ge=0)
     """Bytes of what a call prints that go to the worker's log."""
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
@@ -127,11 +127,11 @@ class Settings(BaseSettings):
     """How often a step may be to blame for the loss of its worker before the run fails: it must not eat the fleet."""
     max_runs: int = Field(default=100_000, ge=1)
     """Unfinished runs, about, beyond which the API takes no new one on; one that is worked on counts twice."""
-    max_queued: int = Field(default=most("queued_runs"), ge=1)
+    max_queued: int = Field(default=limit_of("queued_runs"), ge=1)
     """Unfinished runs of a conversation beyond which it takes no further one."""
-    max_entries: int = Field(default=most("entries"), ge=100)
+    max_entries: int = Field(default=limit_of("entries"), ge=100)
     """Entries of a conversation's log beyond which no further model call is made in it."""
-    max_conversation_bytes: int = Field(default=most("conversation_bytes"), ge=1 << 20)
+    max_conversation_bytes: int = Field(default=limit_of("conversation_bytes"), ge=1 << 20)
     """Bytes of data in a conversation's log beyond which no further model call is made in it."""
     max_memory_percent: float = Field(default=85.0, gt=0, le=100)
     """Percent of Redis's ``maxmemory`` beyond which the API takes no new run on; the rest is for those that it has."""
@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     """Connections of an API process; fewer if it has not so many file descriptors and some to spare."""
     max_watchers: int = Field(default=5_000, ge=1)
     """Streams and long polls of an API process."""
-    max_watchers_per_key: int = Field(default=most("watchers_per_key"), ge=1)
+    max_watchers_per_key: int = Field(default=limit_of("watchers_per_key"), ge=1)
     """Those of keys of one name, where there are keys of several names: the rest is for the others."""
     max_half_open: int = Field(default=1_024, ge=1)
     """Connections of one address without a whole head, half of all at most; beyond that each has a second for it, not
@@ -318,5 +318,5 @@ def settings() -> Settings:
         ConfigurationError: naming each variable that does not fit.
     """
     found = read(Settings)
-    know(found.secrets)
+    register_secrets(found.secrets)
     return found

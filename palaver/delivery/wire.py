@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import orjson
 
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.ids import call_of, is_id
 from palaver.vocabulary.step_kinds import KIND_OF, MODEL, RECOVERED
@@ -42,7 +42,7 @@ _NO_MORE: Final[Mapping[str, object]] = {
 
 def headers_of(delivery: Delivery, origin: str | None = None) -> dict[str, Any]:
     """The headers of the message, sent by ``origin``."""
-    title = hide(delivery.title)
+    title = redact(delivery.title)
     return {
         "lang": "py",
         "task": delivery.task_name,

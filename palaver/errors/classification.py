@@ -7,38 +7,44 @@ from typing import Final
 
 from palaver.errors import exceptions as ours
 from palaver.errors.failure import Failure, ProviderDetails
-from palaver.errors.foreign import HTTP_ERROR, Finding, find, text_of
+from palaver.errors.foreign import HTTP_ERROR, Classification, find, text_of
 from palaver.errors.response import classify_response
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
 
 _C = ErrorClass
 _MAX_CAUSES: Final = 16
 
-_OURS: Final[Mapping[type[ours.PalaverError], Finding]] = {
-    ours.MalformedResponse: Finding(_C.PROVIDER_ERROR, "bad_model_response"),
-    ours.EmptyCompletion: Finding(_C.PROVIDER_ERROR, "empty_completion"),
-    ours.TruncatedStream: Finding(_C.CONNECTION, "stream_truncated"),
+_OURS: Final[Mapping[type[ours.PalaverError], Classification]] = {
+    ours.MalformedResponse: Classification(_C.PROVIDER_ERROR, "bad_model_response"),
+    ours.EmptyCompletion: Classification(_C.PROVIDER_ERROR, "empty_completion"),
+    ours.TruncatedStream: Classification(_C.CONNECTION, "stream_truncated"),
     # Another attempt would most likely bring as large an answer, and every attempt is paid in full.
-    ours.ResponseTooLarge: Finding(_C.PROVIDER_ERROR, "response_too_large", retryable=False, user_action="settings"),
-    ours.TooManyToolCalls: Finding(_C.PROVIDER_ERROR, "too_many_tool_calls", retryable=False, user_action="settings"),
-    ours.ToolCallTooLarge: Finding(_C.PROVIDER_ERROR, "tool_call_too_large", retryable=False),
-    ours.FirstTokenTimeout: Finding(_C.TIMEOUT, "first_token_timeout"),
-    ours.IdleTimeout: Finding(_C.TIMEOUT, "idle_timeout"),
-    ours.TotalTimeout: Finding(_C.TIMEOUT, "total_timeout"),
-    ours.ProviderError: Finding(_C.PROVIDER_ERROR, "provider_error"),
-    ours.RetryableToolError: Finding(_C.TOOL_ERROR, "tool_error", retryable=True),
-    ours.ToolError: Finding(_C.TOOL_ERROR, "tool_error"),
-    ours.ToolTimeout: Finding(_C.TOOL_TIMEOUT, "tool_timeout"),
-    ours.UnknownTool: Finding(_C.INVALID_TOOL_CALL, "unknown_tool"),
-    ours.InvalidToolCall: Finding(_C.INVALID_TOOL_CALL, "invalid_arguments"),
-    ours.ToolFailure: Finding(_C.TOOL_ERROR, "tool_error"),
-    ours.ConfigurationError: Finding(_C.INVALID_REQUEST, "configuration", source="engine", user_action="settings"),
-    ours.NoWorker: Finding(_C.NO_WORKER, "no_worker", source="engine"),
-    ours.StoreUnavailable: Finding(_C.STORAGE, "store_timeout", source="store"),
-    ours.NotDurable: Finding(_C.STORAGE, "not_durable", source="store"),
-    ours.UnknownRun: Finding(_C.INTERNAL, "state_lost", source="store"),
-    ours.UnknownConversation: Finding(_C.INTERNAL, "state_lost", source="store"),
-    ours.CorruptRecord: Finding(_C.INTERNAL, "corrupt_record", source="store"),
+    ours.ResponseTooLarge: Classification(
+        _C.PROVIDER_ERROR, "response_too_large", retryable=False, user_action="settings"
+    ),
+    ours.TooManyToolCalls: Classification(
+        _C.PROVIDER_ERROR, "too_many_tool_calls", retryable=False, user_action="settings"
+    ),
+    ours.ToolCallTooLarge: Classification(_C.PROVIDER_ERROR, "tool_call_too_large", retryable=False),
+    ours.FirstTokenTimeout: Classification(_C.TIMEOUT, "first_token_timeout"),
+    ours.IdleTimeout: Classification(_C.TIMEOUT, "idle_timeout"),
+    ours.TotalTimeout: Classification(_C.TIMEOUT, "total_timeout"),
+    ours.ProviderError: Classification(_C.PROVIDER_ERROR, "provider_error"),
+    ours.RetryableToolError: Classification(_C.TOOL_ERROR, "tool_error", retryable=True),
+    ours.ToolError: Classification(_C.TOOL_ERROR, "tool_error"),
+    ours.ToolTimeout: Classification(_C.TOOL_TIMEOUT, "tool_timeout"),
+    ours.UnknownTool: Classification(_C.INVALID_TOOL_CALL, "unknown_tool"),
+    ours.InvalidToolCall: Classification(_C.INVALID_TOOL_CALL, "invalid_arguments"),
+    ours.ToolFailure: Classification(_C.TOOL_ERROR, "tool_error"),
+    ours.ConfigurationError: Classification(
+        _C.INVALID_REQUEST, "configuration", source="engine", user_action="settings"
+    ),
+    ours.NoWorker: Classification(_C.NO_WORKER, "no_worker", source="engine"),
+    ours.StoreUnavailable: Classification(_C.STORAGE, "store_timeout", source="store"),
+    ours.NotDurable: Classification(_C.STORAGE, "not_durable", source="store"),
+    ours.UnknownRun: Classification(_C.INTERNAL, "state_lost", source="store"),
+    ours.UnknownConversation: Classification(_C.INTERNAL, "state_lost", source="store"),
+    ours.CorruptRecord: Classification(_C.INTERNAL, "corrupt_record", source="store"),
 }
 """The findings for our own exceptions, by the nearest class. All others are meant for callers of the API; when a step
 raises one of them, it is an internal error."""
@@ -131,7 +137,7 @@ def _classify_foreign(error: Exception, source: Source, provider: str | None, mo
         status, body, headers = answer
         return classify_response(status, body, headers, provider=provider, model=model, source=source)
     if finding is not None and source == "model" and finding.code in _UNREADABLE:
-        finding = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+        finding = Classification(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
     if finding is None or finding.error_class is _C.INTERNAL:
         return _internal(error, finding, source)
     return Failure.of(
@@ -145,7 +151,7 @@ def _classify_foreign(error: Exception, source: Source, provider: str | None, mo
     )
 
 
-def _internal(error: Exception, finding: Finding | None, source: Source) -> Failure:
+def _internal(error: Exception, finding: Classification | None, source: Source) -> Failure:
     """The failure names the exception's class and not its message, which may quote anything."""
     return Failure.of(
         _C.INTERNAL,
@@ -166,7 +172,7 @@ def _telling(error: Exception) -> Exception:
     return next((cause for cause in _causes(error) if isinstance(cause, _OF_OURS) or find(cause)), error)
 
 
-def _look(error: Exception) -> Finding | None:
+def _look(error: Exception) -> Classification | None:
     """The finding about an exception, or about its cause where that is more precise."""
     own = find(error)
     if own is None or not own.vague:

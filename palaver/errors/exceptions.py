@@ -45,13 +45,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from palaver.errors.headers import request_id as request_id_of
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
-MAX_BODY: Final = most("error_body")
+MAX_BODY: Final = limit_of("error_body")
 """Bytes of an error body that are read: providers' error objects are below 10 kB, proxies' pages below 64."""
 
 
-_MAX_FAULTS: Final = most("faults")
+_MAX_FAULTS: Final = limit_of("faults")
 
 
 class PalaverError(Exception):
@@ -305,7 +305,7 @@ class StateConflict(PalaverError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldError:
     """One thing that is wrong with a request. ``pointer`` is a JSON pointer into its body, or ``?parameter``."""
 
     pointer: str
@@ -320,10 +320,10 @@ class Refused(PalaverError):
     """
 
     def __init__(
-        self, code: str, detail: str | None = None, *, faults: Sequence[Fault] = (), run_id: str | None = None
+        self, code: str, detail: str | None = None, *, faults: Sequence[FieldError] = (), run_id: str | None = None
     ) -> None:
         if len(faults) > _MAX_FAULTS:
-            beyond("faults")
+            count_exceeded("faults")
         self.code = code
         self.faults = tuple(faults[:_MAX_FAULTS])
         self.detail = detail or "; ".join(f"{fault.pointer or '/'}: {fault.message}" for fault in faults[:3]) or None
@@ -331,7 +331,7 @@ class Refused(PalaverError):
         super().__init__(f"{code}: {self.detail}" if self.detail else code)
 
     @classmethod
-    def of_faults(cls, faults: Sequence[Fault]) -> Refused:
+    def of_faults(cls, faults: Sequence[FieldError]) -> Refused:
         """A refusal with the code that all faults have, else ``validation_error``."""
         codes = {fault.code for fault in faults}
         return Refused(codes.pop() if len(codes) == 1 else "validation_error", faults=faults)

@@ -11,13 +11,13 @@ from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source, UserAction
-from palaver.secrets.redaction import hide, hide_parts
-from palaver.vocabulary.limits import most
+from palaver.secrets.redaction import redact, redact_parts
+from palaver.vocabulary.limits import limit_of
 
-MAX_MESSAGE: Final = most("error_message")
+MAX_MESSAGE: Final = limit_of("error_message")
 """Characters a failure's message may have: enough for two sentences, too few for a prompt."""
 
-_MAX_QUOTE: Final = most("provider_message")
+_MAX_QUOTE: Final = limit_of("provider_message")
 """Bytes of a provider's message."""
 
 _SCRUB_WINDOW: Final = 4 * MAX_MESSAGE  # only so much is searched: messages of tools may be megabytes
@@ -61,7 +61,7 @@ def safe_text(text: str, limit: int = MAX_MESSAGE) -> str:
     """One line of at most ``limit`` characters, without control characters, secrets of this process or what looks like
     a key."""
     most_looked_at = max(_SCRUB_WINDOW, 2 * limit)
-    window = hide(text[: most_looked_at + _LONGEST_SECRET])[:most_looked_at]
+    window = redact(text[: most_looked_at + _LONGEST_SECRET])[:most_looked_at]
     line = " ".join("".join(char if char.isprintable() else " " for char in window).split())
     for pattern, instead in _SECRETS:
         line = pattern.sub(instead, line)
@@ -76,7 +76,7 @@ def safe_quote(text: str | None) -> str | None:
     line = safe_text(text or "", _MAX_QUOTE)
     for pattern, instead in _QUOTED_KEYS:
         line = pattern.sub(instead, line)
-    line = hide_parts(line)
+    line = redact_parts(line)
     if len(line.encode()) > _MAX_QUOTE:
         line = line.encode()[: _MAX_QUOTE - len("…".encode())].decode(errors="ignore").rstrip() + "…"
     return line or None
@@ -85,7 +85,7 @@ def safe_quote(text: str | None) -> str | None:
 def safe_code(text: object) -> str | None:
     """``text`` in lower case if it reads like a provider's error code, else None: foreign text is no code, and neither
     is a part of a key, as codes are logged and counted."""
-    if not isinstance(text, str) or not _CODE.fullmatch(text) or hide_parts(safe_text(text)) != text:
+    if not isinstance(text, str) or not _CODE.fullmatch(text) or redact_parts(safe_text(text)) != text:
         return None
     return text.lower()
 
@@ -179,7 +179,7 @@ class Failure:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", safe_text(self.message) or FACTS[self.error_class].sentence)
-        if hide(self.code) != self.code:
+        if redact(self.code) != self.code:
             object.__setattr__(self, "code", self.error_class.value)
         if self.retry_after is not None and not (math.isfinite(self.retry_after) and self.retry_after >= 0):
             object.__setattr__(self, "retry_after", None)

@@ -19,7 +19,7 @@ _C = ErrorClass
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Classification:
     """The facts about an exception before its circumstances."""
 
     error_class: ErrorClass
@@ -32,40 +32,42 @@ class Finding:
     """A wrapper: what caused it may say more."""
 
 
-def _vague(error_class: ErrorClass, code: str) -> Finding:
-    return Finding(error_class, code, vague=True)
+def _vague(error_class: ErrorClass, code: str) -> Classification:
+    return Classification(error_class, code, vague=True)
 
 
-def _ours(code: str) -> Finding:
-    return Finding(_C.INTERNAL, code)
+def _ours(code: str) -> Classification:
+    return Classification(_C.INTERNAL, code)
 
 
 _CONNECTION: Final = _vague(_C.CONNECTION, "connection")
 _TIMEOUT: Final = _vague(_C.TIMEOUT, "timeout")
-_CONNECT_TIMEOUT: Final = Finding(_C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True)
-_READ_TIMEOUT: Final = Finding(_C.TIMEOUT, "read_timeout", "The answer stopped coming in time.")
-_REFUSED: Final = Finding(_C.CONNECTION, "connect_refused", "The connection was refused.")
-_RESET: Final = Finding(_C.CONNECTION, "connection_reset", "The connection was reset.")
-_DNS: Final = Finding(_C.CONNECTION, "dns", "The host name could not be resolved.", user_action="settings")
-_TLS: Final = Finding(_C.CONNECTION, "tls", "The TLS handshake failed.", user_action="settings")
-_CERTIFICATE: Final = Finding(
+_CONNECT_TIMEOUT: Final = Classification(_C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True)
+_READ_TIMEOUT: Final = Classification(_C.TIMEOUT, "read_timeout", "The answer stopped coming in time.")
+_REFUSED: Final = Classification(_C.CONNECTION, "connect_refused", "The connection was refused.")
+_RESET: Final = Classification(_C.CONNECTION, "connection_reset", "The connection was reset.")
+_DNS: Final = Classification(_C.CONNECTION, "dns", "The host name could not be resolved.", user_action="settings")
+_TLS: Final = Classification(_C.CONNECTION, "tls", "The TLS handshake failed.", user_action="settings")
+_CERTIFICATE: Final = Classification(
     _C.CONNECTION, "tls_certificate", "The certificate could not be verified.", user_action="settings"
 )
-_DISCONNECTED: Final = Finding(_C.CONNECTION, "server_disconnected", "The server closed the connection.")
-_TRUNCATED: Final = Finding(_C.CONNECTION, "stream_truncated", "The answer broke off before its end.")
-_PROXY: Final = Finding(_C.CONNECTION, "proxy", "The proxy failed.", user_action="settings")
-_BAD_RESPONSE: Final = Finding(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
-_BAD_ADDRESS: Final = Finding(_C.INVALID_REQUEST, "invalid_url", "The address cannot be used.", user_action="settings")
-_REDIRECTS: Final = Finding(
+_DISCONNECTED: Final = Classification(_C.CONNECTION, "server_disconnected", "The server closed the connection.")
+_TRUNCATED: Final = Classification(_C.CONNECTION, "stream_truncated", "The answer broke off before its end.")
+_PROXY: Final = Classification(_C.CONNECTION, "proxy", "The proxy failed.", user_action="settings")
+_BAD_RESPONSE: Final = Classification(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+_BAD_ADDRESS: Final = Classification(
+    _C.INVALID_REQUEST, "invalid_url", "The address cannot be used.", user_action="settings"
+)
+_REDIRECTS: Final = Classification(
     _C.INVALID_REQUEST, "too_many_redirects", "The address redirects elsewhere.", user_action="settings"
 )
-HTTP_ERROR: Final = Finding(_C.PROVIDER_ERROR, "http_error")
+HTTP_ERROR: Final = Classification(_C.PROVIDER_ERROR, "http_error")
 """An exception that carries an answer: the answer is classified."""
-_BAD_HTTP: Final = Finding(_C.CONNECTION, "protocol_error", "The server broke the HTTP protocol.")
+_BAD_HTTP: Final = Classification(_C.CONNECTION, "protocol_error", "The server broke the HTTP protocol.")
 
 
-def _store(code: str, sentence: str) -> Finding:
-    return Finding(_C.STORAGE, code, sentence, source="store")
+def _store(code: str, sentence: str) -> Classification:
+    return Classification(_C.STORAGE, code, sentence, source="store")
 
 
 _STORE_AWAY: Final = _store("store_unavailable", "The store cannot be reached.")
@@ -74,7 +76,7 @@ _STORE_LOADING: Final = _store("store_loading", "The store is loading its data."
 _STORE_READ_ONLY: Final = _store("store_read_only", "The store takes no writes at present.")
 _STORE_MOVING: Final = _store("store_failing_over", "The store is failing over.")
 _STORE_ODD: Final = _store("store_error", "The store failed to answer.")
-_STORE_REFUSES: Final = Finding(
+_STORE_REFUSES: Final = Classification(
     _C.STORAGE,
     "store_access",
     "The store refuses our credentials.",
@@ -82,9 +84,9 @@ _STORE_REFUSES: Final = Finding(
     user_action="settings",
     source="store",
 )
-_STORE_MISUSED: Final = Finding(_C.INTERNAL, "store_misused", source="store")
+_STORE_MISUSED: Final = Classification(_C.INTERNAL, "store_misused", source="store")
 
-FINDINGS: Final[Mapping[str, Mapping[str, Finding]]] = {
+FINDINGS: Final[Mapping[str, Mapping[str, Classification]]] = {
     "httpx": {
         "HTTPError": _CONNECTION,
         "RequestError": _CONNECTION,
@@ -97,8 +99,8 @@ FINDINGS: Final[Mapping[str, Mapping[str, Finding]]] = {
         "TimeoutException": _TIMEOUT,
         "ConnectTimeout": _CONNECT_TIMEOUT,
         "ReadTimeout": _READ_TIMEOUT,
-        "WriteTimeout": Finding(_C.TIMEOUT, "write_timeout", "The request could not be sent in time."),
-        "PoolTimeout": Finding(_C.TIMEOUT, "pool_timeout", "No connection of the pool came free in time."),
+        "WriteTimeout": Classification(_C.TIMEOUT, "write_timeout", "The request could not be sent in time."),
+        "PoolTimeout": Classification(_C.TIMEOUT, "pool_timeout", "No connection of the pool came free in time."),
         "ProxyError": _PROXY,
         "ProtocolError": _BAD_HTTP,
         "RemoteProtocolError": _BAD_HTTP,
@@ -196,8 +198,8 @@ FINDINGS: Final[Mapping[str, Mapping[str, Finding]]] = {
     },
     "kombu": {"OperationalError": _store("broker_unavailable", "The broker cannot be reached.")},
     "billiard": {
-        "SoftTimeLimitExceeded": Finding(_C.TIMEOUT, "soft_time_limit", source="engine"),
-        "WorkerLostError": Finding(_C.WORKER_LOST, "worker_lost"),
+        "SoftTimeLimitExceeded": Classification(_C.TIMEOUT, "soft_time_limit", source="engine"),
+        "WorkerLostError": Classification(_C.WORKER_LOST, "worker_lost"),
     },
     "asyncio": {"IncompleteReadError": _TRUNCATED},
     "pydantic_core": {"ValidationError": _ours("validation")},
@@ -215,26 +217,28 @@ FINDINGS: Final[Mapping[str, Mapping[str, Finding]]] = {
         "ConnectionAbortedError": _RESET,
         "BrokenPipeError": _RESET,
         "ConnectionError": _CONNECTION,
-        "TimeoutError": Finding(_C.TIMEOUT, "timeout"),
+        "TimeoutError": Classification(_C.TIMEOUT, "timeout"),
         "MemoryError": _ours("out_of_memory"),
         "RecursionError": _ours("recursion"),
         "UnicodeDecodeError": _ours("encoding"),
     },
 }
 
-_EXHAUSTED: Final = Finding(_C.CONNECTION, "out_of_sockets", "This machine has no sockets left.", user_action="wait")
-_UNREACHABLE: Final = Finding(_C.CONNECTION, "unreachable", "The host cannot be reached.")
-_ERRNOS: Final[Mapping[int, Finding]] = {
+_EXHAUSTED: Final = Classification(
+    _C.CONNECTION, "out_of_sockets", "This machine has no sockets left.", user_action="wait"
+)
+_UNREACHABLE: Final = Classification(_C.CONNECTION, "unreachable", "The host cannot be reached.")
+_ERRNOS: Final[Mapping[int, Classification]] = {
     errno.ECONNREFUSED: _REFUSED,
     errno.ECONNRESET: _RESET,
     errno.ECONNABORTED: _RESET,
     errno.EPIPE: _RESET,
-    errno.ETIMEDOUT: Finding(_C.TIMEOUT, "connect_timeout", "No connection came about in time."),
+    errno.ETIMEDOUT: Classification(_C.TIMEOUT, "connect_timeout", "No connection came about in time."),
     **dict.fromkeys((errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN), _UNREACHABLE),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL), _EXHAUSTED),
 }
 
-_REDIS_WORDS: Final[Mapping[str, Finding]] = {
+_REDIS_WORDS: Final[Mapping[str, Classification]] = {
     "OOM": _STORE_FULL,
     "LOADING": _STORE_LOADING,
     "BUSY": _store("store_busy", "The store is busy with a script."),
@@ -252,7 +256,7 @@ _OF_PIPELINE: Final = " of pipeline caused error: "
 quotes."""
 
 
-def find(error: BaseException) -> Finding | None:
+def find(error: BaseException) -> Classification | None:
     """Return the facts about an exception by its class and errno; None if nobody classified it.
 
     Causes are not followed.

@@ -39,7 +39,7 @@ from palaver.events.classes import (
     read_event,
 )
 from palaver.events.defaults import complete, is_complete
-from palaver.events.kinds import MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, Kept
+from palaver.events.kinds import MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, StoredIn
 
 __all__ = [
     "EVENTS",
@@ -55,7 +55,6 @@ __all__ = [
     "ConversationDeleted",
     "Event",
     "EventKind",
-    "Kept",
     "KnownEvent",
     "MessageCreated",
     "MessageDelta",
@@ -76,6 +75,7 @@ __all__ = [
     "RunWaiting",
     "StepLost",
     "StepStarted",
+    "StoredIn",
     "StreamGap",
     "StreamRewound",
     "ToolFinished",

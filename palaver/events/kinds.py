@@ -6,7 +6,7 @@ from enum import Enum, StrEnum
 from typing import Final
 
 
-class Kept(Enum):
+class StoredIn(Enum):
     """The place where an event is stored."""
 
     LOG = "log"
@@ -20,48 +20,48 @@ class Kept(Enum):
 class EventKind(StrEnum):
     """The ``type`` of an event. What each of them says and carries is in ``palaver.events.classes``."""
 
-    stored_in: Kept
+    stored_in: StoredIn
 
-    def __new__(cls, value: str, stored_in: Kept) -> EventKind:
+    def __new__(cls, value: str, stored_in: StoredIn) -> EventKind:
         """A kind by its name on the wire."""
         kind = str.__new__(cls, value)
         kind._value_ = value
         kind.stored_in = stored_in
         return kind
 
-    RUN_CREATED = "run.created", Kept.LOG
-    RUN_QUEUED = "run.queued", Kept.FEED
-    RUN_STARTED = "run.started", Kept.LOG
-    RUN_WAITING = "run.waiting", Kept.FEED
-    RUN_RETRYING = "run.retrying", Kept.LOG
-    RUN_PAUSING = "run.pausing", Kept.LOG
-    RUN_PAUSED = "run.paused", Kept.LOG
-    RUN_RESUMED = "run.resumed", Kept.LOG
-    RUN_REQUIRES_ACTION = "run.requires_action", Kept.LOG
-    RUN_CANCELLING = "run.cancelling", Kept.LOG
-    RUN_FINISHED = "run.finished", Kept.LOG
-    STEP_STARTED = "step.started", Kept.FEED
-    STEP_LOST = "step.lost", Kept.LOG
-    MESSAGE_DELTA = "message.delta", Kept.FEED
-    REASONING_DELTA = "reasoning.delta", Kept.FEED
-    MESSAGE_CREATED = "message.created", Kept.LOG
-    MESSAGE_DISCARDED = "message.discarded", Kept.FEED
-    MESSAGES_WITHDRAWN = "messages.withdrawn", Kept.LOG
-    TOOL_PROGRESS = "tool.progress", Kept.FEED
-    TOOL_FINISHED = "tool.finished", Kept.LOG
-    ACTION_REQUIRED = "action.required", Kept.LOG
-    ACTION_RESOLVED = "action.resolved", Kept.LOG
-    BUDGET_WARNING = "budget.warning", Kept.LOG
-    CONVERSATION_CONDENSED = "conversation.condensed", Kept.LOG
-    REASONING_DROPPED = "reasoning.dropped", Kept.LOG
-    STREAM_GAP = "stream.gap", Kept.NOWHERE
-    STREAM_REWOUND = "stream.rewound", Kept.NOWHERE
-    CONVERSATION_DELETED = "conversation.deleted", Kept.NOWHERE
+    RUN_CREATED = "run.created", StoredIn.LOG
+    RUN_QUEUED = "run.queued", StoredIn.FEED
+    RUN_STARTED = "run.started", StoredIn.LOG
+    RUN_WAITING = "run.waiting", StoredIn.FEED
+    RUN_RETRYING = "run.retrying", StoredIn.LOG
+    RUN_PAUSING = "run.pausing", StoredIn.LOG
+    RUN_PAUSED = "run.paused", StoredIn.LOG
+    RUN_RESUMED = "run.resumed", StoredIn.LOG
+    RUN_REQUIRES_ACTION = "run.requires_action", StoredIn.LOG
+    RUN_CANCELLING = "run.cancelling", StoredIn.LOG
+    RUN_FINISHED = "run.finished", StoredIn.LOG
+    STEP_STARTED = "step.started", StoredIn.FEED
+    STEP_LOST = "step.lost", StoredIn.LOG
+    MESSAGE_DELTA = "message.delta", StoredIn.FEED
+    REASONING_DELTA = "reasoning.delta", StoredIn.FEED
+    MESSAGE_CREATED = "message.created", StoredIn.LOG
+    MESSAGE_DISCARDED = "message.discarded", StoredIn.FEED
+    MESSAGES_WITHDRAWN = "messages.withdrawn", StoredIn.LOG
+    TOOL_PROGRESS = "tool.progress", StoredIn.FEED
+    TOOL_FINISHED = "tool.finished", StoredIn.LOG
+    ACTION_REQUIRED = "action.required", StoredIn.LOG
+    ACTION_RESOLVED = "action.resolved", StoredIn.LOG
+    BUDGET_WARNING = "budget.warning", StoredIn.LOG
+    CONVERSATION_CONDENSED = "conversation.condensed", StoredIn.LOG
+    REASONING_DROPPED = "reasoning.dropped", StoredIn.LOG
+    STREAM_GAP = "stream.gap", StoredIn.NOWHERE
+    STREAM_REWOUND = "stream.rewound", StoredIn.NOWHERE
+    CONVERSATION_DELETED = "conversation.deleted", StoredIn.NOWHERE
 
     @property
     def durable(self) -> bool:
         """True if the conversation's log has it, too."""
-        return self.stored_in is Kept.LOG
+        return self.stored_in is StoredIn.LOG
 
 
 MESSAGES: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from palaver.fake_provider import faults, messages_wire, requests, responses_wire, wire
-from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.reply import Reply
 from palaver.fake_provider.requests import Chat
 
 
-class Api(Protocol):
+class ProviderApi(Protocol):
     """One API."""
 
     path: str
@@ -29,7 +29,7 @@ class Api(Protocol):
     def document(self, reply: Reply) -> bytes:
         """An answer that is not streamed."""
 
-    def events(self, reply: Reply, script: Script, *, include_usage: bool) -> Iterator[wire.Event]:
+    def events(self, reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterator[wire.Event]:
         """The same as events of a stream."""
 
     def empty_document(self, reply: Reply) -> bytes:
@@ -122,4 +122,4 @@ class Responses(ChatCompletions):
     interrupted = staticmethod(responses_wire.interrupted)
 
 
-APIS: tuple[Api, ...] = (ChatCompletions(), Messages(), Responses())
+APIS: tuple[ProviderApi, ...] = (ChatCompletions(), Messages(), Responses())

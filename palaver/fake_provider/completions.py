@@ -9,13 +9,13 @@ from itertools import islice
 from aiohttp import web
 
 from palaver.fake_provider import raw
-from palaver.fake_provider.apis import Api
-from palaver.fake_provider.exchanges import Exchange, Exchanges, Observer, Refused
+from palaver.fake_provider.apis import ProviderApi
+from palaver.fake_provider.exchanges import Exchange, Exchanges, Observer, RefusedRequest
 from palaver.fake_provider.faults import HTML, waits
-from palaver.fake_provider.grammar import Fault, Script, UnknownModel, parse
+from palaver.fake_provider.grammar import ModelScript, ScriptedFault, UnknownModel, parse
 from palaver.fake_provider.reply import Reply, compose
 from palaver.fake_provider.requests import Chat, InvalidRequest
-from palaver.fake_provider.sending import SSE, Sending
+from palaver.fake_provider.sending import SSE, AnswerSender
 
 ERRORS = ("errorchunk", "overloaded")
 """Faults that are errors in the middle of an answer."""
@@ -26,7 +26,7 @@ ONE_WRITE = 100
 class Completions:
     """The handler. `stopping` is set before the server ends its open connections, not clients that left."""
 
-    def __init__(self, api: Api, exchanges: Exchanges, observer: Observer, api_key: str | None) -> None:
+    def __init__(self, api: ProviderApi, exchanges: Exchanges, observer: Observer, api_key: str | None) -> None:
         self._api = api
         self._exchanges = exchanges
         self._observer = observer
@@ -57,7 +57,7 @@ class Completions:
         chat = asked if isinstance(asked, Chat) else None
         exchange = self._exchanges.begin(request.headers.get("X-Palaver-Run"), chat)
         self._observer.begun(exchange, request, chat, at)
-        sending = Sending(request, exchange, api.id_header, api.end)
+        sending = AnswerSender(request, exchange, api.id_header, api.end)
         outcome = "failed"
         try:
             if not self.authorised(request):
@@ -69,7 +69,7 @@ class Completions:
         except UnknownModel as error:
             outcome = "refused:unknown_model"
             return await sending.whole(404, api.error(404, str(error), "model_not_found"))
-        except Refused as error:
+        except RefusedRequest as error:
             outcome = f"refused:{error.why}"
             return await sending.whole(400, error.body)
         except InvalidRequest as error:
@@ -95,7 +95,9 @@ class Completions:
         exchange.closed_by_client_at = time.time()
         return f"fault:{exchange.fault}" if exchange.fault in ("hang", "stall", "raw") else "disconnected"
 
-    async def _play(self, chat: Chat, script: Script, exchange: Exchange, sending: Sending) -> web.StreamResponse:
+    async def _play(
+        self, chat: Chat, script: ModelScript, exchange: Exchange, sending: AnswerSender
+    ) -> web.StreamResponse:
         """Send what the script says. Raises InvalidRequest when it cannot be played on this request, and Refused."""
         self._observer.check(self._api.path, script, chat)
         fault = script.fault(chat.history.call_index, exchange.attempt)
@@ -122,7 +124,13 @@ class Completions:
         return response
 
     async def _faulty(
-        self, fault: Fault, chat: Chat, script: Script, reply: Reply, exchange: Exchange, sending: Sending
+        self,
+        fault: ScriptedFault,
+        chat: Chat,
+        script: ModelScript,
+        reply: Reply,
+        exchange: Exchange,
+        sending: AnswerSender,
     ) -> web.StreamResponse:
         refused = self._api.refused("429" if fault.name in ("429date", "429ms") else fault.name)
         if refused is not None:
@@ -153,9 +161,11 @@ class Completions:
                 return response
         return await self._plain(chat, script, reply, sending)
 
-    async def _raw(self, answer: raw.Answer | raw.Wire, exchange: Exchange, sending: Sending) -> web.StreamResponse:
+    async def _raw(
+        self, answer: raw.RawAnswer | raw.RawBytes, exchange: Exchange, sending: AnswerSender
+    ) -> web.StreamResponse:
         """Send what the request brought."""
-        if isinstance(answer, raw.Answer):
+        if isinstance(answer, raw.RawAnswer):
             return await sending.whole(answer.status, answer.body, headers=answer.headers)
         sending.write(answer.data)
         if answer.then != "hang":
@@ -163,7 +173,7 @@ class Completions:
             sending.drop() if answer.then == "close" else sending.reset()
         return await sending.silence()
 
-    async def _plain(self, chat: Chat, script: Script, reply: Reply, sending: Sending) -> web.StreamResponse:
+    async def _plain(self, chat: Chat, script: ModelScript, reply: Reply, sending: AnswerSender) -> web.StreamResponse:
         """The answer as it should be."""
         if not chat.stream:
             if script.rate is not None:
@@ -176,7 +186,7 @@ class Completions:
         return await sending.stream(events, script.rate)
 
     async def _beginning(
-        self, fault: Fault, chat: Chat, script: Script, reply: Reply, sending: Sending
+        self, fault: ScriptedFault, chat: Chat, script: ModelScript, reply: Reply, sending: AnswerSender
     ) -> web.StreamResponse:
         """The first K events, or half of the document, left open; then the error if the fault sends one."""
         event, interruption = self._api.interrupted(overloaded=fault.name == "overloaded")

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from aiohttp import web
 
-from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.requests import Chat
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """The 400 of a provider, `body` and all; `why` in a word."""
 
     def __init__(self, body: bytes, why: str = "unchanged") -> None:
@@ -65,7 +65,7 @@ class Observer(Protocol):
     def judge(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """See a request to an API before it is read. Raises InvalidRequest for what a real provider refuses."""
 
-    def check(self, path: str, script: Script, chat: Chat) -> None:
+    def check(self, path: str, script: ModelScript, chat: Chat) -> None:
         """See what its history brings back of what the provider had made. Raises Refused if that is not enough."""
 
     def begun(self, exchange: Exchange, request: web.BaseRequest, chat: Chat | None, at: tuple[float, float]) -> None:
@@ -81,7 +81,7 @@ class Nobody:
     def judge(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """It will do."""
 
-    def check(self, path: str, script: Script, chat: Chat) -> None:
+    def check(self, path: str, script: ModelScript, chat: Chat) -> None:
         """It will do."""
 
     def begun(self, exchange: Exchange, request: web.BaseRequest, chat: Chat | None, at: tuple[float, float]) -> None:

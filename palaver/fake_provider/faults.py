@@ -6,7 +6,7 @@ import math
 import time
 from email.utils import formatdate
 
-from palaver.fake_provider.grammar import Fault
+from palaver.fake_provider.grammar import ScriptedFault
 from palaver.fake_provider.wire import error
 
 ERRORS: dict[str, tuple[int, str, str, str | None]] = {
@@ -59,7 +59,7 @@ def refused(name: str) -> tuple[int, bytes] | None:
     return status, error(message, kind, code)
 
 
-def waits(fault: Fault) -> dict[str, str]:
+def waits(fault: ScriptedFault) -> dict[str, str]:
     """The headers that say when to come again."""
     if fault.retry_after is None:
         return {}

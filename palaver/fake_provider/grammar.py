@@ -1,4 +1,4 @@
-"""The language of model names: `tool-3+429-2-1@2+rate-50` read into a `Script`.
+"""The language of model names: `tool-3+429-2-1@2+rate-50` read into a `ModelScript`.
 
 The table of directives is in the docstring of the package.
 """
@@ -55,7 +55,7 @@ class UnknownModel(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ScriptedFault:
     """One way to fail. `tries` None means always; `call` None means at any model call of the turn."""
 
     name: str
@@ -67,7 +67,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ModelScript:
     """What a model name asks for. `ttft` is seconds, `rate` tokens a second."""
 
     plan: tuple[int, ...] = ()
@@ -86,9 +86,9 @@ class Script:
     stale: int | None = None
     room: int | None = None
     provider: str | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ScriptedFault, ...] = ()
 
-    def fault(self, call_index: int, attempt: int) -> Fault | None:
+    def fault(self, call_index: int, attempt: int) -> ScriptedFault | None:
         """The fault this try meets. Those of one call follow each other: `429-1+500-2` is 429, 500, 500."""
         spent = 0
         for fault in self.faults:
@@ -107,11 +107,11 @@ class Script:
 
 
 @lru_cache(maxsize=4096)
-def parse(model: str) -> Script:
+def parse(model: str) -> ModelScript:
     """Read a model name. Raises UnknownModel, whose message names the offending part and every directive."""
     fields: dict[str, Any] = {}
     plan: list[int] = []
-    faults: list[Fault] = []
+    faults: list[ScriptedFault] = []
     for part in model.split("+"):
         body, at, call = part.partition("@")
         name, *args = body.split("-")
@@ -126,7 +126,7 @@ def parse(model: str) -> Script:
             raise UnknownModel(_complaint(model, part, str(error))) from None
         plan.extend(turns)
         fields.update(more)
-    return Script(plan=tuple(plan), faults=tuple(faults), **fields)
+    return ModelScript(plan=tuple(plan), faults=tuple(faults), **fields)
 
 
 def known() -> str:
@@ -198,11 +198,11 @@ def _shape(name: str, args: list[str]) -> tuple[list[int], dict[str, Any]]:
     raise UnknownModel("no such directive")
 
 
-def _fault(name: str, args: list[str], call: int | None) -> Fault:
+def _fault(name: str, args: list[str], call: int | None) -> ScriptedFault:
     if name == "huge":
         if len(args) != 1:
             raise UnknownModel("huge takes BYTES")
-        return Fault(name, call=call, size=_whole(args[0]))
+        return ScriptedFault(name, call=call, size=_whole(args[0]))
     takes = FAULTS.get(name, ("N", "S"))
     if len(args) > len(takes):
         raise UnknownModel(f"{name} takes at most {'-'.join(takes)}")
@@ -211,8 +211,8 @@ def _fault(name: str, args: list[str], call: int | None) -> Fault:
     if "S" in takes or "MS" in takes:
         if second is not None:
             _number(second)
-        return Fault(name, tries, call, retry_after=second)
-    return Fault(name, tries, call, after_events=DEFAULT_K if second is None else _whole(second))
+        return ScriptedFault(name, tries, call, retry_after=second)
+    return ScriptedFault(name, tries, call, after_events=DEFAULT_K if second is None else _whole(second))
 
 
 def _whole(text: str, least: int = 0) -> int:

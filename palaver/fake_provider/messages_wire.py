@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.reply import Call, Reply
 from palaver.fake_provider.thoughts import call_id, redacted, search, signature
 from palaver.fake_provider.wire import Event, grouped
@@ -57,7 +57,7 @@ def empty_document(reply: Reply) -> bytes:
     return orjson.dumps({**_head(reply), **_stop(reply), "content": [], "usage": _usage(reply)})
 
 
-def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Event]:
+def events(reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterator[Event]:
     """The SSE events of a reply: a start, each block with its pieces, what it took, the end."""
     yield _start(reply), 0
     for index, block in enumerate(_blocks(reply)):
@@ -184,13 +184,13 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
         yield {"type": "tool_use", "id": made, "name": call.name, "input": given}
 
 
-def _thinking(reply: Reply, script: Script, signed: str) -> Iterator[tuple[dict[str, str], int]]:
+def _thinking(reply: Reply, script: ModelScript, signed: str) -> Iterator[tuple[dict[str, str], int]]:
     for text, count in grouped(reply.reasoning, script.chunk):
         yield {"type": "thinking_delta", "thinking": text}, count
     yield {"type": "signature_delta", "signature": signed}, 0
 
 
-def _text(reply: Reply, script: Script) -> Iterator[tuple[dict[str, str], int]]:
+def _text(reply: Reply, script: ModelScript) -> Iterator[tuple[dict[str, str], int]]:
     for text, count in grouped(reply.tokens, script.chunk):
         yield {"type": "text_delta", "text": text}, count
 

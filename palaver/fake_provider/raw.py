@@ -15,7 +15,7 @@ Then = Literal["close", "reset", "hang"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RawAnswer:
     """An HTTP answer with this body, whatever a provider would send."""
 
     status: int
@@ -24,7 +24,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class RawBytes:
     """Bytes in place of an HTTP answer, and what happens to the connection then."""
 
     data: bytes
@@ -46,7 +46,7 @@ class _Wire(_Told):
     then: Then = "close"
 
 
-def given(last_user: str) -> Answer | Wire:
+def given(last_user: str) -> RawAnswer | RawBytes:
     """What the user wrote as `[[raw {...}]]`. Raises InvalidRequest if nothing, or nothing that can be sent."""
     value = told(last_user, "raw")
     if value is None:
@@ -54,10 +54,10 @@ def given(last_user: str) -> Answer | Wire:
     try:
         if "wire" in value:
             wire = _Wire.model_validate(value)
-            return Wire(wire.wire.encode("latin-1"), wire.then)
+            return RawBytes(wire.wire.encode("latin-1"), wire.then)
         answer = _Answer.model_validate(value)
         body = answer.body.encode() if isinstance(answer.body, str) else orjson.dumps(answer.body)
-        return Answer(answer.status, answer.headers, body)
+        return RawAnswer(answer.status, answer.headers, body)
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise InvalidRequest(f"[[raw …]]: {wrong}", "messages") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from palaver.fake_provider import arguments
-from palaver.fake_provider.grammar import Fault, Script
+from palaver.fake_provider.grammar import ModelScript, ScriptedFault
 from palaver.fake_provider.requests import Chat, InvalidRequest
 from palaver.fake_provider.signed import Made, made
 
@@ -50,7 +50,7 @@ class Reply:
     """Which one of the turn it pauses for; None if it does not."""
 
 
-def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
+def compose(script: ModelScript, chat: Chat, fault: ScriptedFault | None) -> Reply:
     """Decide the answer. Raises InvalidRequest when the script wants a tool that is not offered."""
     history = chat.history
     step = history.call_index
@@ -96,7 +96,7 @@ def compose(script: Script, chat: Chat, fault: Fault | None) -> Reply:
     )
 
 
-def _answer(script: Script, chat: Chat) -> list[str]:
+def _answer(script: ModelScript, chat: Chat) -> list[str]:
     history = chat.history
     if script.json is not None:
         tokens = WORD.findall(arguments.made(chat.schema, 1) if history.turn > script.json else MISFIT)
@@ -117,7 +117,7 @@ def _words(start: int, end: int) -> list[str]:
     return [f" w{i}" if i > 1 else "w1" for i in range(start + 1, end + 1)]
 
 
-def _calls(script: Script, chat: Chat, fault: str | None) -> list[Call]:
+def _calls(script: ModelScript, chat: Chat, fault: str | None) -> list[Call]:
     history = chat.history
     step = history.call_index
     before = sum(script.plan[: step - 1])
@@ -137,7 +137,7 @@ def _calls(script: Script, chat: Chat, fault: str | None) -> list[Call]:
     return calls
 
 
-def _tool(script: Script, tools: list[dict[str, Any]], ordinal: int) -> dict[str, Any]:
+def _tool(script: ModelScript, tools: list[dict[str, Any]], ordinal: int) -> dict[str, Any]:
     if script.use_each:
         return tools[(ordinal - 1) % len(tools)]
     if script.use is None:

@@ -27,7 +27,7 @@ class InvalidRequest(ValueError):
 
 
 @dataclass(slots=True)
-class History:
+class RequestHistory:
     """What the messages say: `turn` user messages so far, and the place within the last turn.
 
     `breakpoints` are the indexes of messages with a prompt-cache breakpoint on a block of their content.
@@ -61,7 +61,7 @@ class Chat:
     """Of the answer; empty for none."""
     must_call: bool
     """`tool_choice` leaves the model no other way."""
-    history: History
+    history: RequestHistory
     digest: str
     prompt_tokens: int
     body: bytes
@@ -91,7 +91,7 @@ def _reading(read: Callable[[dict[str, Any], bytes], Chat]) -> Read:
 def chat_completion(request: dict[str, Any], body: bytes) -> Chat:
     """A request of OpenAI's chat completions."""
     messages = request["messages"]
-    history = History(messages=len(messages))
+    history = RequestHistory(messages=len(messages))
     before = ""
     for index, message in enumerate(messages):
         role, text = message["role"], words(message.get("content"))
@@ -133,7 +133,7 @@ def chat_completion(request: dict[str, Any], body: bytes) -> Chat:
 def message(request: dict[str, Any], body: bytes) -> Chat:
     """A request of Anthropic's Messages."""
     messages = request["messages"]
-    history = History(messages=len(messages))
+    history = RequestHistory(messages=len(messages))
     for index, each in enumerate(messages):
         blocks = blocks_of(each)
         history.breakpoints += [index] * _marked(each)
@@ -173,7 +173,7 @@ def response(request: dict[str, Any], body: bytes) -> Chat:
     items = request["input"]
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
-    history = History(messages=len(items))
+    history = RequestHistory(messages=len(items))
     answering = False
     for item in items:
         match item.get("type", "message"):

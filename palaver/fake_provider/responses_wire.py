@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.reply import Reply
 from palaver.fake_provider.thoughts import encrypted, response_call_id
 from palaver.fake_provider.wire import Event, error, grouped
@@ -28,7 +28,7 @@ def empty_document(reply: Reply) -> bytes:
     return orjson.dumps(_whole(reply, []))
 
 
-def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Event]:
+def events(reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterator[Event]:
     """The SSE events of a reply: a start, each item with its pieces, the end."""
     numbers = count()
     yield _start(reply, numbers), 0
@@ -162,7 +162,7 @@ def _part(text: str) -> dict[str, Any]:
 
 
 def _reasoning(
-    numbers: Iterator[int], reply: Reply, script: Script, item: dict[str, Any], where: dict[str, Any]
+    numbers: Iterator[int], reply: Reply, script: ModelScript, item: dict[str, Any], where: dict[str, Any]
 ) -> Iterator[Event]:
     where = where | {"summary_index": 0}
     (part,) = item["summary"]
@@ -174,7 +174,7 @@ def _reasoning(
 
 
 def _message(
-    numbers: Iterator[int], reply: Reply, script: Script, item: dict[str, Any], where: dict[str, Any]
+    numbers: Iterator[int], reply: Reply, script: ModelScript, item: dict[str, Any], where: dict[str, Any]
 ) -> Iterator[Event]:
     where = where | {"content_index": 0}
     (part,) = item["content"]

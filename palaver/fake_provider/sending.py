@@ -19,7 +19,7 @@ JSON = "application/json"
 SSE = "text/event-stream"
 
 
-class Sending:
+class AnswerSender:
     """The way back to one client. Its methods write down in the exchange how far it has come."""
 
     def __init__(self, request: web.BaseRequest, exchange: Exchange, id_header: str, end: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.reply import Call, Reply
 
 DONE = b"data: [DONE]\n\n"
@@ -59,7 +59,7 @@ def empty_document(reply: Reply) -> bytes:
     )
 
 
-def events(reply: Reply, script: Script, *, include_usage: bool) -> Iterator[Event]:
+def events(reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterator[Event]:
     """The SSE events of a reply: the role, the reasoning, the answer or the calls, the finish.
 
     The usage follows if asked for; `[DONE]` is not among them.

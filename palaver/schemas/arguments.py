@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic_core import from_json
 
 from palaver.errors import InvalidToolCall
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _TOLD_FAULTS: Final = 8
 """The number of a call's faults that its model sees; below, the characters and levels of each."""
@@ -32,9 +32,9 @@ def read(text: str) -> dict[str, Any]:
     arguments = _object(text)
     limit = exceeded(arguments, text)
     if limit is not None:
-        beyond(limit)
+        count_exceeded(limit)
         what = "levels" if limit == "arguments_depth" else "values"
-        raise InvalidToolCall(f"the arguments have more than {most(limit)} {what}")
+        raise InvalidToolCall(f"the arguments have more than {limit_of(limit)} {what}")
     if _infinite(arguments, text):
         raise InvalidToolCall("the arguments are not JSON: a number is too large")
     return arguments
@@ -90,16 +90,16 @@ def exceeded(parsed: dict[str, Any] | list[Any], text: str) -> str | None:
     """The limit that ``parsed``, which is ``text``, goes beyond: ``arguments_depth`` or ``arguments_values``."""
     # There are no more levels than brackets, and no more values than commas and brackets: most need no further look.
     brackets = text.count("{") + text.count("[")
-    if brackets <= most("arguments_depth") and brackets + text.count(",") <= most("arguments_values"):
+    if brackets <= limit_of("arguments_depth") and brackets + text.count(",") <= limit_of("arguments_values"):
         return None
     level: list[Any] = [parsed]
     depth = values = 0
     while level:
         depth += 1
         values += sum(map(len, level))
-        if depth > most("arguments_depth"):
+        if depth > limit_of("arguments_depth"):
             return "arguments_depth"
-        if values > most("arguments_values"):
+        if values > limit_of("arguments_values"):
             return "arguments_values"
         members = (container.values() if isinstance(container, dict) else container for container in level)
         level = [value for container in members for value in container if isinstance(value, dict | list)]

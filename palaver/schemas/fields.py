@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}$")]
 """``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
@@ -87,7 +87,7 @@ class AtMost:
         json_schema = handler(schema)
         for choice in json_schema.get("anyOf", [json_schema]):
             if keyword := _KINDS.get(choice.get("type", "")):
-                choice[keyword] = most(self._name(listed=keyword == "maxItems"))
+                choice[keyword] = limit_of(self._name(listed=keyword == "maxItems"))
         return json_schema
 
     def _name(self, *, listed: bool) -> str:
@@ -98,10 +98,12 @@ class AtMost:
             value = tuple(value)
         if isinstance(value, str | tuple | dict):
             name = self._name(listed=isinstance(value, tuple))
-            if len(value) > most(name):
-                beyond(name)
+            if len(value) > limit_of(name):
+                count_exceeded(name)
                 kind, what = ("string_too_long", "characters") if isinstance(value, str) else ("too_long", "entries")
-                raise PydanticCustomError(kind, "must have at most {most} {what}", {"most": most(name), "what": what})
+                raise PydanticCustomError(
+                    kind, "must have at most {most} {what}", {"most": limit_of(name), "what": what}
+                )
         return value
 
 

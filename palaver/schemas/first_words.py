@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from palaver.schemas.models import Message
-from palaver.secrets.redaction import Secrets, hide
+from palaver.secrets.redaction import Secrets, redact
 
 TITLE: Final = 60
 """Characters of a title that is made of them."""
@@ -23,8 +23,8 @@ def first_words(messages: Iterable[Message], most: int, secrets: Collection[str]
     for message in messages:
         if message.role == "user" and (text := message.text[:_LOOKED_AT].strip()):
             if secrets:
-                text = Secrets(secrets, named=True).hide(text)
-            return _cut(" ".join(hide(text).split()), most)
+                text = Secrets(secrets, named=True).redact(text)
+            return _cut(" ".join(redact(text).split()), most)
     return None
 
 

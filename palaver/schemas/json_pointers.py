@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 Path = tuple[str | int, ...]
 _LONGEST: Final = 300
-_LONGEST_NAME: Final = most("key_text")
+_LONGEST_NAME: Final = limit_of("key_text")
 
 
 def pointer(path: Path) -> str:

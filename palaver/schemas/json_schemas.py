@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -57,7 +57,7 @@ _POINTED: Final = str.maketrans({"~": "~0", "/": "~1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class SchemaMismatch:
     """A part of a value that does not fit: the place, the fault in words without the value, and names of an object if
     the fault is about them."""
 
@@ -67,7 +67,7 @@ class Misfit:
     unexpected: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, error: jsonschema_rs.ValidationError) -> Misfit:
+    def of(cls, error: jsonschema_rs.ValidationError) -> SchemaMismatch:
         """Return the misfit for an error of the library."""
         from jsonschema_rs import ValidationErrorKind as Kind
 
@@ -89,7 +89,7 @@ class Unfit(ValueError):
         self.pointer = pointer
 
 
-def misfits(schema: dict[str, Any], value: Any) -> list[Misfit]:
+def misfits(schema: dict[str, Any], value: Any) -> list[SchemaMismatch]:
     """Return the parts of ``value`` that do not fit; if there are many, some of them.
 
     Raises:
@@ -98,19 +98,19 @@ def misfits(schema: dict[str, Any], value: Any) -> list[Misfit]:
     extent, validator = _prepared(orjson.dumps(schema))
     values, characters = _amount(value)
     work, matching = extent.size * (values + characters // _A_VALUE), extent.matching * characters
-    if work > most("schema_work"):
-        beyond("schema_work")
-        return [Misfit((), "has too many values for so large a schema")]
-    if matching > most("schema_matching"):
-        beyond("schema_matching")
-        return [Misfit((), "has too many characters for the patterns of the schema")]
+    if work > limit_of("schema_work"):
+        count_exceeded("schema_work")
+        return [SchemaMismatch((), "has too many values for so large a schema")]
+    if matching > limit_of("schema_matching"):
+        count_exceeded("schema_matching")
+        return [SchemaMismatch((), "has too many characters for the patterns of the schema")]
     if validator.is_valid(value):
         return []
-    if extent.recursive or extent.choices * matching > most("schema_matching"):
-        return [Misfit((), "does not fit in some place")]
+    if extent.recursive or extent.choices * matching > limit_of("schema_matching"):
+        return [SchemaMismatch((), "does not fit in some place")]
     if max(work, matching) > _ALL_FAULTS:
-        return [Misfit.of(_first(validator, value))]
-    return [Misfit.of(error) for error in islice(validator.iter_errors(value), _TOLD)]
+        return [SchemaMismatch.of(_first(validator, value))]
+    return [SchemaMismatch.of(error) for error in islice(validator.iter_errors(value), _TOLD)]
 
 
 def _first(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.ValidationError:
@@ -279,6 +279,6 @@ class _Extent:
 
 
 def _bounded(where: str, limit: str, there: int, what: str) -> None:
-    if there > most(limit):
-        beyond(limit)
-        raise Unfit(where, f"has more than {most(limit)} {what}")
+    if there > limit_of(limit):
+        count_exceeded(limit)
+        raise Unfit(where, f"has more than {limit_of(limit)} {what}")

@@ -163,7 +163,7 @@ class Waiting(BaseModel):
     ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
 
 
-class Cancel(BaseModel):
+class Cancellation(BaseModel):
     """The cancel of a run: the name of the key that asked for it, and how long it took."""
 
     requested_at: datetime
@@ -247,7 +247,7 @@ class Run(BaseModel):
     """Set on every failed run, and on no other."""
     incomplete_details: Annotated[ErrorObject, AsItCame] | None = None
     """Facts about an answer that the provider withheld, if that ended the run (``content_filter``)."""
-    cancel: Cancel | None = None
+    cancel: Cancellation | None = None
     usage: Usage = Usage()
     times: RunTimes
     last_event_id: int = 0

@@ -9,7 +9,7 @@ import orjson
 
 from palaver.schemas.json_pointers import Path, pointer
 from palaver.schemas.structured_output import output_schema_faults
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
@@ -40,9 +40,9 @@ def answer_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:
     size = len(orjson.dumps(schema))
-    if size > most(limit):
-        beyond(limit)
-        yield "", f"has {size} bytes; at most {most(limit)}"
+    if size > limit_of(limit):
+        count_exceeded(limit)
+        yield "", f"has {size} bytes; at most {limit_of(limit)}"
 
 
 def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:

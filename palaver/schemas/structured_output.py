@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from palaver.schemas.arguments import exceeded, in_words
 from palaver.schemas.json_schemas import Unfit, misfits, require_fit
 from palaver.schemas.model_options import JsonObjectFormat, JsonSchemaFormat, ResponseFormat, TextFormat
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 
 class NotAsAsked(ValueError):
@@ -23,16 +23,16 @@ def structured(response_format: ResponseFormat, text: str) -> Any:
     Raises:
         NotAsAsked: it is none, or does not fit.
     """
-    if len(text) > most("structured_output"):
-        beyond("structured_output")
-        raise NotAsAsked(f"it has more than {most('structured_output')} characters")
+    if len(text) > limit_of("structured_output"):
+        count_exceeded("structured_output")
+        raise NotAsAsked(f"it has more than {limit_of('structured_output')} characters")
     try:
         value = from_json(text.strip().encode(), allow_inf_nan=False)
     except ValueError as error:
         raise NotAsAsked(f"it is not JSON, or not JSON alone: {str(error)[:100]}") from None
     if isinstance(value, dict | list) and (limit := exceeded(value, text)) is not None:
-        beyond(limit)
-        raise NotAsAsked(f"it has more than {most(limit)} {'levels' if limit == 'arguments_depth' else 'values'}")
+        count_exceeded(limit)
+        raise NotAsAsked(f"it has more than {limit_of(limit)} {'levels' if limit == 'arguments_depth' else 'values'}")
     match response_format:
         case JsonObjectFormat() if not isinstance(value, dict):
             raise NotAsAsked("it is no JSON object")

@@ -1,11 +1,11 @@
 """The secrets of this process, removed from texts of others: a provider, a tool or an exception may repeat them.
 
-The secrets of the process (``know``: its keys and passwords, when it reads its settings and providers) and those of the
-conversation that it works for (``keep``) are compared with everything from outside that is about to be stored, shown or
-logged (``hide``; ``Passing`` for text that goes by in pieces). The comparison detects a secret as it is, in lower or
-upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in hex, and a beginning of it of 16
-characters. A text that repeats a secret by mistake looks like that. Somebody who has the secret and wants to pass it on
-can write it in ways that nobody compares.
+The secrets of the process (``register_secrets``: its keys and passwords, when it reads its settings and providers)
+and those of the conversation that it works for (``add_secrets``) are compared with everything from outside that is
+about to be stored, shown or logged (``redact``; ``Passing`` for text that goes by in pieces). The comparison detects
+a secret as it is, in lower or upper case, as it stands in a URL, in JSON or in HTML, in base64 wherever it begins, in
+hex, and a beginning of it of 16 characters. A text that repeats a secret by mistake looks like that. Somebody who has
+the secret and wants to pass it on can write it in ways that nobody compares.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class Secrets:
                 self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
         self._beginnings = {form[:length] for form in forms for length in range(1, min(len(form), _TOLD))}
         self._parts = {value[i : i + _GRAM].lower() for value in values if _tells(value) for i in _places(value)}
-        """The parts that ``hide_parts`` looks for."""
+        """The parts that ``redact_parts`` looks for."""
         self._alphabet = frozenset("".join(forms))
         self._longest = max(map(len, forms), default=1)
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """``text`` without the secrets."""
         return self.cut(text, 0, whole=True)[0] if self._starts_in(text) else text
 
-    def hide_parts(self, text: str) -> str:
+    def redact_parts(self, text: str) -> str:
         """``text`` without the secrets, and without whatever has eight characters in a row of one."""
-        text = self.hide(text)
+        text = self.redact(text)
         if not self._parts:
             return text
         # Character by character: of some letters the small one is two characters, and places would shift.
@@ -150,7 +150,7 @@ class Secrets:
 
 
 class Passing:
-    """Text that goes by in pieces: what comes out is, together, what ``hide`` makes of the whole, where and when this
+    """Text that goes by in pieces: what comes out is, together, what ``redact`` makes of the whole, where and when this
     was made."""
 
     def __init__(self, *secrets: Secrets) -> None:
@@ -181,7 +181,7 @@ _beside: ContextVar[Secrets | None] = ContextVar("beside", default=None)
 _everywhere: Secrets | None = None
 
 
-def know(values: Iterable[str | None]) -> None:
+def register_secrets(values: Iterable[str | None]) -> None:
     """Keep these secret from here on, in this process."""
     global _known
     fresh = {value for value in values if value} - _values
@@ -191,8 +191,8 @@ def know(values: Iterable[str | None]) -> None:
 
 
 @contextmanager
-def keeping() -> Iterator[None]:
-    """Around the work for one conversation: ``keep`` holds until its end."""
+def redaction_scope() -> Iterator[None]:
+    """Around the work for one conversation: ``add_secrets`` holds until its end."""
     token = _beside.set(None)
     try:
         yield
@@ -200,12 +200,12 @@ def keeping() -> Iterator[None]:
         _beside.reset(token)
 
 
-def keep(secrets: Secrets) -> None:
-    """Compare with these, too, until the end of the ``keeping`` that this is called in."""
+def add_secrets(secrets: Secrets) -> None:
+    """Compare with these, too, until the end of the ``redaction_scope`` that this is called in."""
     _beside.set(secrets)
 
 
-def keep_everywhere(secrets: Secrets | None) -> None:
+def add_secrets_everywhere(secrets: Secrets | None) -> None:
     """In a process that works for one conversation at a time: compare with these, too, in each of its threads."""
     global _everywhere
     _everywhere = secrets
@@ -217,17 +217,17 @@ def compared() -> tuple[Secrets, ...]:
     return (_known,) if beside is None else (_known, beside)
 
 
-def hide(text: str) -> str:
+def redact(text: str) -> str:
     """``text`` without the secrets of this process, and of the conversation that it works for."""
     for secrets in compared():
-        text = secrets.hide(text)
+        text = secrets.redact(text)
     return text
 
 
-def hide_parts(text: str) -> str:
+def redact_parts(text: str) -> str:
     """``text`` without secrets and without parts of them: for what quotes keys in part."""
     for secrets in compared():
-        text = secrets.hide_parts(text)
+        text = secrets.redact_parts(text)
     return text
 
 

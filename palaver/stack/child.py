@@ -42,7 +42,7 @@ class Spawned(Protocol):
     def wait(self, timeout: float | None = None) -> int: ...
 
 
-class Child:
+class ChildCommand:
     """A command that is started, watched, signalled and stopped; `ready` says whether it does its work yet.
 
     Messages call it `name`. The log stays over restarts of the same child.
@@ -55,7 +55,7 @@ class Child:
         *,
         environment: Mapping[str, str],
         log_path: Path,
-        ready: Callable[[Child], bool],
+        ready: Callable[[ChildCommand], bool],
     ) -> None:
         self.name = name
         self.log_path = log_path

@@ -12,7 +12,7 @@ from typing import Final
 
 from palaver.config.roles import ROLES
 from palaver.config.secret_files import SUFFIX
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, Ports
 from palaver.stack.readiness import accepts, answers_ok
 
@@ -35,9 +35,9 @@ class Plan:
     environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fake_provider: Sequence[str] = FAKE_PROVIDER
 
-    def child(self, name: str, number: int, redis_url: str) -> Child:
+    def child(self, name: str, number: int, redis_url: str) -> ChildCommand:
         """The `number`th process of `name`, a kind or `fake_provider`; not started yet."""
-        return Child(
+        return ChildCommand(
             f"{name}-{number}",
             self._command(name),
             environment={
@@ -54,7 +54,7 @@ class Plan:
             return self.commands[name]
         return [*self.fake_provider, "--host", HOST, "--port", str(self.ports.fake_provider)]
 
-    def _readiness(self, name: str) -> Callable[[Child], bool]:
+    def _readiness(self, name: str) -> Callable[[ChildCommand], bool]:
         if name == "api":
             return lambda child: answers_ok(f"http://{HOST}:{self.ports.api}/readyz")
         if name == "flower":

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from palaver.config.secret_files import secret_of
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.errors import StackError
 from palaver.stack.plan import COMMANDS, FAKE_PROVIDER, Plan
 from palaver.stack.ports import HOST, Ports
@@ -75,7 +75,7 @@ class Stack:
         self._deadline = deadline
         self._grace = grace
         self._report = report
-        self._children: dict[str, list[Child]] = {}
+        self._children: dict[str, list[ChildCommand]] = {}
         self._lock: IO[str] | None = None
 
     @classmethod
@@ -209,7 +209,7 @@ class Stack:
             self._lock.close()
             self._lock = None
 
-    def _launch(self, name: str) -> Child:
+    def _launch(self, name: str) -> ChildCommand:
         places = self._children.setdefault(name, [])
         child = next((child for child in places if not child.running), None)
         if child is None:
@@ -219,7 +219,7 @@ class Stack:
         child.start()
         return child
 
-    def _wait(self, child: Child, give_up_at: float) -> None:
+    def _wait(self, child: ChildCommand, give_up_at: float) -> None:
         child.wait_until_ready(give_up_at)
         self._report(f"{child.name} is ready (process {child.pid})")
 

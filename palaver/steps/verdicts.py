@@ -46,7 +46,7 @@ class OpenCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class FormatMismatch:
     """The answer is not what the agent's format asks for."""
 
     text: str
@@ -94,7 +94,7 @@ class Continue:
     """Input tokens of the one call that ``message`` answers, as its provider counts."""
     opaque: Opaque | None = None
     """Opaque parts that the provider of ``message`` wants back with it."""
-    misfit: Misfit | None = None
+    misfit: FormatMismatch | None = None
     """The fault of ``message``, which calls nothing: the model gets a note about it, and is asked again."""
 
 
@@ -143,7 +143,7 @@ class GiveUp:
     """The answer that the run ends with, though it is not of the form that it has to have."""
     opaque: Opaque | None = None
     """Opaque parts that the provider of ``message`` wants back with it."""
-    misfit: Misfit | None = None
+    misfit: FormatMismatch | None = None
     """The fault of it: the model gets a note about it if the run is retried."""
 
 

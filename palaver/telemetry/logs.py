@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Literal
 
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 
 LogFormat = Literal["text", "json"]
 _about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about")
@@ -31,7 +31,7 @@ def name_process(**facts: str) -> None:
 
 
 @contextmanager
-def about(**facts: str) -> Iterator[None]:
+def log_context(**facts: str) -> Iterator[None]:
     """Say what the lines within are about: ``run``, ``step``, ``request``, ``trace_id``. For this task, and those that
     it starts."""
     token = _about.set({**_about.get({}), **facts})
@@ -41,8 +41,8 @@ def about(**facts: str) -> Iterator[None]:
         _about.reset(token)
 
 
-def mention(**facts: str) -> None:
-    """Say more of what the lines are about, until the end of the ``about`` that this is called in."""
+def bind_log_context(**facts: str) -> None:
+    """Say more of what the lines are about, until the end of the ``log_context`` that this is called in."""
     if facts:
         _about.set({**_about.get({}), **facts})
 
@@ -56,7 +56,7 @@ class Hiding(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line that the other one makes of it, without secrets."""
-        return hide(self._other.format(record))
+        return redact(self._other.format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -105,7 +105,7 @@ def sentence(text: str, level: int = logging.WARNING) -> str:
     """Format a message of a server outside of its log, such as why it ends: after its name, or as a line of JSON."""
     if not _json:
         return f"palaver: {text}"
-    return hide(JsonLines().format(logging.LogRecord("palaver", level, "", 0, text, None, None)))
+    return redact(JsonLines().format(logging.LogRecord("palaver", level, "", 0, text, None, None)))
 
 
 def _log_exception(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

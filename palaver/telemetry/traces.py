@@ -17,7 +17,7 @@ from typing import Final, Self
 from urllib.parse import unquote
 
 from palaver.errors import ConfigurationError
-from palaver.secrets.redaction import know
+from palaver.secrets.redaction import register_secrets
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """Variables with the address that traces are sent to: tracing is on when one of them is set."""
@@ -106,7 +106,7 @@ class Tracing:
         """
         if not is_on(environment):
             return None
-        know(_secrets(environment))
+        register_secrets(_secrets(environment))
         for name in _PROTOCOLS:
             if environment.get(name, _PROTOCOL) not in ("", _PROTOCOL):
                 raise ConfigurationError(

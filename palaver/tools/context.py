@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from palaver.errors import ToolError
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 Report = Callable[[str, float | None], None]
 """Shows watchers a text, and which part of the work is done."""
@@ -80,9 +80,9 @@ class ToolContext:
 
 def _bounded(text: str) -> str:
     """``text`` in characters that can be sent, and not too many of them."""
-    if len(text) > most("progress_text"):
-        beyond("progress_text")
-    return text[: most("progress_text")].encode("utf-8", "replace").decode()
+    if len(text) > limit_of("progress_text"):
+        count_exceeded("progress_text")
+    return text[: limit_of("progress_text")].encode("utf-8", "replace").decode()
 
 
 def _share(fraction: float | None) -> float | None:

@@ -15,7 +15,7 @@ from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.arguments import in_words, read
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
 
@@ -137,8 +137,8 @@ def tool(
         known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout")
         hint = _NO_RETRY if option == "retry" else did_you_mean(option, known) or f"; there are: {', '.join(known)}"
         raise ConfigurationError(f"@tool has no option {option}{hint}")
-    if not 0 < timeout <= most("tool_timeout"):
-        raise ConfigurationError(f"a tool's timeout is more than 0 and at most {most('tool_timeout'):,} s")
+    if not 0 < timeout <= limit_of("tool_timeout"):
+        raise ConfigurationError(f"a tool's timeout is more than 0 and at most {limit_of('tool_timeout'):,} s")
 
     def declare(function: Callable[..., Any]) -> Tool:
         try:

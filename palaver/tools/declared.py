@@ -10,8 +10,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from palaver.errors import ConfigurationError
-from palaver.secrets.redaction import hide
-from palaver.vocabulary.limits import beyond, most
+from palaver.secrets.redaction import redact
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 
 class ToolDeclaration(BaseModel):
@@ -54,13 +54,13 @@ class ToolSet:
         """
         tools = sorted(declarations, key=lambda tool: tool.name)
         # A tool's default may be a key.
-        text = hide(_DECLARATIONS.dump_json(tools).decode()).encode()
-        many, large = len(tools) > most("declared_tools"), len(text) > most("declared_tools_bytes")
+        text = redact(_DECLARATIONS.dump_json(tools).decode()).encode()
+        many, large = len(tools) > limit_of("declared_tools"), len(text) > limit_of("declared_tools_bytes")
         if many or large:
-            beyond("declared_tools" if many else "declared_tools_bytes")
+            count_exceeded("declared_tools" if many else "declared_tools_bytes")
             raise ConfigurationError(
                 f"PALAVER_TOOLS: {len(tools)} tools with {len(text):,} bytes of declarations; at most "
-                f"{most('declared_tools')} and {most('declared_tools_bytes'):,}: give some to other workers"
+                f"{limit_of('declared_tools')} and {limit_of('declared_tools_bytes'):,}: give some to other workers"
             )
         return cls.having(text)
 

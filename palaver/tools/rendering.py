@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from palaver.errors import ToolError
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
-MAX_RESULT_CHARS: Final = most("tool_result")
+MAX_RESULT_CHARS: Final = limit_of("tool_result")
 """Characters of a result that a model sees; the rest is cut and said to be."""
-_MAX_DEPTH: Final = most("tool_result_depth")
+_MAX_DEPTH: Final = limit_of("tool_result_depth")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 _FEW, _BRIEF, _FLAT = 64, 4096, 8
 """A result with fewer parts, shorter texts and fewer levels is written in one go, ten times faster."""
@@ -43,16 +43,16 @@ def rendered(result: object) -> str | tuple[Part, ...]:
         result = [result]
     if not isinstance(result, list | tuple) or not any(isinstance(part, ImagePart | FilePart) for part in result):
         return render(result)
-    if len(result) > most("message_parts"):
-        beyond("message_parts")
-        raise ToolError(f"the result has {len(result)} parts; at most {most('message_parts')}")
+    if len(result) > limit_of("message_parts"):
+        count_exceeded("message_parts")
+        raise ToolError(f"the result has {len(result)} parts; at most {limit_of('message_parts')}")
     parts = tuple(_part(part, MAX_RESULT_CHARS // len(result)) for part in result)
     size = sum(len(part.url) for part in parts if isinstance(part, ImagePart | FilePart))
-    if size > most("tool_result_media"):
-        beyond("tool_result_media")
+    if size > limit_of("tool_result_media"):
+        count_exceeded("tool_result_media")
         raise ToolError(
             f"the images and files of the result have {size:,} characters as data: URLs; at most "
-            f"{most('tool_result_media'):,}: make them smaller"
+            f"{limit_of('tool_result_media'):,}: make them smaller"
         )
     return parts
 
@@ -62,7 +62,7 @@ def _part(value: object, room: int) -> Part:
         return value
     text = value.text if isinstance(value, TextPart) else render(value)
     if len(text) > room:
-        beyond("tool_result")
+        count_exceeded("tool_result")
         text = f"{text[:room]}\n[cut: the text has {len(text):,} characters]"
     return TextPart(type="text", text=text)
 
@@ -91,7 +91,7 @@ def render(result: object) -> str:
 def _cut(text: str, cut: str) -> str:
     """``text`` in characters that can be sent, and not too many of them."""
     if len(text) > MAX_RESULT_CHARS:
-        beyond("tool_result")
+        count_exceeded("tool_result")
         text = f"{text[:MAX_RESULT_CHARS]}\n[cut: {cut}]"
     return text.encode("utf-8", "replace").decode()
 
@@ -108,7 +108,7 @@ def _text_of(text: str | bytes | bytearray | memoryview, room: int = MAX_RESULT_
 def _json(value: object, room: int, depth: int) -> Iterator[str]:
     """The pieces of ``value`` as JSON. None is much longer than ``room`` characters."""
     if depth > _MAX_DEPTH:
-        beyond("tool_result_depth")
+        count_exceeded("tool_result_depth")
         raise ToolError(f"the result is nested deeper than {_MAX_DEPTH} levels, or in itself")
     if _left_of(value, _FEW, _FLAT) >= 0:
         yield _ENCODER.encode(value)

@@ -12,11 +12,11 @@ from palaver.errors import InvalidToolCall
 from palaver.schemas import json_schemas
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.arguments import in_words, read
-from palaver.schemas.json_schemas import Misfit, Unfit
+from palaver.schemas.json_schemas import SchemaMismatch, Unfit
 from palaver.tools.declared import ToolDeclaration
 
 
-def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[Misfit]:
+def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[SchemaMismatch]:
     """Return the parts of ``arguments`` that do not fit; none if they cannot be held to the schema: the tool has the
     last word."""
     try:

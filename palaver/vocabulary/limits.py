@@ -26,7 +26,7 @@ class Limit:
     name: str
     """The name of its counter, and in ``LIMITS``."""
     what: str
-    most: int
+    value: int
     unit: str
     answer: str
     """The answer to whoever goes beyond: a problem code, an error code, or what happens."""
@@ -380,12 +380,12 @@ exceeded: Final[Counter[str]] = Counter(dict.fromkeys(LIMITS, 0))
 """For each limit, how often this process has met something beyond it since it began."""
 
 
-def most(name: str) -> int:
+def limit_of(name: str) -> int:
     """The number of a limit; the default where a setting may change it."""
-    return LIMITS[name].most
+    return LIMITS[name].value
 
 
-def beyond(name: str) -> None:
+def count_exceeded(name: str) -> None:
     """Count that something went beyond a limit. Call it where it is refused or cut.
 
     Raises:

@@ -11,11 +11,11 @@ from typing import Final
 
 from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
-_EVENTS: Final = "workers/broker/gathered_events.py"
+_EVENTS: Final = "workers/broker/event_batcher.py"
 _PUBLISHER: Final = "palaver/delivery/publishing.py"
 _LISTS: Final = "palaver/store/fleet/queue_lists.py"
 _PUBLISHING: Final = "tests/contract/test_publishing.py"
-_TESTS: Final = {_EVENTS: "tests/unit/test_gathered_events.py", _PUBLISHER: _PUBLISHING, _LISTS: _PUBLISHING}
+_TESTS: Final = {_EVENTS: "tests/unit/test_event_batcher.py", _PUBLISHER: _PUBLISHING, _LISTS: _PUBLISHING}
 
 
 def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:

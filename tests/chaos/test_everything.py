@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from palaver.delivery.deliveries import QUEUE_NAMES
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.watchers import Watchers
@@ -73,7 +73,7 @@ class Trouble:
         self.made[kind.__name__] += 1
         kind()
 
-    def _victim(self, *names: str) -> Child:
+    def _victim(self, *names: str) -> ChildCommand:
         running = [child for name in names for child in self._cluster.children(name) if child.running]
         return self._chance.choice(running)
 

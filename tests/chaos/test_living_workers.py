@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.store.redis import keys
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.report import record
@@ -40,7 +40,7 @@ ROUND = 50
 class Worker:
     """A worker with a way to Redis of its own, and the runs that it holds."""
 
-    child: Child
+    child: ChildCommand
     way: FaultyProxy
     runs: list[str] = field(default_factory=list)
 

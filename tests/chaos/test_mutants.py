@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.chaos.batch_mutants import BATCH_MUTANTS
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
-from tests.chaos.handful_mutants import HANDFUL_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
@@ -22,7 +22,7 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-KINDS = (BROKER_MUTANTS, DEATH_MUTANTS, HANDFUL_MUTANTS, OUTAGE_MUTANTS, PROTOCOL_MUTANTS, TOOL_MUTANTS)
+KINDS = (BROKER_MUTANTS, DEATH_MUTANTS, BATCH_MUTANTS, OUTAGE_MUTANTS, PROTOCOL_MUTANTS, TOOL_MUTANTS)
 TESTED = by_name(*(mutant for kind in KINDS for mutant in kind.values()))
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx
 import pytest
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import free_port
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled
@@ -41,8 +41,8 @@ class Deployment:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._number = 0
-        self._now: list[Child] = []
-        self._all: list[Child] = []
+        self._now: list[ChildCommand] = []
+        self._all: list[ChildCommand] = []
         self._going: set[str] = set()
         self.clients: list[httpx.Client] = []
         self.seconds: list[float] = []

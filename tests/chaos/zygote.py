@@ -28,7 +28,7 @@ from typing import IO, Any, Final, NoReturn, Self
 from palaver.config.roles import command
 from palaver.config.settings import settings
 from palaver.processes.failpoints import failpoint
-from palaver.stack.child import Child, Spawned, dying_with_parent
+from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from palaver.stack.readiness import accepts
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
@@ -55,7 +55,7 @@ class Zygote:
         self.environment = {**cluster.children(line)[0].environment, **more}
         self._line = line
         self._logs = cluster.stack.data_dir / "logs"
-        self._children: list[Child] = []
+        self._children: list[ChildCommand] = []
         self._named = 0
 
     def __enter__(self) -> Self:
@@ -86,7 +86,7 @@ class Zygote:
         self._children.append(child)
         return child
 
-    def _ready(self, child: Child) -> bool:
+    def _ready(self, child: ChildCommand) -> bool:
         return accepts(int(self.environment["PALAVER_API_PORT"])) if self._line == "api" else " ready." in child.output
 
     def kill_children(self) -> None:
@@ -113,11 +113,11 @@ class Zygote:
         return json.loads(answer)
 
 
-class Forked(Child):
+class Forked(ChildCommand):
     """A process that a zygote forks. `armed` may be changed for its next start."""
 
     def __init__(
-        self, zygote: Zygote, name: str, *, log_path: Path, ready: Callable[[Child], bool], armed: str
+        self, zygote: Zygote, name: str, *, log_path: Path, ready: Callable[[ChildCommand], bool], armed: str
     ) -> None:
         super().__init__(name, (), environment=zygote.environment, log_path=log_path, ready=ready)
         self.armed = armed

@@ -19,7 +19,7 @@ from palaver.store.redis import keys
 from palaver.store.runs.runs import Submitted
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, deny, output, say
 
 FEW = {"max_entries": 100, "max_queued": 3}
@@ -104,7 +104,7 @@ class TestQueues:
 class TestSteering:
     async def test_words_that_wait_have_a_most(self, driver: StoreDriver) -> None:
         run_id, lease = await driver.begin()
-        large: list[Item] = [say("x" * (most("steering") // 4)) for _ in range(3)]
+        large: list[Item] = [say("x" * (limit_of("steering") // 4)) for _ in range(3)]
         await driver.act(run_id, *large)
         for _ in range(2):
             with pytest.raises(StateConflict) as conflict:
@@ -114,12 +114,12 @@ class TestSteering:
         await driver.act(run_id, say("a word"))
         (delivery,) = (await driver.finish(lease)).deliveries
         again = await driver.claim(delivery)
-        assert [len(text) for text in driver.said(again)[-4:-1]] == [most("steering") // 4] * 3
+        assert [len(text) for text in driver.said(again)[-4:-1]] == [limit_of("steering") // 4] * 3
         assert driver.said(again)[-1] == "a word"
 
     async def test_room_comes_back_once_they_are_told(self, driver: StoreDriver) -> None:
         run_id, lease = await driver.begin()
-        third = say("x" * (most("steering") // 3))
+        third = say("x" * (limit_of("steering") // 3))
         await driver.act(run_id, PAUSE, third, third)
         await driver.hand_back(lease)
         with pytest.raises(StateConflict):
@@ -169,10 +169,10 @@ async def test_a_log_of_large_entries_is_read_a_few_at_a_time(driver: StoreDrive
 async def test_a_feed_keeps_so_many_bytes(driver: StoreDriver, redis: Any) -> None:
     run_id, lease = await driver.begin()
     text = "x" * (1 << 20)
-    for _ in range(2 * most("feed_bytes") // len(text)):
+    for _ in range(2 * limit_of("feed_bytes") // len(text)):
         await driver.store.steps.write_deltas([Delta(lease, text)])
     kept = sum(len(fields[b"data"]) for _, fields in await redis.xrange(keys.feed(run_id)))
-    assert most("feed_bytes") / 4 < kept < 1.1 * most("feed_bytes")
+    assert limit_of("feed_bytes") / 4 < kept < 1.1 * limit_of("feed_bytes")
     await driver.finish(lease)
     last = (await driver.get(run_id)).last_event_id
     assert [event.type for event in await driver.store.feeds.page(run_id, after=last - 1)] == ["run.finished"]

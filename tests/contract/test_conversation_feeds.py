@@ -17,13 +17,13 @@ from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.schemas.models import Message
 from palaver.steps.leases import Delta, Lease
 from palaver.store import Store
-from palaver.store.reading.conversation_feeds import BEGINNING, ConversationFeeds, Place
+from palaver.store.reading.conversation_feeds import BEGINNING, ConversationFeeds, FeedCursor
 from palaver.store.reading.events import LogEntry, PlacedEvent
 from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_conversation_id
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.rewinding import rewind, snapshot
 from tests.contract.store_driver import StoreDriver
 from tests.waiting import aeventually
@@ -49,16 +49,16 @@ class Watch:
         """What deltas there were."""
         return "".join(each.data["text"] for each in self.events if each.type == "message.delta")
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> FeedCursor:
         """Where somebody is who was told so many."""
         if number == 0:
             return BEGINNING
         last = self.events[number - 1]
-        return Place(last.position, 0 if last.type in DURABLE else last.seq)
+        return FeedCursor(last.position, 0 if last.type in DURABLE else last.seq)
 
 
 @asynccontextmanager
-async def watching(store: Store, conversation_id: str, after: Place = BEGINNING) -> AsyncIterator[Watch]:
+async def watching(store: Store, conversation_id: str, after: FeedCursor = BEGINNING) -> AsyncIterator[Watch]:
     """Somebody who watches meanwhile."""
     watch = Watch()
 
@@ -229,8 +229,8 @@ async def test_a_long_run_is_not_held_in_memory(driver: StoreDriver, redis: Any,
     await feeds.close()
     assert told.kept == expected
     check_order(told.events)
-    assert passed > 8 * most("page_bytes")
-    assert held < 5 * most("page_bytes")
+    assert passed > 8 * limit_of("page_bytes")
+    assert held < 5 * limit_of("page_bytes")
 
 
 async def test_what_happens_to_other_runs_is_told_while_one_is_active(driver: StoreDriver) -> None:

@@ -17,7 +17,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.telemetry.exposition import Times, Values
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.checkers.evidence import read_histories
 from tests.checkers.sums import check_sums, counted, since
 from tests.contract.store_driver import AGENT, PAUSE_NOW, StoreDriver, deny
@@ -174,14 +174,14 @@ async def _ask(driver: StoreDriver, model: str, usage: Usage) -> None:
 
 
 async def test_so_many_models_have_a_name_and_no_tokens_are_lost(driver: StoreDriver) -> None:
-    many = most("metric_models") + 5
+    many = limit_of("metric_models") + 5
     await _ask(driver, "fake/typo", _used(0, 0))
     for number in range(many):
         await _ask(driver, f"fake/m{number}", _used(2, 0))
     await _ask(driver, "fake/m0", _used(1, 0))
     await _ask(driver, "fake/typo", _used(4, 0))
     tokens = await _read(driver, "palaver_tokens_total")
-    assert len(tokens) == most("metric_models") + 1
+    assert len(tokens) == limit_of("metric_models") + 1
     assert tokens["fake", "m0", "input"] == 3
     assert tokens["fake", "other", "input"] == 5 * 2 + 4
     calls = await _read(driver, "palaver_model_calls_total")

@@ -26,7 +26,7 @@ from tests.waiting import aeventually
 from workers.loops.deaths import PATIENCE, DeathWatch
 from workers.loops.keeper import Keeper
 from workers.sources.toolbox import Toolbox
-from workers.steps.abilities import Abilities
+from workers.steps.capabilities import Capabilities
 from workers.steps.histograms import Histograms
 from workers.steps.runtime import Runtime
 
@@ -367,8 +367,8 @@ async def test_who_was_cut_speaks_at_once_and_judges_nobody(world: World, redis:
 async def engine(server: RedisServer, deaths: DeathWatch) -> AsyncIterator[Runtime]:
     """What keeps the leases of a worker."""
     settings = Settings(redis_url=server.url, shards=1, lease_seconds=3000)
-    able = Abilities(Toolbox([]), {})
-    runtime = Runtime(settings, Histograms(MODEL, places=0), kind=MODEL, node="n", capacity=1, abilities=able)
+    able = Capabilities(Toolbox([]), {})
+    runtime = Runtime(settings, Histograms(MODEL, places=0), kind=MODEL, node="n", capacity=1, capabilities=able)
     keeper = Keeper(runtime, deaths)
     chores = [asyncio.create_task(chore()) for chore in (keeper.listen, keeper.heartbeat)]
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 from palaver.errors import ErrorClass, Failure
-from palaver.events import EVENTS, BaseEvent, EventKind, Kept
+from palaver.events import EVENTS, BaseEvent, EventKind, StoredIn
 from palaver.schemas.models import Budget, Message, ToolCall, Usage
-from palaver.steps.leases import Delta, Lease, Progress
+from palaver.steps.leases import Delta, Lease, ToolProgress
 from palaver.steps.stuck import Nudge
-from palaver.steps.verdicts import Condensed, Continue, Finish, Misfit, Postpone, ReasoningDropped, ToolOutcome
+from palaver.steps.verdicts import Condensed, Continue, Finish, FormatMismatch, Postpone, ReasoningDropped, ToolOutcome
 from palaver.vocabulary.lifecycle import StopReason
 from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
@@ -33,12 +33,12 @@ async def _failures(driver: StoreDriver) -> str:
     (delivery,) = await driver.ask(lease, "c1")
     lease = await driver.claim(delivery)
     assert lease.call is not None
-    await driver.store.steps.write_deltas([Progress(lease, lease.call, "3 of 10", 0.3)])
+    await driver.store.steps.write_deltas([ToolProgress(lease, lease.call, "3 of 10", 0.3)])
     failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
     settled = await driver.store.steps.settle(lease, failed)
     lease = await driver.claim(settled.deliveries[0])
     notes = (Condensed("so far", 2), ReasoningDropped("responses/x/y"), Nudge("Try something else."))
-    misfit = Misfit("That is no JSON.", Failure.of(ErrorClass.INVALID_OUTPUT))
+    misfit = FormatMismatch("That is no JSON.", Failure.of(ErrorClass.INVALID_OUTPUT))
     settled = await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="{"), misfit=misfit))
     lease = await driver.claim(settled.deliveries[0])
     answer = Message(role="assistant", content="no")
@@ -91,7 +91,7 @@ async def test_each_kind_comes_with_each_of_its_fields(driver: StoreDriver) -> N
         for run_id in {run.id, queued or run.id}:
             for event in await driver.events(run_id):
                 seen[event.type] |= _said(declared(event))
-    emitted = {kind for kind in EventKind if kind.stored_in is not Kept.NOWHERE}
+    emitted = {kind for kind in EventKind if kind.stored_in is not StoredIn.NOWHERE}
     assert seen == {kind: EVENTS[kind].model_fields.keys() - BaseEvent.model_fields.keys() for kind in emitted}
 
 

@@ -13,7 +13,7 @@ from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import WaitReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
 
 
@@ -41,9 +41,9 @@ async def test_what_is_lacked_is_counted(driver: StoreDriver) -> None:
 
 
 async def test_no_more_is_told_than_the_limit_says(driver: StoreDriver) -> None:
-    for number in range(most("lacks") + 2):
+    for number in range(limit_of("lacks") + 2):
         await _lacks(driver, f"tool:t{number:03}")
-    assert list(await _told(driver)) == [f"tool:t{number:03}" for number in range(most("lacks"))]
+    assert list(await _told(driver)) == [f"tool:t{number:03}" for number in range(limit_of("lacks"))]
 
 
 async def _claimed(driver: StoreDriver, run_id: str, lease: Lease) -> None:

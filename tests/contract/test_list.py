@@ -19,7 +19,7 @@ from palaver.store.redis import keys
 from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
 
 
@@ -86,7 +86,9 @@ async def test_a_page_looks_at_so_much_and_says_where_to_go_on(
     driver: StoreDriver, monkeypatch: pytest.MonkeyPatch, limited: str, much: int
 ) -> None:
     monkeypatch.setattr("palaver.store.reading.finding._AT_ONCE", 4)
-    monkeypatch.setattr("palaver.store.reading.finding.most", lambda name: {limited: much}.get(name) or most(name))
+    monkeypatch.setattr(
+        "palaver.store.reading.finding.limit_of", lambda name: {limited: much}.get(name) or limit_of(name)
+    )
     (first, *_) = [(await driver.submit(tags=("rare",) if i == 0 else ())).run_id for i in range(20)]
     beyond = exceeded[limited]
     pages = await _pages(driver, 10, {"tag": "rare"})

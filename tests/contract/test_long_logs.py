@@ -15,11 +15,11 @@ from palaver.steps.leases import Delta
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver
 
 CAP = 100
-PAGE = most("script_page")
+PAGE = limit_of("script_page")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.step_kinds import MODEL, RECOVERED
 from tests.waiting import eventually
-from workers.broker.reading import Transport
+from workers.broker.reading import ConsumerTransport
 
 pytestmark = pytest.mark.process
 QUEUES = (MODEL.queue + RECOVERED, MODEL.queue)
@@ -72,7 +72,7 @@ def raw(server: RedisServer) -> Iterator[redis.Redis]:
 @pytest.fixture
 def reader(server: RedisServer, raw: redis.Redis) -> Iterator[Reader]:
     options = transport_options(server.url)
-    with Connection(server.url, transport=Transport, transport_options=options) as connection:
+    with Connection(server.url, transport=ConsumerTransport, transport_options=options) as connection:
         yield Reader(connection)
 
 

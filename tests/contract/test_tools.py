@@ -7,7 +7,7 @@ from typing import Any
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from palaver.tools import ToolDeclaration, ToolSet
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver
 
 
@@ -54,9 +54,9 @@ async def test_a_set_whose_text_is_lost_comes_with_the_next_heartbeat(driver: St
 
 
 async def test_there_is_a_most_of_versions(driver: StoreDriver) -> None:
-    for version in range(most("tool_sets") + 2):
+    for version in range(limit_of("tool_sets") + 2):
         await driver.store.tools.publish(tools("a", description=str(version)))
-    assert len(await names(driver)) == most("tool_sets")
+    assert len(await names(driver)) == limit_of("tool_sets")
 
 
 async def test_a_worker_says_which_set_is_its_own(driver: StoreDriver) -> None:

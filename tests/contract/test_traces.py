@@ -19,14 +19,14 @@ from palaver.steps.verdicts import Finish
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
 from tests.process.otlp import Span, decoded
 from tests.waiting import aeventually
 from workers.tracing import names
 from workers.tracing.content import content_of
 from workers.tracing.otlp import empty_request, spans_of
-from workers.tracing.records import Attempt, Record, read
+from workers.tracing.records import AttemptRecord, Record, read
 from workers.tracing.sender import SpanSender
 from workers.tracing.spans import add_spans
 
@@ -49,7 +49,8 @@ async def _records(driver: StoreDriver) -> list[Record]:
 async def _outcomes(driver: StoreDriver) -> list[tuple[str, str]]:
     """Of each record the step and the outcome, or what the run ended as."""
     return [
-        (each.step, each.outcome) if isinstance(each, Attempt) else ("", each.status) for each in await _records(driver)
+        (each.step, each.outcome) if isinstance(each, AttemptRecord) else ("", each.status)
+        for each in await _records(driver)
     ]
 
 
@@ -124,12 +125,12 @@ async def test_approvals_are_events_without_what_is_asked(driver: StoreDriver) -
 
 async def test_events_of_a_run_are_bounded(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
-    for _ in range(most("span_events") + 10):
+    for _ in range(limit_of("span_events") + 10):
         await driver.postpone(lease, 60)
         (moved,) = await driver.hasten(run_id, "1")
         lease = await driver.claim(moved.deliveries[0])
     await driver.finish(lease)
-    assert len((await _spans(driver))[-1].events) == most("span_events")
+    assert len((await _spans(driver))[-1].events) == limit_of("span_events")
 
 
 async def test_content_is_that_of_the_attempt(driver: StoreDriver) -> None:
@@ -154,7 +155,7 @@ async def test_content_is_cut_and_what_was_deleted_is_in_no_trace(driver: StoreD
     run_id, lease = await driver.begin(input="x" * 100_000)
     await driver.finish(lease)
     records = await _records(driver)
-    assert len((await content_of(records[0], driver.store.spans))[names.INPUT_MESSAGES]) == most("span_content")
+    assert len((await content_of(records[0], driver.store.spans))[names.INPUT_MESSAGES]) == limit_of("span_content")
     await driver.store.control.delete_run(run_id)
     assert [await content_of(each, driver.store.spans) for each in records] == [{}, {}]
 

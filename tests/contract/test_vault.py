@@ -19,7 +19,7 @@ from palaver.store import Store
 from palaver.store.conversations.vault import Sealed
 from palaver.store.redis import keys
 from palaver.store.steps.due import DueItem
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many
 
@@ -86,7 +86,7 @@ async def test_a_steered_run_has_them_too(driver: StoreDriver) -> None:
 async def test_there_are_so_many_and_no_more(driver: StoreDriver) -> None:
     submitted = await driver.submit()
     conversation_id, vault = submitted.deliveries[0].conversation_id, driver.store.vault
-    await vault.keep(conversation_id, {f"S{n}": "x" for n in range(most("secrets"))})
+    await vault.keep(conversation_id, {f"S{n}": "x" for n in range(limit_of("secrets"))})
     with pytest.raises(StateConflict) as full:
         await vault.keep(conversation_id, {"ONE_MORE": "x"})
     assert full.value.code == "secrets_full"
@@ -94,7 +94,7 @@ async def test_there_are_so_many_and_no_more(driver: StoreDriver) -> None:
     with pytest.raises(StateConflict):
         await driver.submit(conversation_id=conversation_id, secrets=secrets(TWO_MORE="x"))
     with pytest.raises(StateConflict):
-        await vault.keep(conversation_id, {f"S{n}": "x" * most("secret_value") for n in range(1, 10)})
+        await vault.keep(conversation_id, {f"S{n}": "x" * limit_of("secret_value") for n in range(1, 10)})
     assert (await vault.opened(conversation_id))["S1"] == "x"
     await vault.keep(conversation_id, dict.fromkeys(await vault.names(conversation_id)))
     assert await vault.opened(conversation_id) == {}
@@ -116,7 +116,7 @@ async def test_a_fork_has_them_sealed_for_itself(driver: StoreDriver) -> None:
 
 
 async def test_a_fork_has_no_more_than_others(driver: StoreDriver) -> None:
-    _, lease = await driver.begin(secrets=secrets(**{f"S{n}": "x" for n in range(most("secrets") - 1)}))
+    _, lease = await driver.begin(secrets=secrets(**{f"S{n}": "x" for n in range(limit_of("secrets") - 1)}))
     fork = driver.store.history.fork
     await fork(lease.conversation_id, Fork(secrets=secrets(MORE="x")))
     with pytest.raises(StateConflict) as full:

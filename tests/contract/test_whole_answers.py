@@ -10,11 +10,11 @@ from typing import Any
 from palaver.schemas.models import Message
 from palaver.steps.leases import Lease, Shown
 from palaver.steps.verdicts import Continue, Finish
-from palaver.store.reading.conversation_feeds import Place
+from palaver.store.reading.conversation_feeds import FeedCursor
 from palaver.store.reading.events import StoredEvent
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver
 from tests.waiting import aeventually
 
@@ -64,13 +64,13 @@ async def test_a_message_without_text_has_none(driver: StoreDriver) -> None:
 
 async def test_a_long_one_comes_in_several(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
-    long = "".join(map(str, range(most("delta") // 4)))
-    assert len(long) > most("delta")
+    long = "".join(map(str, range(limit_of("delta") // 4)))
+    assert len(long) > limit_of("delta")
     await _answer(driver, lease, long)
     texts = _texts(await driver.events(run_id))
     assert len(texts) > 1
     assert "".join(texts) == long
-    assert max(map(len, texts)) <= most("delta")
+    assert max(map(len, texts)) <= limit_of("delta")
 
 
 async def test_pages_and_places_between_them_are_exact(driver: StoreDriver) -> None:
@@ -123,14 +123,14 @@ async def test_a_conversation_is_told_it_and_goes_on_between_the_two(driver: Sto
     feeds = driver.store.conversation_feeds
     told: list[Any] = []
 
-    async def watch(place: Place) -> None:
+    async def watch(place: FeedCursor) -> None:
         async with aclosing(feeds.follow(run.conversation_id, place)) as batches:
             async for events in batches:
                 told.extend(events)
                 if events and events[-1].type == "run.finished":
                     return
 
-    watching = asyncio.create_task(watch(Place()))
+    watching = asyncio.create_task(watch(FeedCursor()))
     await aeventually(lambda: "step.started" in [event.type for event in told])
     await _answer(driver, lease)
     await asyncio.wait_for(watching, 10)
@@ -138,5 +138,5 @@ async def test_a_conversation_is_told_it_and_goes_on_between_the_two(driver: Sto
     delta, created = told[4:6]
     assert delta.position == created.position - 1
     told.clear()
-    await asyncio.wait_for(watch(Place(delta.position, delta.seq)), 10)
+    await asyncio.wait_for(watch(FeedCursor(delta.position, delta.seq)), 10)
     assert [event.type for event in told] == TOLD[5:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 FILLERS: Final[Mapping[str, str]] = {
     "numbers": "1",
@@ -85,7 +85,7 @@ WHOLE: Final = {"chat_completions": CHAT_DOCUMENTS, "anthropic": MESSAGES_DOCUME
 
 def shapes(protocol: str, *, streamed: bool) -> Iterator[tuple[str, bytes]]:
     """Each answer by its name."""
-    size = most("answer_line") if streamed else most("answer_document")
+    size = limit_of("answer_line") if streamed else limit_of("answer_document")
     for place, pattern in (STREAMED if streamed else WHOLE)[protocol].items():
         for what, filling in _fillings(size - _ROOM):
             document = pattern.replace("%s", filling).encode()
@@ -94,13 +94,13 @@ def shapes(protocol: str, *, streamed: bool) -> Iterator[tuple[str, bytes]]:
 
 def _fillings(size: int) -> Iterator[tuple[str, str]]:
     for what, one in FILLERS.items():
-        values = most("answer_values") - 16
+        values = limit_of("answer_values") - 16
         # Lists and objects that are more than may be cost nothing.
         number = min(size // (len(one) + 1), values if one[0] in "[{" else size)
         yield what, "[" + ",".join([one] * number) + "]"
     for what, one in (("named numbers", "1"), ("named lists", "[]")):
         number = size // (len(one) + 9)
-        number = min(number, most("answer_values") - 16) if one == "[]" else number
+        number = min(number, limit_of("answer_values") - 16) if one == "[]" else number
         yield what, "{" + ",".join(f'"{n:05x}":{one}' for n in range(number)) + "}"
     yield "a text of escapes", '"' + "\\n" * (size // 2) + '"'
     yield "levels", "[" * 900 + "]" * 900

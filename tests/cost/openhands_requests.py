@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from palaver.vocabulary.ids import uuid_of
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.cost.requests import CASES, Ask, Case, fields, submitted
 from tests.unit.api_world import World
 
 _PREFIX: Final = "/openhands/api/conversations"
-_MESSAGES: Final = most("input_messages")
+_MESSAGES: Final = limit_of("input_messages")
 _VALUES: Final = 9_000
 """Fields of a body, about as many values as there may be."""
 
@@ -57,13 +57,13 @@ EVERY: Final = (
     Case(f"GET {_PREFIX}", "conversations", 99, _several),
     Case(f"GET {_PREFIX}/search", "conversations", 99, _lists("/search"), counted_at=40),
     Case(f"GET {_PREFIX}/count", "conversations", 99, _lists("/count"), counted_at=40),
-    Case(f"POST {_ONE}/secrets", "secrets", most("secrets"), _at("/secrets", lambda n: {
+    Case(f"POST {_ONE}/secrets", "secrets", limit_of("secrets"), _at("/secrets", lambda n: {
         "secrets": {f"S{k}": "value" for k in range(n)}})),
     Case(f"GET {_ONE}", "entries", _MESSAGES, _at("")),
     Case(f"PATCH {_ONE}", "unknown fields", _VALUES, _at("", fields)),
     Case(f"DELETE {_ONE}", "entries", _MESSAGES, _at("")),
     Case(f"GET {_ONE}/agent_final_response", "entries", _MESSAGES, _at("/agent_final_response")),
-    Case(f"POST {_ONE}/events", "parts of a message", most("message_parts"), _at("/events", lambda n: {
+    Case(f"POST {_ONE}/events", "parts of a message", limit_of("message_parts"), _at("/events", lambda n: {
         "role": "user", "content": [{"type": "text", "text": "hello"}] * n})),
     Case(f"GET {_ONE}/events/search", "entries", _MESSAGES, _at("/events/search?sort_order=TIMESTAMP_DESC")),
     Case(f"GET {_ONE}/events/count", "entries", _MESSAGES, _at("/events/count?body=nothing")),

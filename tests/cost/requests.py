@@ -17,7 +17,7 @@ from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
-from palaver.vocabulary.limits import MIB, most
+from palaver.vocabulary.limits import MIB, limit_of
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
@@ -127,7 +127,7 @@ async def _list(api: World, n: int) -> Ask:
 
 async def _list_long(api: World, n: int) -> Ask:
     for _ in range(n):
-        await submitted(api, agent={**AGENT, "instructions": "é" * most("instructions")})
+        await submitted(api, agent={**AGENT, "instructions": "é" * limit_of("instructions")})
     return Ask("/v1/runs?limit=200")
 
 
@@ -141,7 +141,7 @@ async def _pending(api: World, n: int) -> Ask:
 
 
 async def _cancel_calls(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}/cancel", {"reason": "x" * most("reason")})
+    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}/cancel", {"reason": "x" * limit_of("reason")})
 
 
 async def _answers(api: World, n: int) -> Ask:
@@ -188,7 +188,7 @@ def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
 
 
 async def _tools(api: World, n: int) -> Ask:
-    for version in range(most("tool_sets")):
+    for version in range(limit_of("tool_sets")):
         tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
         await api.store.tools.publish(ToolSet.of(tools))
     return Ask("/v1/tools")
@@ -245,11 +245,11 @@ async def _withdraw(api: World, n: int) -> Ask:
     return Ask(f"/v1/conversations/{run['conversation_id']}/withdraw", {"after": 0})
 
 
-_VALUES: Final = most("body_values") - 100
+_VALUES: Final = limit_of("body_values") - 100
 _SUBMIT: Final = "POST /v1/runs"
 _SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
 _INPUT: Final = "POST /v1/runs/{run_id}/input"
-_PAIRS: Final = most("input_messages") // 2
+_PAIRS: Final = limit_of("input_messages") // 2
 
 CASES: Final = (
     Case(_SUBMIT, "unknown fields", _VALUES, _body("/v1/runs", fields)),
@@ -261,72 +261,76 @@ CASES: Final = (
          _body("/v1/runs", lambda n: {"agent": AGENT, "input": "x", "metadata": fields(n)})),
     Case(_SUBMIT, "lists in lists", _VALUES, _body("/v1/runs", lambda n: {"agent": AGENT, "input": [[[]] * (n // 2)]})),
     Case(_SUBMIT, "objects, refused unread", MIB // 3 - 1, _body("/v1/runs", lambda n: b"[%b{}]" % (b"{}," * (n - 1)))),
-    Case(_SUBMIT, "commas in a text", most("input_text"),
+    Case(_SUBMIT, "commas in a text", limit_of("input_text"),
          _body("/v1/runs", lambda n: {"agent": AGENT, "input": "," * n})),
-    Case(_SUBMIT, "characters", most("input_text"),
+    Case(_SUBMIT, "characters", limit_of("input_text"),
          _body("/v1/runs", lambda n: {"agent": {**AGENT, "instructions": "é" * (n // 4)}, "input": "x" * n})),
     Case(_SUBMIT, "messages", 2 * _PAIRS,
          _body("/v1/runs", lambda n: {"agent": AGENT, "input": [{"role": "user", "content": "hello"}] * n})),
     Case(_SUBMIT, "messages without a result", 2 * _PAIRS, _body("/v1/runs", lambda n: {"agent": AGENT, "input": [
         {"role": "assistant", "tool_calls": [{"id": "c", "name": "t"}]}, {"role": "user"}] * (n // 2)})),
-    Case(_SUBMIT, "tools that are none", most("agent_tools"),
+    Case(_SUBMIT, "tools that are none", limit_of("agent_tools"),
          _body("/v1/runs", lambda n: {"agent": {**AGENT, "tools": [f"nothing_{k}" for k in range(n)]}, "input": "x"})),
-    Case(_SUBMIT, "globs", most("approval_patterns"), _body("/v1/runs", lambda n: {"agent": {
+    Case(_SUBMIT, "globs", limit_of("approval_patterns"), _body("/v1/runs", lambda n: {"agent": {
         **AGENT, "tools": ["calculator"], "approvals": {"require": [_glob(k) for k in range(n)]}}, "input": "x"})),
-    Case(_SUBMIT, "client tools", most("agent_tools"), _body("/v1/runs", lambda n: {"agent": {**AGENT, "client_tools": [
+    Case(_SUBMIT, "client tools", limit_of("agent_tools"), _body("/v1/runs", lambda n: {"agent": {
+        **AGENT, "client_tools": [
         {"name": f"tool_{k}", "parameters": _schema(30)} for k in range(n)]}, "input": "x"})),
-    Case(_SUBMIT, "fields of a schema", 900, _body("/v1/runs", lambda n: {"agent": {**AGENT, "client_tools": [
+    Case(_SUBMIT, "fields of a schema", 900, _body("/v1/runs", lambda n: {"agent": {
+        **AGENT, "client_tools": [
         {"name": "tool", "parameters": _schema(n)}]}, "input": "x"})),
     Case("GET /v1/runs", "runs that a filter looks at", 5_000, _list, counted_at=400),
     Case("GET /v1/runs", "runs with the longest instructions", 40, _list_long, counted_at=20),
     Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),
-    Case("DELETE /v1/runs/{run_id}", "messages of the run", most("input_messages"), _delete),
-    Case("POST /v1/runs/actions", "runs", most("bulk_runs"), _bulk, counted_at=200),
+    Case("DELETE /v1/runs/{run_id}", "messages of the run", limit_of("input_messages"), _delete),
+    Case("POST /v1/runs/actions", "runs", limit_of("bulk_runs"), _bulk, counted_at=200),
     Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", fields)),
     Case("POST /v1/runs/{run_id}/cancel", "open calls", CALLS, _cancel_calls),
     Case("POST /v1/runs/{run_id}/cancel", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=fields)),
     Case(_INPUT, "calls that are answered", CALLS, _answers),
-    Case(_INPUT, "words", most("run_items"), _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
+    Case(_INPUT, "words", limit_of("run_items"), _runs(
+        lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
         "items": [{"type": "message", "content": "In metres, please."}] * n})),
     Case(_INPUT, "unknown fields", _VALUES - 200, _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/input"),
          body=lambda n: {"items": [{"type": "pause", **fields(n // 200)}] * 200})),
-    Case("POST /v1/runs/{run_id}/retry", "messages of the run", most("input_messages"), _retry),
-    Case("POST /v1/runs/{run_id}/retry", "messages to fork", most("input_messages"), _fork),
+    Case("POST /v1/runs/{run_id}/retry", "messages of the run", limit_of("input_messages"), _retry),
+    Case("POST /v1/runs/{run_id}/retry", "messages to fork", limit_of("input_messages"), _fork),
     Case("POST /v1/runs/{run_id}/retry", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/retry"), body=fields)),
-    Case("GET /v1/runs/{run_id}/events", "events of a page", most("input_messages"), _events("application/json")),
-    Case("GET /v1/runs/{run_id}/events", "events of a stream", most("input_messages"), _events("text/event-stream")),
+    Case("GET /v1/runs/{run_id}/events", "events of a page", limit_of("input_messages"), _events("application/json")),
+    Case("GET /v1/runs/{run_id}/events", "events of a stream", limit_of("input_messages"),
+         _events("text/event-stream")),
     Case("POST /v1/conversations", "unknown fields", _VALUES, _body("/v1/conversations", fields)),
     Case("GET /v1/conversations", "conversations that do not fit", 400,
          _conversations("?title=no-such"), counted_at=200),
     Case("GET /v1/conversations/count", "conversations", 400, _conversations("/count?title=no-such"), counted_at=200),
     Case("PATCH /v1/conversations/{conversation_id}", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}"), body=fields)),
-    Case("GET /v1/conversations/{conversation_id}", "entries", most("input_messages"), _of_conversation("")),
-    Case("POST /v1/conversations/{conversation_id}/messages", "messages", most("input_messages"),
+    Case("GET /v1/conversations/{conversation_id}", "entries", limit_of("input_messages"), _of_conversation("")),
+    Case("POST /v1/conversations/{conversation_id}/messages", "messages", limit_of("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/messages"),
                body=lambda n: {"input": [{"role": "user", "content": "hello"}] * n})),
-    Case("GET /v1/conversations/{conversation_id}/events", "entries", most("input_messages"),
+    Case("GET /v1/conversations/{conversation_id}/events", "entries", limit_of("input_messages"),
          _of_conversation("/events?limit=500", "application/json")),
     Case("POST /v1/conversations/{conversation_id}/ask", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/ask"), body=fields)),
-    Case("POST /v1/conversations/{conversation_id}/condense", "entries", most("input_messages"), _condense),
-    Case("POST /v1/conversations/{conversation_id}/withdraw", "entries", most("input_messages"), _withdraw),
-    Case("POST /v1/conversations/{conversation_id}/fork", "entries", most("input_messages"),
+    Case("POST /v1/conversations/{conversation_id}/condense", "entries", limit_of("input_messages"), _condense),
+    Case("POST /v1/conversations/{conversation_id}/withdraw", "entries", limit_of("input_messages"), _withdraw),
+    Case("POST /v1/conversations/{conversation_id}/fork", "entries", limit_of("input_messages"),
          _runs(lambda api, run: Ask(f"/v1/conversations/{run['conversation_id']}/fork", {}))),
-    Case("GET /v1/conversations/{conversation_id}/messages", "entries", most("input_messages"),
+    Case("GET /v1/conversations/{conversation_id}/messages", "entries", limit_of("input_messages"),
          _of_conversation("/messages?limit=500")),
-    Case(_SECRETS, "secrets", most("secrets"), _secrets),
-    Case("GET /v1/conversations/{conversation_id}/secrets", "entries", most("input_messages"),
+    Case(_SECRETS, "secrets", limit_of("secrets"), _secrets),
+    Case("GET /v1/conversations/{conversation_id}/secrets", "entries", limit_of("input_messages"),
          _of_conversation("/secrets")),
-    Case("DELETE /v1/conversations/{conversation_id}", "entries", most("input_messages"), _delete_conversation),
+    Case("DELETE /v1/conversations/{conversation_id}", "entries", limit_of("input_messages"), _delete_conversation),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),
-    Case("GET /v1/tools", "tools of each version", most("declared_tools"), _tools),
+    Case("GET /v1/tools", "tools of each version", limit_of("declared_tools"), _tools),
     Case("GET /readyz", "workers", 1_000, _workers("/readyz"), counted_at=200),
-    Case("GET /readyz", "tools that no worker has", most("lacks"), _ready),
+    Case("GET /readyz", "tools that no worker has", limit_of("lacks"), _ready),
     Case("GET /healthz", "nothing", 4, _nothing),
 )  # fmt: skip
 """The last one is the cheapest."""

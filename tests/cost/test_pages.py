@@ -9,12 +9,12 @@ import pytest
 
 from palaver.schemas.models import Message
 from palaver.vocabulary.ids import uuid_of
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.cost.requests import AGENT
 from tests.cost.work import counted
 from tests.unit.api_world import World, world
 
-_SAID: Final = most("input_messages")
+_SAID: Final = limit_of("input_messages")
 
 
 @dataclass

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from palaver.errors import ProviderError
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.cost.hostile_answers import shapes
 from workers.protocols import PROTOCOLS, AnswerReader
 
@@ -58,7 +58,7 @@ def test_no_answer_holds_the_loop(protocol: str, streamed: bool, floor: float) -
     for name, data in shapes(protocol, streamed=streamed):
         # Another try: something else may have had the machine.
         for _ in range(3):
-            reader = PROTOCOLS[protocol].reader(max_calls=most("tool_calls"))  # type: ignore[index]
+            reader = PROTOCOLS[protocol].reader(max_calls=limit_of("tool_calls"))  # type: ignore[index]
             ratio = max(holds(reader, data, streamed=streamed)) / floor
             if ratio <= RATIO:
                 break

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from palaver.fake_provider.apis import APIS
 from palaver.fake_provider.exchanges import Exchange
-from palaver.fake_provider.grammar import Script
-from palaver.fake_provider.requests import Chat, History, InvalidRequest
+from palaver.fake_provider.grammar import ModelScript
+from palaver.fake_provider.requests import Chat, InvalidRequest, RequestHistory
 from tests.model_server import chat_completions, messages, responses, signed
 from tests.model_server.ledger import Ledger
 
@@ -36,7 +36,7 @@ class Judge:
         """Raise InvalidRequest for what a real provider refuses."""
         judge(path, body, headers)
 
-    def check(self, path: str, script: Script, chat: Chat) -> None:
+    def check(self, path: str, script: ModelScript, chat: Chat) -> None:
         """Raise Refused for a history that lacks what was to come back unchanged."""
         if path == "/v1/responses":
             responses.check(script, chat)
@@ -45,7 +45,7 @@ class Judge:
 
     def begun(self, exchange: Exchange, request: web.BaseRequest, chat: Chat | None, at: tuple[float, float]) -> None:
         """Enter a request in the ledger."""
-        history, headers = chat.history if chat else History(), request.headers
+        history, headers = chat.history if chat else RequestHistory(), request.headers
         self._ledger.open(
             exchange,
             model=chat.model if chat else "",

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.exchanges import Refused
-from palaver.fake_provider.grammar import Script
+from palaver.fake_provider.exchanges import RefusedRequest
+from palaver.fake_provider.grammar import ModelScript
 from palaver.fake_provider.requests import Chat, InvalidRequest
 from palaver.fake_provider.thoughts import encrypted
 from palaver.fake_provider.wire import error
@@ -60,7 +60,7 @@ def judge(request: dict[str, Any], headers: Mapping[str, str]) -> None:
     _tools(request)
 
 
-def check(script: Script, chat: Chat) -> None:
+def check(script: ModelScript, chat: Chat) -> None:
     """Reasoning comes back as it was, and before each call that it led to. Raises Refused.
 
     With `stale`, what was made before that call of the turn cannot be read any more, and is not wanted.
@@ -79,13 +79,13 @@ def check(script: Script, chat: Chat) -> None:
         if kind == "reasoning":
             sealed = encrypted(chat.model, item.get("id", ""), item.get("summary"))
             if item.get("encrypted_content") != sealed or index < before:
-                raise Refused(_void(item), "stale" if index < before else "unchanged")
+                raise RefusedRequest(_void(item), "stale" if index < before else "unchanged")
             if place + 1 == len(items) or items[place + 1].get("type") in ("reasoning", "function_call_output"):
-                raise Refused(_lacks(place, "reasoning", item.get("id"), "following item"))
+                raise RefusedRequest(_lacks(place, "reasoning", item.get("id"), "following item"))
             thought = True
         elif kind == "function_call":
             if thinks(item["call_id"], chat.model) and not thought and script.stale is None:
-                raise Refused(_lacks(place, "function_call", item["call_id"], "'reasoning' item"))
+                raise RefusedRequest(_lacks(place, "function_call", item["call_id"], "'reasoning' item"))
         elif kind == "function_call_output":
             thought, answered = False, True
         elif role == "user":

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from palaver.fake_provider.exchanges import Refused
+from palaver.fake_provider.exchanges import RefusedRequest
 from palaver.fake_provider.signed import Made, made
 
 PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id", "name"})
@@ -107,8 +107,8 @@ def _error(message: str) -> dict[str, str | None]:
     return {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_request_error"}
 
 
-def _refused(body: object) -> Refused:
-    return Refused(orjson.dumps(body))
+def _refused(body: object) -> RefusedRequest:
+    return RefusedRequest(orjson.dumps(body))
 
 
 class _Exact(dict[str, Any]):

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import httpx
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
 from palaver.stack.redis_server import RedisServer
@@ -30,7 +30,7 @@ _READY_WITHIN: Final = 30.0
 class ApiAlone:
     """A running one."""
 
-    child: Child
+    child: ChildCommand
     port: int
     redis_url: str
 
@@ -56,7 +56,7 @@ def api_alone(files: int, **environment: str) -> Iterator[ApiAlone]:
     """`files` are its file descriptors; what else is named goes into its environment."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="palaver-api-") as folder, RedisServer() as redis:
-        child = Child(
+        child = ChildCommand(
             "api",
             ("/bin/sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m api --port {port}"),
             environment={**os.environ, "PALAVER_REDIS_URL": redis.url, **environment},

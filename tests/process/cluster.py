@@ -21,7 +21,7 @@ from deploy.check import logins
 from palaver.config.settings import Settings
 from palaver.schemas.models import Run
 from palaver.stack import Ports, Stack
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.plan import COMMANDS
 from palaver.stack.ports import free_port
 from palaver.store import Store
@@ -188,7 +188,7 @@ class Cluster(Inputs):
         starts = [event.data for event in self.events(run_id) if event.type == "step.started"]
         return [data["worker"] for data in starts if "/" not in data["step"]]
 
-    def terminate(self, name: str, index: int = 0) -> Child:
+    def terminate(self, name: str, index: int = 0) -> ChildCommand:
         """SIGTERM to a process, as a deployment sends it; does not wait."""
         pid = self.stack.kill(name, index, signal.SIGTERM)
         return next(child for child in self.children(name) if child.pid == pid)
@@ -251,10 +251,12 @@ class Cluster(Inputs):
             for name in server.scan_iter("{palaver:provider:*"):
                 server.delete(name)
 
-    def children(self, name: str) -> list[Child]:
+    def children(self, name: str) -> list[ChildCommand]:
         """The processes of a role, running or not."""
         processes = self.stack.processes.items()
-        return [child for each, child in processes if each.rpartition("-")[0] == name and isinstance(child, Child)]
+        return [
+            child for each, child in processes if each.rpartition("-")[0] == name and isinstance(child, ChildCommand)
+        ]
 
     # Logs.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from palaver.config.roles import command
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.plan import COMMANDS
 from palaver.stack.readiness import answers_ok
 from tests.process.cluster import Cluster
@@ -19,20 +19,20 @@ def of_app(role: str, app: str) -> list[str]:
     return [word.replace("workers.app", app) for word in command(role)]
 
 
-def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, **environment: str) -> Child:
+def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, **environment: str) -> ChildCommand:
     """A process of a role, not started yet. A worker may have another Celery `app`."""
     # What the cluster has none of has the environment of any other.
     like = (cluster.children(line) or cluster.children("api"))[0]
     environment = {**like.environment, **environment}
 
-    def ready(child: Child) -> bool:
+    def ready(child: ChildCommand) -> bool:
         if line == "flower":
             return answers_ok(f"http://127.0.0.1:{environment['PALAVER_FLOWER_PORT']}/healthcheck")
         if line == "api":
             return answers_ok(f"http://127.0.0.1:{environment['PALAVER_API_PORT']}/readyz")
         return " ready." in child.output
 
-    return Child(
+    return ChildCommand(
         f"{line}-{name}",
         COMMANDS[line] if app is None else [*of_app(line, app), "-n", f"{name}@%h"],
         environment=environment,
@@ -42,7 +42,7 @@ def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, *
 
 
 @contextmanager
-def one_more(cluster: Cluster, line: str, *, name: str = "more", **how: str) -> Iterator[Child]:
+def one_more(cluster: Cluster, line: str, *, name: str = "more", **how: str) -> Iterator[ChildCommand]:
     """Such a process, ready, until the end of the block."""
     child = another(cluster, line, name, **how)
     child.start()

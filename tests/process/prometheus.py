@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import free_port
 from palaver.stack.readiness import answers_ok
 
@@ -36,7 +36,7 @@ class Prometheus:
         (folder / "prometheus.yaml").write_text(_CONFIG.format(targets=targets))
         (folder / "alerts.yaml").write_text(_MINUTES.sub(lambda found: f"{found[1] or found[2]}s", alerts.read_text()))
         url = f"http://127.0.0.1:{free_port()}"
-        self._child = Child(
+        self._child = ChildCommand(
             "prometheus",
             [
                 str(PROGRAM),

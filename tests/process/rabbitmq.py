@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
 
@@ -65,14 +65,14 @@ class RabbitServer:
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput -kernel inet_dist_use_interface {127,0,0,1}",
         }
-        self._mapper = Child(
+        self._mapper = ChildCommand(
             "epmd",
             ("epmd", "-port", str(mapper), "-address", HOST),
             environment=environment,
             log_path=folder / "epmd.log",
             ready=lambda _: accepts(mapper),
         )
-        self._node = Child(
+        self._node = ChildCommand(
             "rabbitmq",
             (program,),
             environment=environment,

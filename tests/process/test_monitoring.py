@@ -17,7 +17,7 @@ import pytest
 from deploy.check.kit import Kit
 from deploy.check.monitoring import ask, rules
 from deploy.grafana.panels import AS_WORKERS_SEE, queries
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import free_port
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
@@ -38,7 +38,7 @@ FIRE: Final = {
 
 
 @pytest.fixture
-def workers(cluster: Cluster) -> Iterator[Mapping[str, Child]]:
+def workers(cluster: Cluster) -> Iterator[Mapping[str, ChildCommand]]:
     """One of each kind, in place of the cluster's, that answers with its own metrics."""
     ports = {role: str(free_port()) for role in ("worker", "tools")}
     for role in ports:
@@ -51,7 +51,7 @@ def workers(cluster: Cluster) -> Iterator[Mapping[str, Child]]:
 
 
 @pytest.fixture
-def prometheus(cluster: Cluster, workers: Mapping[str, Child], tmp_path: Path) -> Iterator[Prometheus]:
+def prometheus(cluster: Cluster, workers: Mapping[str, ChildCommand], tmp_path: Path) -> Iterator[Prometheus]:
     urls = [f"http://127.0.0.1:{child.environment['PALAVER_METRICS_PORT']}" for child in workers.values()]
     with Prometheus(tmp_path / "prometheus", Kit().alerts, cluster.stack.url, *urls) as running:
         eventually(lambda: running.series("palaver_build_info"), within=30)
@@ -59,7 +59,7 @@ def prometheus(cluster: Cluster, workers: Mapping[str, Child], tmp_path: Path) -
 
 
 def test_every_panel_has_data_and_every_alert_is_evaluated(
-    cluster: Cluster, prometheus: Prometheus, workers: Mapping[str, Child]
+    cluster: Cluster, prometheus: Prometheus, workers: Mapping[str, ChildCommand]
 ) -> None:
     with cluster.redis() as server:
         server.config_set("maxmemory", "1gb")

@@ -18,7 +18,7 @@ import pytest
 
 from palaver.config.roles import ROLES
 from palaver.processes.process_tree import below
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts, answers_ok
 from palaver.stack.redis_server import RedisServer
@@ -175,7 +175,7 @@ def test_the_help_of_a_worker_is_its_own(role: str) -> None:
 
 
 @contextmanager
-def begun(role: str, redis_url: str, folder: Path, *options: str) -> Iterator[Child]:
+def begun(role: str, redis_url: str, folder: Path, *options: str) -> Iterator[ChildCommand]:
     """The command, from here to the end of the block; an API has its address as `PALAVER_URL`."""
     ports = {"PALAVER_API_PORT": str(free_port()), "PALAVER_FLOWER_PORT": str(free_port())}
     table = folder / "providers.toml"
@@ -183,10 +183,10 @@ def begun(role: str, redis_url: str, folder: Path, *options: str) -> Iterator[Ch
     asked = {"api": "PALAVER_API_PORT", "flower": "PALAVER_FLOWER_PORT"}
     url = f"http://{HOST}:{ports[asked[role]]}" if role in asked else ""
 
-    def ready(child: Child) -> bool:
+    def ready(child: ChildCommand) -> bool:
         return answers_ok(f"{url}/{'readyz' if role == 'api' else 'healthcheck'}") if url else " ready." in child.output
 
-    child = Child(
+    child = ChildCommand(
         role,
         [sys.executable, "-m", "palaver.cli", role, *options],
         environment={

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
@@ -22,7 +22,7 @@ WITHIN = 60.0 if ON_RABBITMQ else 20.0
 """Seconds: two heartbeats and more, or a look at the queue."""
 
 
-def stall(worker: Child) -> None:
+def stall(worker: ChildCommand) -> None:
     """It is connected, and nobody reads what comes: it knows of no reason to connect anew."""
     worker.kill(signal.SIGUSR2)
     eventually(lambda: "reads no more" in worker.output)

@@ -27,7 +27,7 @@ from typing import IO, Any, Final, NoReturn
 
 import pytest
 
-from palaver.stack.child import Child, Spawned, dying_with_parent
+from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from tests.pages import ROOT
 
 _ROLES: Final = frozenset({"api", "worker"})
@@ -45,7 +45,7 @@ _PRELOADED: Final = """
 """
 """What the programs import until they work, but for what reads the environment: workers.app, for one."""
 _PR_SET_PDEATHSIG: Final = 1
-_SPAWN: Final = Child._spawn
+_SPAWN: Final = ChildCommand._spawn
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def starts() -> Iterator[None]:
     """Within the block, the children of stacks are forked where that comes to the same."""
     with pytest.MonkeyPatch.context() as patch:
         warm = Warm()
-        patch.setattr(Child, "_spawn", lambda child, log: warm.spawn(child, log))
+        patch.setattr(ChildCommand, "_spawn", lambda child, log: warm.spawn(child, log))
         yield
         warm.close()
 
@@ -62,7 +62,7 @@ def starts() -> Iterator[None]:
 def cold_starts() -> Iterator[None]:
     """Within the block, children are started as users start them, for tests that look at the process itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Child, "_spawn", _SPAWN)
+        patch.setattr(ChildCommand, "_spawn", _SPAWN)
         yield
 
 
@@ -73,8 +73,8 @@ class Warm:
         self._process: subprocess.Popen[str] | None = None
         self._alone = threading.Lock()
 
-    def spawn(self, child: Child, log: IO[bytes]) -> Spawned:
-        """Start it, as `Child` would."""
+    def spawn(self, child: ChildCommand, log: IO[bytes]) -> Spawned:
+        """Start it, as `ChildCommand` would."""
         command, environment = child._command, child.environment
         if not _forks(command, environment):
             return _SPAWN(child, log)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.readiness import answers_ok
 
 INSTALLED: Final = Path(sys.prefix) / "servers" / "bin"
@@ -42,9 +42,9 @@ def serving(
     healthy: str,
     log_path: Path,
     environment: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Child]:
+) -> Iterator[ChildCommand]:
     """The server, which answers at the address ``healthy``; it is ended on the way out."""
-    child = Child(
+    child = ChildCommand(
         name,
         [str(INSTALLED / command[0]), *command[1:]],
         environment={**os.environ, **environment},
@@ -60,7 +60,7 @@ def serving(
         child.reap(time.monotonic() + 10)
 
 
-def started_again(child: Child) -> str:
+def started_again(child: ChildCommand) -> str:
     """How a server ended that has crashed; it is started again now, as by a supervisor. Empty for one that runs."""
     if child.running:
         return ""

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.stack.child import Child
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from tests.checkers import CHECKERS
 from tests.process.cluster import Cluster, stream
@@ -72,7 +72,7 @@ QUICK: Final = {"rules": dict.fromkeys(("provider_error", "connection", "rate_li
 
 
 @pytest.fixture(scope="module")
-def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Child]]:
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, ChildCommand]]:
     """A Palaver whose providers are routes of a proxy in front of its model server."""
     folder = tmp_path_factory.mktemp("litellm")
     cluster = Cluster(folder, environment=KEYS)
@@ -96,12 +96,12 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
 
 
 @pytest.fixture(scope="module")
-def _cluster(proxied: tuple[Cluster, Child]) -> Cluster:
+def _cluster(proxied: tuple[Cluster, ChildCommand]) -> Cluster:
     return proxied[0]
 
 
 @pytest.fixture(autouse=True)
-def _proxy(proxied: tuple[Cluster, Child]) -> Iterator[None]:
+def _proxy(proxied: tuple[Cluster, ChildCommand]) -> Iterator[None]:
     """A proxy that crashes fails the test that it was asked in, and no other one."""
     yield
     crashed = started_again(proxied[1])

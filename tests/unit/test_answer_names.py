@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from palaver.secrets.redaction import know
+from palaver.secrets.redaction import register_secrets
 from tests.unit.answers import streamed
 from workers.protocols import CHAT_COMPLETIONS, MESSAGES, RESPONSES, ModelProtocol, ModelReply
 
@@ -70,7 +70,7 @@ def test_an_answer_has_its_names(protocol: ModelProtocol) -> None:
 
 @pytest.mark.parametrize("protocol", STREAMS, ids=lambda protocol: protocol.name)
 def test_what_is_no_name_is_left_out_and_spoils_nothing(protocol: ModelProtocol) -> None:
-    know(["sk-of-a-provider-0123456789"])
+    register_secrets(["sk-of-a-provider-0123456789"])
     for wrong in (None, 7, {"a": 1}, "x" * 10_000, "key sk-of-a-provider-0123456789"):
         for reply in _replies(protocol, {"id": wrong, "model": wrong}):
             assert (reply.content, reply.response_id, reply.response_model) == ("Hi", "", "")

@@ -14,7 +14,7 @@ from api.validation import validate
 from palaver.errors import Refused
 from palaver.schemas.actions import RunInput
 from palaver.schemas.models import Submission
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 from tests.cost.work import counted
 from tests.unit.api_world import BODY, SETTINGS, assert_problem, world
@@ -61,7 +61,7 @@ def test_a_body_full_of_faults_costs_no_more_than_reading_it(
     with counted() as work:
         faults = faults_of(body, model)
     assert faults[0] == fault
-    assert len(faults) <= most("faults")
+    assert len(faults) <= limit_of("faults")
     # To compare each fault with each other would be millions.
     assert work.calls < 10 * MANY
 
@@ -101,7 +101,7 @@ def test_commas_in_texts_are_not_counted(value: object) -> None:
 
 
 def test_a_limit_is_exact() -> None:
-    most_values = most("body_values")
+    most_values = limit_of("body_values")
     assert len(parse(json.dumps([1] * (most_values - 1)).encode())) == most_values - 1
     with pytest.raises(Refused, match="too_many_items"):
         parse(json.dumps([1] * most_values).encode())
@@ -123,11 +123,11 @@ async def test_no_more_tools_are_looked_for_than_faults_are_named() -> None:
         tools = [f"nothing_{n}" for n in range(128)]
         answer = await api.client.post("/v1/runs", json={**BODY, "agent": {**AGENT, "tools": tools}})
         problem = assert_problem(answer, 422, "unknown_tool")
-        assert len(problem["errors"]) == most("faults")
+        assert len(problem["errors"]) == limit_of("faults")
 
 
 async def test_a_history_says_which_limit_it_is_beyond() -> None:
-    calls = [{"id": f"c{n}", "name": "t"} for n in range(most("message_calls") + 1)]
+    calls = [{"id": f"c{n}", "name": "t"} for n in range(limit_of("message_calls") + 1)]
     results = [{"role": "tool", "call_id": call["id"], "content": "x"} for call in calls]
     async with world() as api:
         told = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": calls}, *results]
@@ -142,17 +142,19 @@ async def test_a_history_says_which_limit_it_is_beyond() -> None:
 
 async def test_a_header_may_name_so_many_media_types() -> None:
     async with world() as api:
-        many = ",".join(["application/json"] * (most("accept") + 1))
+        many = ",".join(["application/json"] * (limit_of("accept") + 1))
         assert_problem(await api.client.get("/v1/runs", headers={"Accept": many}), 406, "not_acceptable")
-        fine = ",".join(["text/plain"] * (most("accept") - 1) + ["application/json"])
+        fine = ",".join(["text/plain"] * (limit_of("accept") - 1) + ["application/json"])
         assert (await api.client.get("/v1/runs", headers={"Accept": fine})).status_code == 200
 
 
 async def test_a_query_may_have_so_many_parameters() -> None:
     before = exceeded["parameters"]
     async with world() as api:
-        problem = assert_problem(await api.client.get("/v1/runs?" + "&" * most("parameters")), 400, "malformed_request")
-        assert str(most("parameters")) in problem["detail"]
+        problem = assert_problem(
+            await api.client.get("/v1/runs?" + "&" * limit_of("parameters")), 400, "malformed_request"
+        )
+        assert str(limit_of("parameters")) in problem["detail"]
     assert exceeded["parameters"] == before + 1
 
 
@@ -167,7 +169,7 @@ async def test_a_page_of_long_events_is_short() -> None:
             answer = await api.client.get(
                 f"/v1/runs/{run['id']}/events?limit=1000&after={after}", headers={"Accept": "application/json"}
             )
-            assert len(answer.content) < most("answer_bytes")
+            assert len(answer.content) < limit_of("answer_bytes")
             page = answer.json()
             seen, pages, after = seen + len(page["data"]), pages + 1, page["next_after"]
             if not page["has_more"]:

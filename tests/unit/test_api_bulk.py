@@ -13,7 +13,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass
 from palaver.store.redis import keys
 from palaver.store.scripting.scripts import VERSION
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import AGENT, World, assert_problem, world
 
 
@@ -155,7 +155,9 @@ async def test_the_limit_counts_what_the_filter_admits() -> None:
 
 async def test_a_request_that_takes_long_ends_though_the_filter_admits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
-    monkeypatch.setattr("palaver.store.reading.finding.most", lambda name: {"list_looked": 5}.get(name) or most(name))
+    monkeypatch.setattr(
+        "palaver.store.reading.finding.limit_of", lambda name: {"list_looked": 5}.get(name) or limit_of(name)
+    )
     monkeypatch.setattr("palaver.store.reading.finding._AT_ONCE", 5)
     async with world() as api:
         for _ in range(8):

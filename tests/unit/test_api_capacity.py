@@ -10,7 +10,7 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass
 from palaver.store.redis import keys
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from tests.unit.api_world import AGENT, BODY, SETTINGS, World, assert_problem, call, world
 
 FEW = SETTINGS.model_copy(update={"max_runs": 2})
@@ -158,13 +158,13 @@ async def test_a_conversation_without_a_run_is_kept_as_long_as_one_whose_runs_ha
 
 
 async def test_a_page_of_long_runs_is_short() -> None:
-    agent = {**AGENT, "instructions": "é" * most("instructions")}
+    agent = {**AGENT, "instructions": "é" * limit_of("instructions")}
     async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
         made = [(await api.submit(agent=agent))["id"] for _ in range(24)]
         told, cursor, pages = [], "", 0
         while True:
             answer = await api.client.get(f"/v1/runs?limit=200{cursor}")
-            assert len(answer.content) < most("answer_bytes") + 500_000
+            assert len(answer.content) < limit_of("answer_bytes") + 500_000
             page = answer.json()
             told += [run["id"] for run in page["data"]]
             pages, cursor = pages + 1, f"&cursor={page['next_cursor']}"
@@ -184,7 +184,7 @@ async def test_a_page_of_long_messages_is_short() -> None:
         path, after, told, pages = f"/v1/conversations/{run['conversation_id']}/messages", 0, 0, 0
         while True:
             answer = await api.client.get(f"{path}?after={after}")
-            assert len(answer.content) < most("answer_bytes") + 500_000
+            assert len(answer.content) < limit_of("answer_bytes") + 500_000
             page = answer.json()
             pages, after, told = pages + 1, page["next_after"], told + len(page["data"])
             if not page["has_more"]:

@@ -16,7 +16,7 @@ from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import Condensed, Continue, Finish, ToolOutcome
 from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import AGENT, CONVERSATION_ID, LiveRequest, assert_problem, events_of, world
 
 NUMBER = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
@@ -347,7 +347,7 @@ async def test_a_conversation_is_changed_by_what_is_given() -> None:
 
 async def test_a_dialect_keeps_no_more_than_it_may() -> None:
     async with world() as api:
-        kept = {"dialect": "é" * (most("kept") // 2 + 1)}
+        kept = {"dialect": "é" * (limit_of("kept") // 2 + 1)}
         with pytest.raises(Refused):
             await operations.create_conversation(api.app.state.backend, NewConversation(), kept=kept)
         made, _ = await operations.create_conversation(api.app.state.backend, NewConversation(), kept={"dialect": "{}"})

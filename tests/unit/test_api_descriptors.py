@@ -6,12 +6,12 @@ import asyncio
 import socket
 from itertools import pairwise
 
-from api.descriptors import Listener, capacity
+from api.descriptors import PacedListener, capacity
 from tests.waiting import aeventually
 
 
 async def test_connections_are_taken_a_few_at_a_time_and_send_at_once() -> None:
-    listener = Listener(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = PacedListener(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     made: list[asyncio.Transport] = []
     lost: list[object] = []

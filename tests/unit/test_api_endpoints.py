@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from palaver.store.redis import keys
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
 
 CANARY = "sk-canary-of-an-endpoint-1f2e"
@@ -53,11 +53,11 @@ async def test_a_conversation_has_the_key_of_its_agent_and_no_other() -> None:
         made = (await api.client.post("/v1/conversations", json={"agent": agent()})).json()
         path = f"/v1/conversations/{made['id']}"
         assert list((await opened(api, made["id"])).values()) == [CANARY]
-        for number in range(most("secrets") + 1):
+        for number in range(limit_of("secrets") + 1):
             changed = await api.client.patch(path, json={"agent": agent(f"http://127.0.0.1:8000/v{number}")})
             assert changed.status_code == 200, changed.text
             assert CANARY not in changed.text
-        assert await kept(api, made["id"]) == [f"endpoint:http://127.0.0.1:8000/v{most('secrets')}"]
+        assert await kept(api, made["id"]) == [f"endpoint:http://127.0.0.1:8000/v{limit_of('secrets')}"]
         assert (await api.client.patch(f"{path}/secrets", json={"secrets": {"TOKEN": "x"}})).status_code < 300
         assert (await api.client.patch(path, json={"agent": None})).status_code == 200
         assert await kept(api, made["id"]) == ["TOKEN"]
@@ -67,7 +67,7 @@ async def test_a_run_that_has_not_ended_keeps_its_key_and_takes_no_room_of_secre
     async with world(ALLOWING) as api:
         run = await api.submit(agent=agent())
         path = run["links"]["conversation"]
-        for number in range(most("secrets") + 1):
+        for number in range(limit_of("secrets") + 1):
             changed = await api.client.patch(path, json={"agent": agent(f"http://127.0.0.1:8000/v{number}")})
             assert changed.status_code == 200, changed.text
         assert "endpoint:https://api.example.com/v1" in await kept(api, run["conversation_id"])

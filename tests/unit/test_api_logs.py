@@ -12,7 +12,7 @@ import pytest
 from api import access_log
 from api.access_log import log_request
 from api.logs import configuration
-from palaver.telemetry.logs import LogFormat, about
+from palaver.telemetry.logs import LogFormat, log_context
 
 PATH = "/openhands/sockets/events/1"
 
@@ -49,7 +49,7 @@ def test_a_request_is_logged_in_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     dictConfig({**made, "loggers": {"access of a test": made["loggers"]["palaver.access"]}})
     monkeypatch.setattr(access_log, "ACCESS", logging.getLogger("access of a test"))
     scope = {"method": "GET", "path": "/v1/runs", "query_string": b"limit=5&token=abc", "client": ("127.0.0.1", 1)}
-    with about(request="req_1"):
+    with log_context(request="req_1"):
         log_request(scope, 200, "ann", 0.01234)
     found = json.loads(written.getvalue())
     fields = {

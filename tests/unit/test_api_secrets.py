@@ -10,7 +10,7 @@ from palaver.client.options import wire
 from palaver.config.settings import Settings
 from palaver.schemas.models import Submission
 from palaver.store.redis import keys
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import AGENT, CONVERSATION_ID, SETTINGS, assert_problem, world
 
 CANARY = "canary-of-a-secret-1f2e"
@@ -38,7 +38,7 @@ async def test_a_conversation_can_begin_with_some() -> None:
         assert answer.status_code == 201
         assert CANARY not in answer.text
         assert await api.store.vault.opened(answer.json()["id"]) == {"TOKEN": CANARY}
-        large = {f"S{n}": "x" * most("secret_value") for n in range(7)}
+        large = {f"S{n}": "x" * limit_of("secret_value") for n in range(7)}
         assert_problem(await api.client.post("/v1/conversations", json={"secrets": large}), 409, "secrets_full")
 
 
@@ -67,9 +67,9 @@ async def test_no_answer_has_one() -> None:
         ({"TOKEN": ""}, "/secrets/TOKEN"),
         ({"TOKEN": 7}, "/secrets/TOKEN"),
         ({"TOKEN": {"kind": "LookupSecret", "url": "http://elsewhere"}}, "/secrets/TOKEN"),
-        ({"TOKEN": "x" * (most("secret_value") + 1)}, "/secrets/TOKEN"),
+        ({"TOKEN": "x" * (limit_of("secret_value") + 1)}, "/secrets/TOKEN"),
         ([CANARY], "/secrets"),
-        ({f"S{n}": "x" for n in range(most("secrets") + 1)}, "/secrets"),
+        ({f"S{n}": "x" for n in range(limit_of("secrets") + 1)}, "/secrets"),
     ],
 )
 async def test_what_does_not_fit_is_refused_and_not_quoted(secrets: object, pointer: str) -> None:
@@ -91,7 +91,7 @@ async def test_a_name_is_one() -> None:
 
 async def test_more_than_there_may_be() -> None:
     async with world() as api:
-        run = await api.submit(secrets={f"S{n}": "x" for n in range(most("secrets"))})
+        run = await api.submit(secrets={f"S{n}": "x" for n in range(limit_of("secrets"))})
         path = f"{run['links']['conversation']}/secrets"
         assert_problem(await api.client.patch(path, json={"secrets": {"MORE": "x"}}), 409, "secrets_full")
         again = {"conversation_id": run["conversation_id"], "input": "x", "secrets": {"MORE": "x"}}

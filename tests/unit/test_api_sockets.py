@@ -30,7 +30,7 @@ from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from tests.unit.api_world import SETTINGS, World, world
 from tests.unit.test_openhands_api import begin
 from tests.unit.toy_dialect import TOY
@@ -132,7 +132,7 @@ async def serving(settings: Settings = SETTINGS) -> AsyncIterator[Served]:
             lifespan="off",
             http=H11,
             ws="websockets-sansio",
-            ws_max_size=most("socket_frame"),
+            ws_max_size=limit_of("socket_frame"),
             log_config=None,
             ws_per_message_deflate=False,
         )
@@ -195,7 +195,7 @@ async def test_the_end_of_the_process_is_not_the_end_of_what_is_watched() -> Non
 
 async def test_a_frame_has_a_most() -> None:
     async with serving() as served:
-        assert await served.code("hello", None, "a" * (most("socket_frame") + 1)) == 1009
+        assert await served.code("hello", None, "a" * (limit_of("socket_frame") + 1)) == 1009
 
 
 async def test_a_path_without_a_socket_is_one_of_http() -> None:

@@ -13,10 +13,10 @@ from api.operations.catalog import argument_faults
 from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys, sharing
+from palaver.store.redis import keys, single_flight
 from palaver.tools import ToolDeclaration, ToolSet, tool
 from palaver.tools.builtin import clock
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import World, assert_problem, world
 
 
@@ -82,8 +82,8 @@ async def test_a_tool_whose_workers_have_gone_has_none() -> None:
 
 @pytest.mark.parametrize("too_large", [False, True])
 def test_more_than_can_be_told_is_refused_when_the_worker_starts(too_large: bool) -> None:
-    size = most("declared_tools_bytes") if too_large else 1
-    number = 1 if too_large else most("declared_tools") + 1
+    size = limit_of("declared_tools_bytes") if too_large else 1
+    number = 1 if too_large else limit_of("declared_tools") + 1
     tools = [ToolDeclaration(name=f"t{n}", description="x" * size, timeout=1) for n in range(number)]
     with pytest.raises(ConfigurationError, match="give some to other workers"):
         ToolSet.of(tools)
@@ -117,7 +117,7 @@ async def test_what_was_known_is_used_again_for_two_seconds_and_no_longer(monkey
         assert (await _submit(api, "send")).status_code == 202
         await _worker(api, "w2", clock.declaration)
         assert_problem(await _submit(api, "clock"), 422, "unknown_tool")
-        monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 2.0))
+        monkeypatch.setattr(single_flight, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 2.0))
         assert (await _submit(api, "clock")).status_code == 202
 
 

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from palaver.schemas.conversation import Conversation
-from palaver.schemas.models import AgentSpec, Cancel, Message, Run, RunTimes
+from palaver.schemas.models import AgentSpec, Cancellation, Message, Run, RunTimes
 from palaver.steps.leases import LogMessage
 from palaver.store.reading.events import LogEntry, StoredEvent
 from tests.chaos.mutants import MUTANTS
@@ -173,7 +173,7 @@ def event_that_the_log_lacks(evidence: Evidence) -> Evidence:
 
 def call_behind_a_cancel(evidence: Evidence) -> Evidence:
     asked = StoredEvent(RUN, 5, at(5), "run.cancelling", b'{"mode":"now","by":null,"reason":null}')
-    cancel = Cancel(requested_at=at(5), mode="now")
+    cancel = Cancellation(requested_at=at(5), mode="now")
     return changed(
         with_run(evidence, cancel=cancel),
         lambda each: replace(each, events={RUN: [*each.events[RUN][:4], asked, *each.events[RUN][5:]]}),

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import time
 
-from palaver.cli.connection import Progress
+from palaver.cli.connection import QuietNotice
 from tests.waiting import eventually
 
 
 def test_speaks_again_and_again_while_it_is_quiet_and_less_and_less_often() -> None:
     said: list[float] = []
-    with Progress(said.append, first=0.02):
+    with QuietNotice(said.append, first=0.02):
         eventually(lambda: len(said) >= 3)
     assert said[0] >= 0.02
     assert said[1] >= 2 * said[0]
@@ -17,7 +17,7 @@ def test_speaks_again_and_again_while_it_is_quiet_and_less_and_less_often() -> N
 
 def test_counts_from_the_last_thing_heard() -> None:
     said: list[float] = []
-    with Progress(said.append, first=0.02) as progress:
+    with QuietNotice(said.append, first=0.02) as progress:
         eventually(lambda: len(said) >= 3)
         heard_at = time.monotonic()
         progress.heard()
@@ -29,6 +29,6 @@ def test_counts_from_the_last_thing_heard() -> None:
 
 def test_says_nothing_about_what_is_quick() -> None:
     said: list[float] = []
-    with Progress(said.append, first=60) as progress:
+    with QuietNotice(said.append, first=60) as progress:
         progress.heard()
     assert said == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from palaver.cli.running import Follower
+from palaver.cli.running import RunFollower
 from palaver.cli.text import one_line, plain, visible
 from palaver.client import Palaver
 from tests.command_line import EVENTS, RUN, RUNS, CommandResult
@@ -181,7 +181,7 @@ def test_steps_that_are_left_out_are_counted(api: ScriptedAPI) -> None:
 def test_who_watches_is_told_what_hangs(api: ScriptedAPI, capsys: pytest.CaptureFixture[str]) -> None:
     api.on("GET", RUN, answer(_doing(_hanging())))
     with Palaver(api.url) as client:
-        follower = Follower(client, RUN_ID, Console(), after=0, show_input=False, ask=False)
+        follower = RunFollower(client, RUN_ID, Console(), after=0, show_input=False, ask=False)
         follower.say_still(12.0)
     said = capsys.readouterr().err
     assert said.startswith("… calling fake/hang for 1")
@@ -193,5 +193,5 @@ def test_who_watches_is_told_what_the_events_said_where_the_api_says_no_more(
 ) -> None:
     api.on("GET", RUN, problem(404, "run_not_found", "gone"))
     with Palaver(api.url) as client:
-        Follower(client, RUN_ID, Console(), after=0, show_input=False, ask=False).say_still(12.0)
+        RunFollower(client, RUN_ID, Console(), after=0, show_input=False, ask=False).say_still(12.0)
     assert capsys.readouterr().err == "… waiting for a worker, 12 s so far\n"

@@ -22,7 +22,7 @@ from palaver.errors import (
     classify,
 )
 from palaver.schemas.models import ToolCall, Usage
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from workers.protocols import ModelReply
 from workers.protocols.chat_completions.answer import Completion
 
@@ -303,7 +303,7 @@ def call(index: int | None = None, name: str = "add", arguments: str = "{}") -> 
     return {"function": {"name": name, "arguments": arguments}} | ({} if index is None else {"index": index})
 
 
-LINE = most("answer_line")
+LINE = limit_of("answer_line")
 TOO_LARGE: list[tuple[str, bytes, type[ProviderError]]] = [
     ("tool_calls", chunk({"tool_calls": [call(i) for i in range(129)]}), TooManyToolCalls),
     ("tool_calls", chunk({"tool_calls": [{}] * 20_000}), TooManyToolCalls),
@@ -339,13 +339,15 @@ def test_what_is_beyond_a_limit_is_refused_while_it_is_read_and_counted(
 
 def test_what_is_at_the_limits_is_taken() -> None:
     calls = [chunk({"tool_calls": [call(i, name="x" * 128, arguments="x" * 4096)]}) for i in range(128)]
-    text = chunk({"content": "x" * (most("answer_text") // 2)})
+    text = chunk({"content": "x" * (limit_of("answer_text") // 2)})
     reply, _ = read(*calls, text, text, chunk({}, "stop"))
     assert len(reply.tool_calls) == 128
-    assert len(reply.content) == most("answer_text")
+    assert len(reply.content) == limit_of("answer_text")
     assert len({each.id for each in reply.tool_calls}) == 128
-    single, _ = read(chunk({"tool_calls": [call(0, arguments="x" * most("tool_arguments"))]}), chunk({}, "tool_calls"))
-    assert len(single.tool_calls[0].arguments) == most("tool_arguments")
+    single, _ = read(
+        chunk({"tool_calls": [call(0, arguments="x" * limit_of("tool_arguments"))]}), chunk({}, "tool_calls")
+    )
+    assert len(single.tool_calls[0].arguments) == limit_of("tool_arguments")
 
 
 def test_a_whole_answer_has_the_same_limits() -> None:
@@ -356,7 +358,7 @@ def test_a_whole_answer_has_the_same_limits() -> None:
         (answer(tool_calls=[{}] * 129), TooManyToolCalls),
         (answer(tool_calls=[call(name="x" * 129)]), ToolCallTooLarge),
         (answer(tool_calls=[call(arguments="x" * 300_000)]), ToolCallTooLarge),
-        (answer(content="x" * (most("answer_text") + 1)), ResponseTooLarge),
+        (answer(content="x" * (limit_of("answer_text") + 1)), ResponseTooLarge),
         (b'{"choices": [' + b"{}," * 16 + b"{}]}", ResponseTooLarge),
         (b"[" + b"{}," * 200_000 + b"{}]", ResponseTooLarge),
     ):

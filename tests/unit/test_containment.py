@@ -21,7 +21,7 @@ from palaver import tool
 from palaver.errors import ErrorClass, InvalidToolCall, RetryableToolError, StaleLease, ToolError, ToolTimeout
 from palaver.schemas.models import ToolCall
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from workers.sources import containment
 from workers.sources.containment import (
     Interrupted,
@@ -245,7 +245,7 @@ class Late(RetryableToolError):
 def test_whatever_a_tool_raises_is_its_failure_in_few_words(error: BaseException, said: str) -> None:
     with pytest.raises(ToolError, match=said) as raised, failing(LOOK_UP):
         raise error
-    assert len(str(raised.value)) < most("tool_error") + 200
+    assert len(str(raised.value)) < limit_of("tool_error") + 200
     assert failure_of(raised.value).error_class is ErrorClass.TOOL_ERROR
 
 

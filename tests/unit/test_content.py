@@ -13,7 +13,7 @@ from palaver.schemas.content import ImagePart, TextPart, parts_from
 from palaver.schemas.models import Message, ToolCall
 from palaver.steps.stuck import Turn
 from palaver.tools.rendering import render, rendered
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions.breakpoints import marked
 
@@ -88,9 +88,9 @@ def test_an_address_of_a_public_host_is_taken() -> None:
 
 def test_there_may_be_so_many() -> None:
     before = exceeded["message_parts"]
-    assert len(message(*[LOOK] * most("message_parts")).content) == most("message_parts")
+    assert len(message(*[LOOK] * limit_of("message_parts")).content) == limit_of("message_parts")
     with pytest.raises(ValidationError, match="at most 100"):
-        message(*[LOOK] * (most("message_parts") + 1))
+        message(*[LOOK] * (limit_of("message_parts") + 1))
     assert exceeded["message_parts"] == before + 1
 
 
@@ -134,7 +134,7 @@ def test_what_a_tool_answers_with_is_text_json_or_parts() -> None:
     assert rendered(("a", {"b": 1}, image)) == (
         TextPart(type="text", text="a"), TextPart(type="text", text='{"b": 1}'), image,
     )  # fmt: skip
-    large = ImagePart.of(b"x" * most("tool_result_media"), "image/png")
+    large = ImagePart.of(b"x" * limit_of("tool_result_media"), "image/png")
     for result, says in (large, "make them smaller"), ([image] * 101, "101 parts"):
         with pytest.raises(ToolError, match=says):
             rendered(result)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Secrets, know
+from palaver.secrets.redaction import Secrets, register_secrets
 from palaver.steps.leases import Delta
 from tests.unit.test_tool_context import LEASE
 from workers.steps import delta_writer
@@ -40,7 +40,7 @@ def shown() -> Shown:
 def writer(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> DeltaWriter:
     monkeypatch.setattr(secrets, "_values", set())
     monkeypatch.setattr(secrets, "_known", Secrets())
-    know([SECRET])
+    register_secrets([SECRET])
     return DeltaWriter(shown, 0.001)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from palaver.steps.leases import Lease, LogTail, Settled
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.telemetry.metrics import StepOutcome
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL, TOOL, StepKind
 from workers.steps.active_step import ActiveStep
 from workers.steps.histograms import Histograms, outcome_of
@@ -86,7 +86,7 @@ def test_what_may_be_seen_is_there_before_it_is(kind: StepKind) -> None:
 
 def test_models_have_series_of_their_own_until_there_are_many() -> None:
     histograms = Histograms(MODEL)
-    for number in range(most("metric_models") + 5):
+    for number in range(limit_of("metric_models") + 5):
         histograms.model_call("fake", f"m{number}", 0.5, 0.1, Usage(input_tokens=100, output_tokens=5))
     found = _samples(histograms)
     calls = {
@@ -94,11 +94,11 @@ def test_models_have_series_of_their_own_until_there_are_many() -> None:
         for (name, labels), value in found.items()
         if name == "gen_ai_client_operation_duration_seconds_count"
     }
-    assert len(calls) == most("metric_models") + 1
+    assert len(calls) == limit_of("metric_models") + 1
     assert (calls["m0"], calls["other"]) == (1, 5)
     tokens = {dict(labels)["type"] for name, labels in found if name == "gen_ai_client_token_usage_count"}
     assert tokens == {"input", "output"}
-    assert found["palaver_time_to_first_token_seconds_count", (("provider", "fake"),)] == most("metric_models") + 5
+    assert found["palaver_time_to_first_token_seconds_count", (("provider", "fake"),)] == limit_of("metric_models") + 5
 
 
 def test_what_a_killed_child_saw_stays() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.vocabulary import limits
-from palaver.vocabulary.limits import LIMITS, Limit, beyond, exceeded
+from palaver.vocabulary.limits import LIMITS, Limit, count_exceeded, exceeded
 
 
 @pytest.mark.parametrize(
@@ -14,15 +14,15 @@ from palaver.vocabulary.limits import LIMITS, Limit, beyond, exceeded
 )
 def test_a_setting_has_the_limit_as_its_default(limit: Limit) -> None:
     field = Settings.model_fields[limit.setting.removeprefix("PALAVER_").lower()]
-    assert field.default == limit.most
+    assert field.default == limit.value
 
 
 def test_what_goes_beyond_is_counted_under_a_name_that_is_there() -> None:
     before = exceeded["body"]
-    beyond("body")
+    count_exceeded("body")
     assert exceeded["body"] == before + 1
     with pytest.raises(KeyError):
-        beyond("no such limit")
+        count_exceeded("no such limit")
 
 
 def test_no_two_limits_have_one_name() -> None:

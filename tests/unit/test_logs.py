@@ -12,9 +12,9 @@ import pytest
 from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Secrets, know
+from palaver.secrets.redaction import Secrets, register_secrets
 from palaver.telemetry import logs
-from palaver.telemetry.logs import about, formatter_for
+from palaver.telemetry.logs import formatter_for, log_context
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def _one(text: io.StringIO) -> dict[str, Any]:
 
 def test_a_line_says_what_it_is_about(written: tuple[logging.Logger, io.StringIO]) -> None:
     logger, text = written
-    with about(run="run_1", step="1"), about(request="req_1"):
+    with log_context(run="run_1", step="1"), log_context(request="req_1"):
         logger.warning("it has %s\nlines", 2)
     told = _one(text)
     assert told.pop("time").endswith("+00:00")
@@ -49,7 +49,7 @@ def test_a_line_says_what_it_is_about(written: tuple[logging.Logger, io.StringIO
 
 def test_what_is_over_is_not_said_any_more(written: tuple[logging.Logger, io.StringIO]) -> None:
     logger, text = written
-    with about(run="run_1"):
+    with log_context(run="run_1"):
         pass
     logger.warning("nothing")
     assert "run" not in _one(text)
@@ -67,7 +67,7 @@ def test_celerys_lines_are_about_the_run_of_their_task(
 
 def test_a_traceback_is_on_the_line_and_no_secret_is(written: tuple[logging.Logger, io.StringIO]) -> None:
     logger, text = written
-    know(["sk-Canary/7+fOx&2b7d9e0c41aa55e3"])
+    register_secrets(["sk-Canary/7+fOx&2b7d9e0c41aa55e3"])
     try:
         raise ValueError('sk-Canary/7+fOx&2b7d9e0c41aa55e3 is "wrong"')
     except ValueError:

@@ -22,8 +22,8 @@ from palaver.errors import (
 from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.schemas.opaque import Opaque
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Secrets, know
-from palaver.vocabulary.limits import most
+from palaver.secrets.redaction import Secrets, register_secrets
+from palaver.vocabulary.limits import limit_of
 from tests.unit.answers import split, streamed
 from workers.protocols import MESSAGES, PAUSE, AnswerReader, ModelReply
 
@@ -242,13 +242,13 @@ def test_an_error_in_the_stream_is_judged_by_its_type(kind: str, error_class: st
         (block(0, {"type": "text", "text": 7}), MalformedResponse),
         (block(None, {"type": "text", "text": ""}), MalformedResponse),  # type: ignore[arg-type]
         (b"".join(call(i, f"toolu_{i}") for i in range(11)), TooManyToolCalls),
-        (b"".join(text(i, "") for i in range(most("answer_blocks") + 1)), ResponseTooLarge),
+        (b"".join(text(i, "") for i in range(limit_of("answer_blocks") + 1)), ResponseTooLarge),
         (text(0, "x" * 700_000, "x" * 700_000), ResponseTooLarge),
         (
             block(0, {"type": "thinking"}, *[{"type": "thinking_delta", "thinking": "x" * 200_000}] * 2),
             ResponseTooLarge,
         ),
-        (b"data: " + b"x" * (most("answer_line") + 1), ResponseTooLarge),
+        (b"data: " + b"x" * (limit_of("answer_line") + 1), ResponseTooLarge),
     ],
 )
 def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[ProviderError]) -> None:
@@ -358,7 +358,7 @@ def test_arguments_that_come_at_once_keep_their_digits() -> None:
 def test_text_stays_in_its_place_when_a_secret_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_values", set())
     monkeypatch.setattr(secrets, "_known", Secrets())
-    know(["Zq8vTn3LwXk2RbY7mPdJ4sHf"])
+    register_secrets(["Zq8vTn3LwXk2RbY7mPdJ4sHf"])
     thought = THINKING.replace(b'"index": 0', b'"index": 1')
     stream = start() + text(0, "key Zq8vTn3LwXk2RbY7mPdJ4sHf.") + thought + text(2, "And so on.") + ending("end_turn")
     reply = streamed(reader(), stream)[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palaver.fake_provider.exchanges import Refused
+from palaver.fake_provider.exchanges import RefusedRequest
 from palaver.fake_provider.signed import PROVIDERS, Made, made
 from tests.model_server.signed import check
 
@@ -47,7 +47,7 @@ def test_what_it_sent_it_takes(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", WORDS)
 def test_without_it_it_says_what_is_missing(provider: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedRequest) as refused:
         judge(provider, json.dumps(message()))
     assert WORDS[provider] in refused.value.body.decode()
 
@@ -57,7 +57,7 @@ def test_without_it_it_says_what_is_missing(provider: str) -> None:
 def test_a_digit_that_changed_is_noticed(provider: str, old: str, new: str) -> None:
     text = with_all(made(provider, "", CALLS))
     if (changed := text.replace(old, new)) != text:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedRequest):
             judge(provider, changed)
 
 
@@ -66,7 +66,7 @@ def test_another_order_of_keys_is_noticed() -> None:
     assert given.call_extras[0] is not None
     order = json.dumps({"google": dict(reversed(json.loads(given.call_extras[0])["google"].items()))})
     order = order.replace("1.5", "1.50")
-    with pytest.raises(Refused, match="refused"):
+    with pytest.raises(RefusedRequest, match="refused"):
         judge("gemini", with_all(Made(call_extras=(order, None))))
 
 
@@ -74,6 +74,6 @@ def test_another_order_of_keys_is_noticed() -> None:
 def test_a_field_of_another_provider_is_refused(provider: str) -> None:
     own = with_all(made(provider, "", CALLS))
     for name in ("reasoning_details", "opaque"):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedRequest) as refused:
             judge(provider, f'{own[:-1]},"{name}":[]}}')
         assert name in refused.value.body.decode()

@@ -26,7 +26,7 @@ from tests.waiting import aeventually
 from workers.models.model import ModelPort
 from workers.sources import SOURCES, open_toolbox
 from workers.steps import step_functions as step_functions  # each `@step` in it is the work of a kind
-from workers.steps.abilities import Abilities
+from workers.steps.capabilities import Capabilities
 from workers.steps.histograms import Histograms
 from workers.steps.registry import handler_of
 from workers.steps.runtime import Runtime
@@ -68,8 +68,8 @@ async def worker(store: Store, settings: Settings, model: ModelServer) -> AsyncI
     providers = {"fake": Provider(base_url=model.base_url)}
     async with open_toolbox(settings, SOURCES) as tools:
         port = ModelPort(providers)
-        able, histograms = Abilities(tools, providers), Histograms(MODEL)
-        runtime = Runtime(settings, histograms, kind=MODEL, node="w", capacity=1, abilities=able, model=port)
+        able, histograms = Capabilities(tools, providers), Histograms(MODEL)
+        runtime = Runtime(settings, histograms, kind=MODEL, node="w", capacity=1, capabilities=able, model=port)
         chores = [asyncio.create_task(chore()) for chore in (runtime.limiter.listen, runtime.deltas.run)]
         try:
             await aeventually(lambda: not runtime.limiter.asks("fake"))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from palaver.errors import ResponseTooLarge, classify
 from palaver.schemas.models import Message, ToolCall
-from palaver.secrets.redaction import REDACTED, know
-from palaver.vocabulary.limits import exceeded, most
+from palaver.secrets.redaction import REDACTED, register_secrets
+from palaver.vocabulary.limits import exceeded, limit_of
 from workers.protocols import CHAT_COMPLETIONS, ModelReply
 
 SIGNED = '{"google":{"thought_signature":"c2ln","weight":1.50,"age":100000000000000000001,"a":1e2}}'
@@ -180,8 +180,8 @@ def test_blocks_of_one_index_are_told_apart_by_their_types_and_ids() -> None:
 )
 def test_more_than_may_be_kept_fails_the_answer_and_is_not_asked_for_again(field: str) -> None:
     before = exceeded["answer_opaque"]
-    fits, piece = "x" * (most("answer_opaque") - 100), "x" * 1000
-    assert len(whole(f'{{"content": "yes", {field.format(fits)}}}').opaque) > most("answer_opaque") - 100
+    fits, piece = "x" * (limit_of("answer_opaque") - 100), "x" * 1000
+    assert len(whole(f'{{"content": "yes", {field.format(fits)}}}').opaque) > limit_of("answer_opaque") - 100
     with pytest.raises(ResponseTooLarge, match="sent back unchanged"):
         whole(f'{{"content": "yes", {field.format(fits + piece)}}}')
     with pytest.raises(ResponseTooLarge, match="sent back unchanged") as caught:
@@ -192,7 +192,7 @@ def test_more_than_may_be_kept_fails_the_answer_and_is_not_asked_for_again(field
 
 
 def test_secrets_are_not_kept_and_what_may_be_signed_is_left_out_rather_than_changed() -> None:
-    know(["sk-very-secret-key-1234"])
+    register_secrets(["sk-very-secret-key-1234"])
     reply = whole(
         '{"content": "yes", "reasoning": "the key is sk-very-secret-key-1234, hm", '
         f'"reasoning_details": [{{"text": "sk-very-secret-key-1234"}}], "extra_content": {SIGNED}}}'

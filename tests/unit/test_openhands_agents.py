@@ -14,7 +14,7 @@ from api.openhands.events import MOST, fitting
 from api.openhands.state import ClientState, full_state
 from api.openhands.tables import ExecutionStatus, execution_status
 from api.problems import Problem, problem_of
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.models import Usage
 from palaver.schemas.stuck_limits import StuckLimits
 from palaver.steps.retry import RetryPolicy
@@ -189,7 +189,7 @@ def test_each_status_of_a_run_is_one_that_clients_know(status: RunStatus) -> Non
 
 def test_problems_say_what_and_where() -> None:
     refused = Refused.of_faults(
-        [Fault("/agent/model", "unknown_provider", "names none"), Fault("?limit", "x", "is none")]
+        [FieldError("/agent/model", "unknown_provider", "names none"), FieldError("?limit", "x", "is none")]
     )
     answer = respond(problem_of(refused, "req_1"), "/openhands/api/conversations", "req_1")
     told = orjson.loads(answer.body)["detail"]

@@ -14,11 +14,11 @@ from api.operations.admission import content, spec
 from api.operations.admission.resolution import Known, resolve
 from palaver.config import providers
 from palaver.config.providers import Provider
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions, Role, Thinking
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.pages import ROOT
 from workers.models.model_terms import ModelTerms
 from workers.protocols import PROTOCOLS, CallSettings, Offer
@@ -45,7 +45,7 @@ def agent(**options: Any) -> AgentSpec:
     return AgentSpec.model_validate_json(json.dumps({"model": "fake/echo", "tools": ["add"], **options}))
 
 
-def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[Fault]:
+def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[FieldError]:
     known = Known(
         resolve(agent, providers), policies={}, endpoint_hosts=(), seals=True, tools={"add": ()},
         callable_providers=None,
@@ -53,7 +53,7 @@ def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[F
     return [each.as_fault() if isinstance(each, spec.UnknownName) else each for each in spec.faults(agent, known)]
 
 
-def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[Fault]:
+def content_faults(messages: Sequence[Message], providers: Mapping[str, Provider]) -> list[FieldError]:
     return list(content.faults(messages, resolve(agent(), providers)))
 
 
@@ -206,8 +206,8 @@ def test_options_that_contradict_the_agent_are_refused(
     [
         {"stop": []},
         {"stop": [""]},
-        {"stop": ["x"] * (most("stop_texts") + 1)},
-        {"stop": ["x" * (most("stop_text") + 1)]},
+        {"stop": ["x"] * (limit_of("stop_texts") + 1)},
+        {"stop": ["x" * (limit_of("stop_text") + 1)]},
         {"top_p": 0},
         {"seed": 2**63},
         {"tool_choice": "any"},
@@ -217,7 +217,7 @@ def test_options_that_contradict_the_agent_are_refused(
         {"response_format": {"type": "json_schema", "name": "a b", "schema": {}}},
         {"response_format": {"type": "json_schema", "name": "a"}},
         {"extra_body": {}},
-        {"extra_body": {str(i): i for i in range(most("extra_body_fields") + 1)}},
+        {"extra_body": {str(i): i for i in range(limit_of("extra_body_fields") + 1)}},
     ],
 )
 def test_options_have_bounds(options: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from palaver.config.providers import Provider
 from tests.model_server import ModelServer
-from workers.commands.provider_check import Finding, check, check_all
+from workers.commands.provider_check import ProviderFinding, check, check_all
 
 PATIENCE = 60.0
 KEY = "sk-of-a-provider-0123456789"
@@ -28,7 +28,7 @@ def server() -> Iterator[ModelServer]:
         yield server
 
 
-async def checked(server: ModelServer, model: str | None, **table: object) -> Finding:
+async def checked(server: ModelServer, model: str | None, **table: object) -> ProviderFinding:
     return await check("x", Provider.model_validate({"base_url": server.base_url, **table}), model, PATIENCE)
 
 

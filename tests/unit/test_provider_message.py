@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from palaver.errors import ProviderHTTPError, classify
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Secrets, know
+from palaver.secrets.redaction import Secrets, register_secrets
 
 KEY = "Zq8vTn3LwXk2RbY7mPdJ4sHf"
 
@@ -20,7 +20,7 @@ KEY = "Zq8vTn3LwXk2RbY7mPdJ4sHf"
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_values", set())
     monkeypatch.setattr(secrets, "_known", Secrets())
-    know([KEY])
+    register_secrets([KEY])
 
 
 def said(body: object) -> str | None:

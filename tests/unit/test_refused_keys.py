@@ -14,23 +14,23 @@ from palaver.vocabulary.lifecycle import WaitReason
 from tests.unit.api_world import World, world
 from workers.models.refused_keys import RefusedKeys
 from workers.sources import Toolbox
-from workers.steps.abilities import Abilities
+from workers.steps.capabilities import Capabilities
 
 URL = "http://127.0.0.1:1/v1"
 
 
 @pytest.fixture
-def abilities(monkeypatch: pytest.MonkeyPatch) -> Abilities:
+def capabilities(monkeypatch: pytest.MonkeyPatch) -> Capabilities:
     monkeypatch.setenv("KEYED_KEY", "secret")
     providers = {"keyed": Provider(base_url=URL, api_key_env="KEYED_KEY"), "open": Provider(base_url=URL)}
-    return Abilities(Toolbox([]), providers)
+    return Capabilities(Toolbox([]), providers)
 
 
 @pytest.fixture
-def refused(abilities: Abilities) -> RefusedKeys:
+def refused(capabilities: Capabilities) -> RefusedKeys:
     """Of a worker whose key was just refused."""
-    assert abilities.refused_keys.note_refusal("keyed")
-    return abilities.refused_keys
+    assert capabilities.refused_keys.note_refusal("keyed")
+    return capabilities.refused_keys
 
 
 def lease(provider: str = "keyed", lacking_for: float = 0.0) -> Lease:
@@ -45,19 +45,19 @@ async def report(api: World, worker: str, *providers: str, draining: bool = Fals
     await api.store.fleet.report(WorkerReport(worker, "model", 0, 1, draining=draining, providers=providers))
 
 
-def test_a_refused_key_is_reported_and_the_provider_is_not(abilities: Abilities, refused: RefusedKeys) -> None:
-    assert [abilities.told, abilities.lacks] == [("open",), ("refused_key:keyed",)]
+def test_a_refused_key_is_reported_and_the_provider_is_not(capabilities: Capabilities, refused: RefusedKeys) -> None:
+    assert [capabilities.told, capabilities.lacks] == [("open",), ("refused_key:keyed",)]
     assert not refused.note_refusal("keyed"), "it is no news"
     refused.note_answer("keyed")
-    assert [abilities.told, abilities.lacks] == [("keyed", "open"), ()]
+    assert [capabilities.told, capabilities.lacks] == [("keyed", "open"), ()]
 
 
 def test_it_is_tried_again_after_a_while(
-    abilities: Abilities, refused: RefusedKeys, monkeypatch: pytest.MonkeyPatch
+    capabilities: Capabilities, refused: RefusedKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
-    assert abilities.told == ("keyed", "open")
+    assert capabilities.told == ("keyed", "open")
     assert refused.note_refusal("keyed")
 
 

@@ -21,8 +21,8 @@ from palaver.errors import (
 )
 from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.schemas.opaque import Opaque
-from palaver.secrets.redaction import know
-from palaver.vocabulary.limits import most
+from palaver.secrets.redaction import register_secrets
+from palaver.vocabulary.limits import limit_of
 from tests.unit.answers import split, streamed
 from workers.protocols import RESPONSES, AnswerReader
 
@@ -277,10 +277,10 @@ def test_an_error_in_the_stream_is_judged_by_its_code(last: bytes, error_class: 
             MalformedResponse,
         ),
         (b"".join(call(i, f"call_{i}") for i in range(11)), TooManyToolCalls),
-        (b"".join(message(i) for i in range(most("answer_blocks") + 1)), ResponseTooLarge),
+        (b"".join(message(i) for i in range(limit_of("answer_blocks") + 1)), ResponseTooLarge),
         (message(0, "x" * 700_000, "x" * 700_000, ends=False), ResponseTooLarge),
         (b"".join(done(i, json.dumps({"type": "reasoning", "e": "x" * 200_000})) for i in range(2)), ResponseTooLarge),
-        (b"data: " + b"x" * (most("answer_line") + 1), ResponseTooLarge),
+        (b"data: " + b"x" * (limit_of("answer_line") + 1), ResponseTooLarge),
     ],
 )
 def test_what_is_no_answer_is_said_to_be_none(stream: bytes, error: type[ProviderError]) -> None:
@@ -318,6 +318,6 @@ def test_nobody_counted() -> None:
 
 
 def test_what_has_a_secret_is_not_kept() -> None:
-    know(("sk-of-this-process-123456",))
+    register_secrets(("sk-of-this-process-123456",))
     item = '{"type":"reasoning","summary":[],"encrypted_content":"sk-of-this-process-123456"}'
     assert streamed(reader(), done(0, item) + message(1, "ok") + ending())[0].opaque == ""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from palaver.config.settings import settings
 from palaver.errors import ConfigurationError
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from palaver.secrets.sealing import KeyMissing, SealBroken, Sealer, key_of
 
 OLD, NEW = (bytes((i * step + 7) % 256 for i in range(32)) for step in (37, 91))
@@ -98,6 +98,6 @@ def test_keys_are_secrets_of_the_process(monkeypatch: pytest.MonkeyPatch) -> Non
     settings.cache_clear()
     assert old not in repr(here)
     assert new not in repr(here)
-    assert hide(f"{old} and {new}") == "[redacted] and [redacted]"
+    assert redact(f"{old} and {new}") == "[redacted] and [redacted]"
     sealed = Sealer([OLD]).seal("a", *PLACE)
     assert here.sealer.open(sealed, *PLACE) == "a"

@@ -12,7 +12,7 @@ from palaver.config.secret_files import secret_of
 from palaver.config.settings import Settings, settings
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from workers.children.environment import hidden_keys
 
 URL = "redis://:a-password-in-a-file@redis:6379/0"
@@ -36,7 +36,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_address_stands_in_a_file(file: Path) -> None:
     assert settings().store_url == URL
-    assert "a-password-in-a-file" not in hide(f"said {URL}")
+    assert "a-password-in-a-file" not in redact(f"said {URL}")
 
 
 def test_keys_of_the_api_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_providers_key_stands_in_a_file_and_its_name_is_hidden_from_tools(
     key.write_text("sk-0123456789abcdef0123\n")
     monkeypatch.setenv("X_KEY_FILE", str(key))
     assert load_providers(table)["x"].api_key == "sk-0123456789abcdef0123"
-    assert "sk-0123" not in hide("it said sk-0123456789abcdef0123")
+    assert "sk-0123" not in redact("it said sk-0123456789abcdef0123")
     assert hidden_keys(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE"}
 
 

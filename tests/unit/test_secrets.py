@@ -21,7 +21,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify
 from palaver.errors.failure import ProviderDetails
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Passing, Secrets, hide, know, password_of
+from palaver.secrets.redaction import Passing, Secrets, password_of, redact, register_secrets
 from workers.broker.logs import set_formats
 from workers.protocols.chat_completions.answer import Completion
 
@@ -37,7 +37,7 @@ BASIC = base64.b64encode(f"user:{KEY}".encode()).decode()
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_values", set())
     monkeypatch.setattr(secrets, "_known", Secrets())
-    know([KEY, PLAIN, None, ""])
+    register_secrets([KEY, PLAIN, None, ""])
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_secret_is_found_in_all_its_forms(text: str) -> None:
-    hidden = KNOWN.hide(f"before {text} after")
+    hidden = KNOWN.redact(f"before {text} after")
     assert hidden.startswith("before ")
     assert hidden.endswith(" after")
     assert "[redacted]" in hidden
@@ -61,13 +61,13 @@ def test_a_secret_is_found_in_all_its_forms(text: str) -> None:
 
 @given(st.text())
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert Secrets(("no such text anywhere",)).hide(text) == text
-    assert Secrets().hide(text) == text
+    assert Secrets(("no such text anywhere",)).redact(text) == text
+    assert Secrets().redact(text) == text
 
 
 @pytest.mark.parametrize("weak", ["", "short", "password", "postgresql"])
 def test_what_is_short_or_may_be_a_word_is_not_compared(weak: str) -> None:
-    assert Secrets((weak,)).hide(f"the {weak} is wrong") == f"the {weak} is wrong"
+    assert Secrets((weak,)).redact(f"the {weak} is wrong") == f"the {weak} is wrong"
 
 
 _PARTS = st.sampled_from(
@@ -80,7 +80,7 @@ def test_in_pieces_it_is_the_same_as_in_whole(text: str, cuts: list[int]) -> Non
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     passing = Passing(KNOWN)
     shown = "".join(passing.add(text[a:b]) for a, b in pairwise(places)) + passing.add("", last=True)
-    assert shown == KNOWN.hide(text)
+    assert shown == KNOWN.redact(text)
 
 
 def test_what_cannot_begin_a_secret_is_shown_at_once() -> None:
@@ -94,10 +94,10 @@ def test_a_flood_of_secrets_costs_no_time_and_leaves_none() -> None:
     def seconds(times: int) -> float:
         text = f"{PLAIN} and " * times
         begun = time.process_time()
-        assert PLAIN not in KNOWN.hide(text)
+        assert PLAIN not in KNOWN.redact(text)
         return time.process_time() - begun
 
-    assert KNOWN.hide(f"{PLAIN} and " * 1000).count("[redacted]") == 101
+    assert KNOWN.redact(f"{PLAIN} and " * 1000).count("[redacted]") == 101
     seconds(100)
     assert seconds(50_000) < 100 * max(seconds(500), 1e-4)
 
@@ -141,8 +141,8 @@ def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, kn
         api_keys="alice=the-key-of-alice-1,the-key-of-bob-no-2",
     )
     assert settings.secrets == ("the-key-of-alice-1", "the-key-of-bob-no-2", "p@ssw0rd-1", "rabbit-5")
-    know(settings.secrets)
-    assert hide("p@ssw0rd-1 p%40ssw0rd-1 rabbit-5 the-key-of-bob-no-2") == " ".join(["[redacted]"] * 4)
+    register_secrets(settings.secrets)
+    assert redact("p@ssw0rd-1 p%40ssw0rd-1 rabbit-5 the-key-of-bob-no-2") == " ".join(["[redacted]"] * 4)
     assert password_of("http://[") is None
     assert password_of(None) is None
 
@@ -163,13 +163,13 @@ def test_a_log_line_has_none(known: None) -> None:
 
 def test_secrets_of_a_conversation_are_found_while_it_is_worked_for() -> None:
     text = "the token is tok-conversation-1 and the pin is 4711"
-    with secrets.keeping():
-        secrets.keep(Secrets(["tok-conversation-1", "4711"], named=True))
-        assert hide(text) == "the token is [redacted] and the pin is [redacted]"
+    with secrets.redaction_scope():
+        secrets.add_secrets(Secrets(["tok-conversation-1", "4711"], named=True))
+        assert redact(text) == "the token is [redacted] and the pin is [redacted]"
         passing = Passing()
-        with secrets.keeping():
-            assert hide(text) == text
-    assert hide(text) == text
+        with secrets.redaction_scope():
+            assert redact(text) == text
+    assert redact(text) == text
     # What goes by in pieces is compared with what was known where it began.
     assert "".join((passing.add(text[:20]), passing.add(text[20:], last=True))) == (
         "the token is [redacted] and the pin is [redacted]"
@@ -177,19 +177,19 @@ def test_secrets_of_a_conversation_are_found_while_it_is_worked_for() -> None:
 
 
 def test_every_thread_of_a_process_for_one_conversation_finds_them() -> None:
-    secrets.keep_everywhere(Secrets(["tok-conversation-1"], named=True))
+    secrets.add_secrets_everywhere(Secrets(["tok-conversation-1"], named=True))
     try:
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(hide, "tok-conversation-1").result() == "[redacted]"
+            assert pool.submit(redact, "tok-conversation-1").result() == "[redacted]"
     finally:
-        secrets.keep_everywhere(None)
-    assert hide("tok-conversation-1") == "tok-conversation-1"
+        secrets.add_secrets_everywhere(None)
+    assert redact("tok-conversation-1") == "tok-conversation-1"
 
 
 @pytest.mark.parametrize("value", ["1234", "production", "p@ss", "ümläut"])
 def test_a_short_one_is_found_if_somebody_called_it_a_secret(value: str) -> None:
-    assert Secrets([value]).hide(f"x {value} y") == f"x {value} y"
-    assert Secrets([value], named=True).hide(f"x {value} y") == "x [redacted] y"
+    assert Secrets([value]).redact(f"x {value} y") == f"x {value} y"
+    assert Secrets([value], named=True).redact(f"x {value} y") == "x [redacted] y"
 
 
 @hypothesis.settings(deadline=None)

@@ -10,7 +10,7 @@ import pytest
 
 from palaver.schemas.model_options import JsonObjectFormat, JsonSchemaFormat, TextFormat
 from palaver.schemas.structured_output import NotAsAsked, output_schema_faults, structured
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 
 INVOICE = {
     "type": "object",
@@ -64,7 +64,7 @@ def test_what_fits_is_read() -> None:
         ('{"total": 1, "day": "tomorrow"}', "day: does not match"),
         ("[" * 65 + "]" * 65, "more than 64 levels"),
         (json.dumps([0] * 10_001), "more than 10000 values"),
-        (json.dumps("x" * (most("structured_output"))), "has more than 262144 characters"),
+        (json.dumps("x" * (limit_of("structured_output"))), "has more than 262144 characters"),
     ],
 )
 def test_a_misfit_is_told_with_its_place(text: str, says: str) -> None:
@@ -196,7 +196,7 @@ def test_more_patterns_than_are_compiled_in_an_instant_are_refused(
     monkeypatch.setattr(jsonschema_rs, "validator_for", counted)
     (found,) = output_schema_faults(schema)
     assert "more than 100 patterns" in found[1]
-    assert compiled < 3 * most("schema_patterns")
+    assert compiled < 3 * limit_of("schema_patterns")
 
 
 def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from workers.broker.taking import Seen, Taking
+from workers.broker.taking import Taking, WorkerActivity
 
-IDLE = Seen(received=7, begun=7, held=0, active=0, places=4)
+IDLE = WorkerActivity(received=7, begun=7, held=0, active=0, places=4)
 EVERY, PATIENCE = 5.0, 60.0
 
 
@@ -25,7 +25,7 @@ class Watched:
         self.asked += 1
         return self._ask()
 
-    def stuck(self, *seen: Seen | None, seconds: float = 10 * PATIENCE) -> bool:
+    def stuck(self, *seen: WorkerActivity | None, seconds: float = 10 * PATIENCE) -> bool:
         """Whether it is at any look in so many seconds; what it has is taken in turn."""
         looks = int(seconds / EVERY)
         answers = []
@@ -70,7 +70,7 @@ def test_one_whose_pool_begins_nothing_is_stuck_without_a_question_of_the_broker
     ],
     ids=["nothing waits", "the broker is away", "it stops", "no room", "more than it has room for", "busy", "they end"],
 )
-def test_these_are_not(waiting: Callable[[], bool], seen: list[Seen | None]) -> None:
+def test_these_are_not(waiting: Callable[[], bool], seen: list[WorkerActivity | None]) -> None:
     assert not Watched(waiting).stuck(*seen)
 
 

@@ -19,8 +19,8 @@ from palaver import ToolContext, tool
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Secrets, know
-from palaver.steps.leases import Delta, Lease, LogTail, Progress
+from palaver.secrets.redaction import Secrets, register_secrets
+from palaver.steps.leases import Delta, Lease, LogTail, ToolProgress
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
 from tests.pages import ROOT, blocks
@@ -129,7 +129,7 @@ class Shown:
         self.writes: list[list[Any]] = []
         self.broken = False
 
-    async def write_deltas(self, deltas: list[Delta | Progress]) -> None:
+    async def write_deltas(self, deltas: list[Delta | ToolProgress]) -> None:
         if self.broken:
             raise ConnectionError
         self.writes.append([orjson.loads(each.payload) for each in deltas])
@@ -143,7 +143,7 @@ class Shown:
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_values", set())
     monkeypatch.setattr(secrets, "_known", Secrets())
-    know(["sk-Canary-2b7d9e0c41aa55e3"])
+    register_secrets(["sk-Canary-2b7d9e0c41aa55e3"])
 
 
 @pytest.mark.usefixtures("known")

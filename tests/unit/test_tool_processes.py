@@ -13,7 +13,7 @@ import pytest
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
 from palaver.processes.process_tree import below, children_of
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from tests.processes import gone
 from tests.waiting import eventually
 from workers.children import environment, processes
@@ -59,7 +59,7 @@ def test_keys_are_hidden_though_the_table_does_not_fit(tmp_path: Path, monkeypat
     monkeypatch.setenv("X_KEY_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("Y_KEY", "sk-0123456789abcdef0456")
     assert environment.hidden_keys(Settings(providers=table)) == {"X_KEY", "X_KEY_FILE", "Y_KEY", "Y_KEY_FILE"}
-    assert "sk-0123" not in hide("it said sk-0123456789abcdef0456")
+    assert "sk-0123" not in redact("it said sk-0123456789abcdef0456")
 
 
 def test_nobody_runs_tools_who_does_not_know_what_to_hide(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palaver.errors import ConfigurationError
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from palaver.telemetry.traces import Parent, Trace, Tracing, is_on, new_trace
 from workers.tracing.attempt_notes import word_of
 
@@ -134,7 +134,7 @@ def test_a_run_has_a_trace_only_when_somebody_asks_for_it() -> None:
 
 def test_keys_of_a_collector_are_kept_out_of_what_is_shown() -> None:
     _tracing(OTEL_EXPORTER_OTLP_HEADERS="Authorization=Basic%20c2stY2FuYXJ5OnNlY3JldA==,x-project=one")
-    shown = hide("Authorization: Basic c2stY2FuYXJ5OnNlY3JldA== was refused")
+    shown = redact("Authorization: Basic c2stY2FuYXJ5OnNlY3JldA== was refused")
     assert "c2stY2FuYXJ5OnNlY3JldA==" not in shown
 
 

@@ -73,7 +73,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
         limiter=Limiter(),
         store=None,
         deltas=None,
-        abilities=SimpleNamespace(missing_capability=lacks_nothing),
+        capabilities=SimpleNamespace(missing_capability=lacks_nothing),
         with_another_key=lacks_nothing,
         histograms=SimpleNamespace(settled=lambda *_: None),
         working_on=working_on,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palaver.errors import ResponseTooLarge
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from workers.protocols.bounds import Parts
 from workers.protocols.verbatim import Tree, elements, members, merged, tree, written
 
@@ -67,12 +67,12 @@ def test_an_object_of_many_levels_is_one_text_from_some_level_on() -> None:
 
 
 def test_only_so_many_parts_are_taken_apart() -> None:
-    many = json.dumps({str(n): {"x": n} for n in range(most("answer_parts") // 2)})
+    many = json.dumps({str(n): {"x": n} for n in range(limit_of("answer_parts") // 2)})
     assert written(taken(many)) == many.replace(" ", "")
     with pytest.raises(ResponseTooLarge, match="parts"):
         taken(many[:-1] + ',"more":{"x":1}}')
     parts = Parts()
-    values: list[Any] = [[1] * most("answer_parts"), {}, "text", None, 7]
+    values: list[Any] = [[1] * limit_of("answer_parts"), {}, "text", None, 7]
     for value in values:
         parts.admit(value)
     with pytest.raises(ResponseTooLarge):

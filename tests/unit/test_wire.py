@@ -19,7 +19,7 @@ from kombu.transport.pyamqp import Message
 from palaver.delivery.deliveries import QUEUE_NAMES
 from palaver.delivery.wire import body_of, delivery_in, headers_of, in_redis, payload_of
 from palaver.steps.leases import Delivery
-from palaver.vocabulary.limits import exceeded, most
+from palaver.vocabulary.limits import exceeded, limit_of
 from workers.broker.reading import let_in
 from workers.broker.remote import COMMANDS, Control, command_in
 
@@ -55,14 +55,14 @@ def test_what_is_sent_is_read(sent: Delivery) -> None:
     headers = orjson.loads(orjson.dumps(headers_of(sent, "somebody")))
     body = body_of(sent).encode()
     assert delivery_in(sent.queue, headers, body) == sent
-    assert len(body) + len(orjson.dumps(headers)) < most("delivery") / 4
+    assert len(body) + len(orjson.dumps(headers)) < limit_of("delivery") / 4
 
 
 def test_the_longest_names_fit() -> None:
     sent = replace(DELIVERY, title=f"{'🙂' * 265} for {'🙂' * 64}")
     headers = headers_of(sent)
     assert delivery_in("model", headers, body_of(sent).encode()) == sent
-    assert len(json.dumps(headers)) < 0.6 * most("delivery")
+    assert len(json.dumps(headers)) < 0.6 * limit_of("delivery")
 
 
 @pytest.mark.parametrize("title", ["a\nb", "a b", "a" * 300, "a for b for c", "a for \x1b[2J", 7, None, ["a"]])
@@ -147,7 +147,7 @@ def test_a_message_that_was_read_is_not_read_again() -> None:
 
 def test_what_is_dropped_is_counted() -> None:
     before = dict(exceeded)
-    assert let_in(b"x" * (most("delivery") + 1), "model") is None
+    assert let_in(b"x" * (limit_of("delivery") + 1), "model") is None
     assert let_in(b"not json", "model") is None
     assert let_in(b"not json", "/0.celery.pidbox") is None
     for name in ("delivery", "not_deliveries", "not_control_messages"):

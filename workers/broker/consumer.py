@@ -15,7 +15,7 @@ from celery.worker import consumer
 
 from palaver.delivery.deliveries import QUEUES
 from palaver.delivery.wire import CONTENT_TYPE, delivery_in, headers_of, payload_of
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .reading import dropped
 
@@ -70,7 +70,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
 
         def take_deliveries(message: Any) -> object:
             body, queue = _bytes_of(message.body), _queue_of(message)
-            if body is None or len(body) > most("delivery"):
+            if body is None or len(body) > limit_of("delivery"):
                 return self._drop(message, "delivery", queue)
             delivery = delivery_in(queue, message.headers, body) if message.content_type == CONTENT_TYPE else None
             if delivery is None or queue not in self.app.amqp.queues.consume_from:

@@ -29,7 +29,7 @@ from kombu.transport import redis
 
 from palaver.delivery import deliveries
 from palaver.delivery.wire import CONTENT_ENCODING, CONTENT_TYPE
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 log = logging.getLogger("palaver.workers.broker.reading")
 
@@ -43,7 +43,7 @@ _REFUSALS: Final = ("unknown command", "no permissions")
 _SHARE: Final = 8
 """A worker takes deliveries for an eighth of its places at once: what many wait for is not one's alone. One that has a
 process for each place has few, and takes one after another."""
-_HANDFUL: Final = 16
+_BATCH: Final = 16
 """Deliveries that a worker takes at once, however many places it has: the loop does nothing else meanwhile."""
 _ENCODED: Final = (CONTENT_TYPE, CONTENT_ENCODING, "base64")
 _tags: Final = count(1)
@@ -58,7 +58,7 @@ class _Dropped:
 
     def __call__(self, limit: str, where: str) -> None:
         """Something that came on `where` went beyond `limit`. Never raises; the line has no word of the content."""
-        beyond(limit)
+        count_exceeded(limit)
         self._unsaid[f"{where} ({limit})"] += 1
         if monotonic() - self._said_at >= _SAY_EVERY:
             counts = ", ".join(f"{count} on {what}" for what, count in self._unsaid.items())
@@ -75,7 +75,7 @@ def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
     """Return a message of `queue` as kombu may have it, without its unknown parts; None when it is dropped."""
     is_delivery = queue in deliveries.QUEUES
     limit = "delivery" if is_delivery else "control_message"
-    if len(raw) > most(limit):
+    if len(raw) > limit_of(limit):
         dropped(limit, _kind(queue))
         return None
     try:
@@ -131,7 +131,7 @@ for method in compression.encoders():
     compression.register(_refuse, _refuse, method)
 
 
-class Channel(deliveries.Channel):
+class ConsumerChannel(deliveries.Channel):
     """The publisher's channel, careful with what it reads."""
 
     # Of kombu, with types that fit only while no question is out: the connection that one is out on, and since when.
@@ -184,7 +184,7 @@ class Channel(deliveries.Channel):
         """Return how many deliveries to ask for, at most: there is room for them, and other workers get their share."""
         free = self.qos.can_consume_max_estimate() or 1
         share: int = self.qos.prefetch_count // _SHARE
-        return max(1, min(free, share, _HANDFUL))
+        return max(1, min(free, share, _BATCH))
 
     def _handle_message(self, client: Any, response: Any) -> Any:
         """Read a message from pub/sub: remote control, and events for Flower."""
@@ -210,7 +210,7 @@ class Channel(deliveries.Channel):
         return 0
 
 
-class Transport(redis.Transport):
+class ConsumerTransport(redis.Transport):
     """kombu's Redis transport with the channel above."""
 
-    Channel = Channel
+    ConsumerChannel = ConsumerChannel

@@ -16,7 +16,7 @@ import orjson
 from celery.app import control
 from kombu import pidbox
 
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .reading import dropped
 
@@ -67,7 +67,7 @@ class Node(pidbox.Node):
 def command_in(headers: Any, body: Any, replies: str) -> dict[str, Any] | None:
     """The command that a message is, to be answered on the exchange `replies`; None when workers know no such one."""
     try:
-        if len(body) > most("control_message") or not 0 <= headers.get("clock", 0) < _LATEST:
+        if len(body) > limit_of("control_message") or not 0 <= headers.get("clock", 0) < _LATEST:
             return None
         command = orjson.loads(body)
         allowed = COMMANDS[command["method"]]

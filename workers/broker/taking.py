@@ -28,7 +28,7 @@ _ASKED: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkerActivity:
     """A worker's deliveries at one moment."""
 
     received: int
@@ -50,11 +50,11 @@ class Taking:
         self._waiting = waiting
         self._patience = patience
         self._clock = clock
-        self._seen: Seen | None = None
+        self._seen: WorkerActivity | None = None
         self._since = clock()
         self._logged = False
 
-    def stuck(self, seen: Seen | None) -> bool:
+    def stuck(self, seen: WorkerActivity | None) -> bool:
         """Tell whether the worker is stuck, after this look; None is a worker that is not to take any."""
         now = self._clock()
         if seen is None or seen != self._seen or seen.active >= seen.places or not self._something_waits(seen, now):
@@ -74,7 +74,7 @@ class Taking:
         self._logged = True
         return True
 
-    def _something_waits(self, seen: Seen, now: float) -> bool:
+    def _something_waits(self, seen: WorkerActivity, now: float) -> bool:
         if seen.held > seen.active or now - self._since < self._patience * _ASKED:
             return True
         try:
@@ -97,7 +97,7 @@ class Look:
     def _count(self, **_: Any) -> None:
         self._received += 1
 
-    def seen(self) -> Seen | None:
+    def seen(self) -> WorkerActivity | None:
         """Return its deliveries now; None while it stops, or must not consume."""
         consumer, pool = self._consumer, self._consumer.pool
         stopping = state.should_stop is not None or state.should_terminate is not None
@@ -105,7 +105,7 @@ class Look:
             return None
         places = int(getattr(pool, "num_processes", 0) or pool.limit)
         held, active = len(state.reserved_requests), len(state.active_requests)
-        return Seen(self._received, state.all_total_count[0], held, active, places)
+        return WorkerActivity(self._received, state.all_total_count[0], held, active, places)
 
     def waiting(self) -> bool:
         """Tell whether messages wait in its queues."""

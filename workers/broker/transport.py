@@ -20,10 +20,10 @@ from palaver.config.brokers import has_priorities, kombu_url, tls_options
 from palaver.delivery.deliveries import transport_options
 from palaver.vocabulary.step_kinds import RECOVERED
 
-from .reading import Transport
+from .reading import ConsumerTransport
 
 
-class KeenConnection(Connection):
+class QuickReconnect(Connection):
     """A broker that is away is asked for every 3 s at least. kombu waits for up to 30: long after it is back."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
@@ -35,7 +35,7 @@ class KeenConnection(Connection):
 class Amqp(AMQP):  # type: ignore[misc]  # Celery is untyped
     """The connections of an app's workers."""
 
-    Connection = KeenConnection
+    Connection = QuickReconnect
 
 
 def broker_settings(url: str) -> dict[str, Any]:
@@ -108,4 +108,6 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
         self._reserved = WeakSet(reserved_requests)
 
 
-TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), f"{Transport.__module__}:{Transport.__name__}"))
+TRANSPORT_ALIASES.update(
+    dict.fromkeys(("redis", "rediss"), f"{ConsumerTransport.__module__}:{ConsumerTransport.__name__}")
+)

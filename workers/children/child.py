@@ -32,7 +32,7 @@ from typing import Final
 
 from palaver.config.settings import Settings
 from palaver.processes.process_tree import below, children_of
-from palaver.secrets.redaction import compared, keep_everywhere
+from palaver.secrets.redaction import add_secrets_everywhere, compared
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import MIB
 from palaver.vocabulary.step_kinds import StepKind
@@ -40,14 +40,14 @@ from palaver.vocabulary.step_kinds import StepKind
 from ..loops.keeper import running
 from ..sources import SOURCES, Toolbox, open_toolbox
 from ..sources.containment import GRACE, Interrupted, Told, failed, failing, presented, timed_out
-from ..steps.abilities import Abilities
+from ..steps.capabilities import Capabilities
 from ..steps.histograms import Histograms
 from ..steps.registry import StepHandler
 from ..steps.runtime import Runtime
 from ..steps.step import make_attempt
 from . import processes
 from .output import Output
-from .process_state import Surroundings
+from .process_state import ProcessState
 from .slots import ActiveCall, Slots
 
 log = logging.getLogger("palaver.workers.children.child")
@@ -66,7 +66,7 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChildPlace:
     """A child's own place in what it shares with its parent."""
 
     number: int
@@ -78,7 +78,9 @@ class Place:
 class Child:
     """The process's loop thread, and its main thread's inbox."""
 
-    def __init__(self, settings: Settings, kind: StepKind, node: str, drain_reader: int | None, place: Place) -> None:
+    def __init__(
+        self, settings: Settings, kind: StepKind, node: str, drain_reader: int | None, place: ChildPlace
+    ) -> None:
         self._settings = settings
         self._kind = kind
         self._node = node
@@ -100,7 +102,7 @@ class Child:
         signal.signal(signal.SIGUSR2, self._interrupt)
         self._started = frozenset(children_of(os.getpid()))
         """The processes that the modules of the tools started: it is for the modules to end them."""
-        self._surroundings = Surroundings()
+        self._surroundings = ProcessState()
 
     def _run_loop(self, started: Future[None]) -> None:
         asyncio.set_event_loop(self._loop)
@@ -125,9 +127,9 @@ class Child:
     async def _serve(self, tools: Toolbox, started: Future[None], ended: asyncio.Event) -> None:
         """Take steps until the process is to end."""
         # No model is asked here: that needs neither the table of providers nor their keys.
-        able, histograms = Abilities(tools, {}), self._histograms
+        able, histograms = Capabilities(tools, {}), self._histograms
         runtime = Runtime(
-            self._settings, histograms, kind=self._kind, node=self._node, capacity=1, abilities=able, alone=True
+            self._settings, histograms, kind=self._kind, node=self._node, capacity=1, capabilities=able, alone=True
         )
         async with running(runtime, sweeps=False):
             self._runtime = runtime
@@ -175,7 +177,7 @@ class Child:
                 log.warning("ended %d processes that a tool had started", ended)
             self._surroundings.restore()
             self._output.end()
-            keep_everywhere(None)
+            add_secrets_everywhere(None)
         except Exception:
             log.critical("a tool left its process in a state that cannot be put right; it ends", exc_info=True)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -300,7 +302,7 @@ def heard() -> set[int]:
     return set() if _drain_reader is None else {_drain_reader}
 
 
-def start(settings: Settings, kind: StepKind, node: str, place: Place) -> None:
+def start(settings: Settings, kind: StepKind, node: str, place: ChildPlace) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.

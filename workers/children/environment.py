@@ -19,7 +19,7 @@ from palaver.config.providers import key_variables, load_providers
 from palaver.config.secret_files import SUFFIX
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
-from palaver.secrets.redaction import know
+from palaver.secrets.redaction import register_secrets
 from palaver.telemetry.traces import HEADERS
 
 log = logging.getLogger("palaver.workers.children.environment")
@@ -42,7 +42,7 @@ def hidden_keys(here: Settings) -> frozenset[str]:
         ConfigurationError: the table of providers cannot be read, so nobody knows which variables these are.
     """
     names = key_variables(here.providers)
-    know(map(os.environ.get, names))
+    register_secrets(map(os.environ.get, names))
     try:
         load_providers(here.providers)
     except ConfigurationError as error:

@@ -15,12 +15,12 @@ from typing import Final
 from palaver.config.settings import Settings
 from palaver.errors import ToolError, ToolFailure
 from palaver.processes.process_tree import below, children_of
-from palaver.vocabulary.limits import MIB, beyond
+from palaver.vocabulary.limits import MIB, count_exceeded
 
 from ..sources.containment import failure_of, timed_out
 from . import processes
 from .child_leases import Ending, renew
-from .slots import Seen, Slots, overdue
+from .slots import SlotReading, Slots, overdue
 
 log = logging.getLogger("palaver.workers.children.guard")
 
@@ -97,7 +97,7 @@ class Guard:
             # Of children that are gone, and nobody asked: they had settled their steps.
             self._endings = {pid: ending for pid, ending in self._endings.items() if pid in children}
 
-    def _reason_to_end(self, pid: int, seen: Seen, since: float, greatest: float) -> ToolFailure | None:
+    def _reason_to_end(self, pid: int, seen: SlotReading, since: float, greatest: float) -> ToolFailure | None:
         """Return the failure of a child that went too far; None if it did not."""
         lasts = time.monotonic() - since
         if overdue(seen) or lasts > greatest + _AROUND:
@@ -115,7 +115,7 @@ class Guard:
                     log.warning("child %d is ended: nobody waits for its call, and it does not answer", pid)
                     processes.kill([pid, *below(pid)])
 
-    def _silent(self, place: int, pid: int, now: float) -> Seen | None:
+    def _silent(self, place: int, pid: int, now: float) -> SlotReading | None:
         """The child's call, if its loop stands still and its lease was not renewed lately."""
         seen = self._slots.seen(place, pid)
         latest = max(seen.heartbeat, self._renewed.get(pid, 0.0)) if seen else now
@@ -125,7 +125,7 @@ class Guard:
         use = processes.use_of(pid)
         _, before = self._begun.setdefault(pid, (since, use.cpu))
         if self._memory and use.memory > self._memory and processes.memory_of(pid) > self._memory:
-            beyond("tool_memory")
+            count_exceeded("tool_memory")
             return ToolError(f"{tool} used more than {self._memory // MIB:,} MiB of memory and was ended")
         if self._cpu and use.cpu - before > self._cpu:
             return ToolError(f"{tool} used more than {self._cpu:g} s of CPU time and was ended")

@@ -17,7 +17,7 @@ import sys
 import threading
 from typing import Final, TextIO
 
-from palaver.vocabulary.limits import beyond
+from palaver.vocabulary.limits import count_exceeded
 
 from .descriptors import private_copy
 from .slots import Slots
@@ -110,7 +110,7 @@ class Output:
             self._take(_read(self._reading))
             self._line(self._partial)
             if self._more:
-                beyond("tool_output")
+                count_exceeded("tool_output")
                 log.warning("%s: … %s bytes more left out", self._step, f"{self._more:,}")
             self._new_step(_OUTSIDE)
 

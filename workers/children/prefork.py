@@ -17,9 +17,9 @@ from . import descriptors, processes
 from .child_answers import Answers, garbled
 from .child_leases import Ending
 from .guard import Guard
+from .idle_slots import IdleSlots
 from .output import Pipes
 from .slots import Slots
-from .vacancies import Vacancies
 
 log = logging.getLogger("palaver.workers.children.prefork")
 
@@ -32,7 +32,7 @@ pipes: Final = Pipes(slots)
 inherited: frozenset[int] = frozenset()
 """Descriptors that this process had open before it began to fork its newest child, which looks them up here."""
 _guard: Guard | None = None
-vacancies: Vacancies | None = None
+idle_slots: IdleSlots | None = None
 """Made when the worker knows its tools, before its pool starts."""
 
 
@@ -81,8 +81,8 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
                 log.warning("no process can be started for a call yet: %s", error)
 
     def _tell(self) -> None:
-        if vacancies is not None:
-            vacancies.tell(self._most - self._processes)
+        if idle_slots is not None:
+            idle_slots.tell(self._most - self._processes)
 
     def _create_worker_process(self, i: int) -> Any:
         global inherited
@@ -147,8 +147,8 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
 
     def on_close(self) -> None:
         """Begin to stop: nobody is to come any more."""
-        if vacancies is not None:
-            vacancies.tell(0)
+        if idle_slots is not None:
+            idle_slots.tell(0)
         super().on_close()
 
     @property

@@ -17,7 +17,7 @@ _SIGNALS: Final = tuple(
 """Signals that programs handle. To look at all sixty would cost a step a hundredth of its time."""
 
 
-class Surroundings:
+class ProcessState:
     """The working directory, the environment, the umask, limits, and what happens at signals; made in the main
     thread."""
 

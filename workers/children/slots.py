@@ -39,7 +39,7 @@ class ActiveCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SlotReading:
     """A slot, as the parent read it."""
 
     call: ActiveCall
@@ -93,7 +93,7 @@ class Slots:
         """In the parent: whether what the child printed may have secrets that nobody here can hide."""
         return place >= _SLOTS or bool(self._memory[place * _SIZE + _SECRETS])
 
-    def seen(self, place: int, pid: int) -> Seen | None:
+    def seen(self, place: int, pid: int) -> SlotReading | None:
         """In the parent: the child's last report; None if that was another child's."""
         if place >= _SLOTS:
             return None
@@ -104,9 +104,9 @@ class Slots:
         if owner != pid:
             return None
         tool = name.rstrip(b"\0").decode("utf-8", "replace")
-        return Seen(ActiveCall(fence, try_number, timeout, greatest, tool), until, heartbeat)
+        return SlotReading(ActiveCall(fence, try_number, timeout, greatest, tool), until, heartbeat)
 
 
-def overdue(seen: Seen) -> bool:
+def overdue(seen: SlotReading) -> bool:
     """Tell whether the call should be over by now."""
     return 0 < seen.until < time.monotonic()

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from palaver.config.providers import Provider
 from palaver.errors import ErrorClass, Failure, classify
 from palaver.schemas.models import AgentSpec, Message
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 
 from ..models.call_clock import CallProgress
 from ..models.model import ModelPort
@@ -53,7 +53,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProviderFinding:
     """The outcome of asking a provider."""
 
     provider: str
@@ -70,14 +70,16 @@ class Finding:
     """In its own words."""
 
 
-async def check_all(providers: Mapping[str, Provider], model: str | None, seconds: float) -> AsyncIterator[Finding]:
+async def check_all(
+    providers: Mapping[str, Provider], model: str | None, seconds: float
+) -> AsyncIterator[ProviderFinding]:
     """Ask ``providers`` for a token each, side by side, ``seconds`` long at most; answers as they come.
 
     ``model`` is the provider's own name of the model; None for one that its table names.
     """
     places = asyncio.Semaphore(_AT_A_TIME)
 
-    async def in_turn(name: str, provider: Provider) -> Finding:
+    async def in_turn(name: str, provider: Provider) -> ProviderFinding:
         async with places:
             return await check(name, provider, model, seconds)
 
@@ -85,21 +87,23 @@ async def check_all(providers: Mapping[str, Provider], model: str | None, second
         yield await answer
 
 
-async def check(name: str, provider: Provider, model: str | None, seconds: float) -> Finding:
+async def check(name: str, provider: Provider, model: str | None, seconds: float) -> ProviderFinding:
     """Ask one provider. Whatever goes wrong is the finding."""
     if not provider.has_key:
         key = provider.api_key_env
-        return Finding(name, model, False, f"The variable {key} with its key is not set.", f"set {key}", "key")
+        return ProviderFinding(name, model, False, f"The variable {key} with its key is not set.", f"set {key}", "key")
     named = model or next((listed for listed in (*provider.models, *provider.prices) if listed != "*"), None)
     failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds)
     if failure and any(limit in _words(failure) for limit in _LIMITS):
         # Some models think before their first token, and refuse such a limit; runs set none unless somebody asks.
         failure = await _ask(name, provider, named or UNKNOWN_MODEL, seconds, max_tokens=None)
     if failure is None:
-        return Finding(name, named, True, "It answers." if named else "It answers, whatever the model is called.")
+        return ProviderFinding(
+            name, named, True, "It answers." if named else "It answers, whatever the model is called."
+        )
     if named is None and _knows_no_such_model(failure):
         advice = "name a model of it, with --model or as `models` in its table, to be sure"
-        return Finding(name, None, True, "It answers, and takes the key.", advice)
+        return ProviderFinding(name, None, True, "It answers, and takes the key.", advice)
     finding = _finding(name, provider, named, failure)
     if _may_be_elsewhere(failure):
         better = await _better(name, provider, named or UNKNOWN_MODEL, seconds)
@@ -138,7 +142,7 @@ async def _better(name: str, provider: Provider, model: str, seconds: float) -> 
     tries: dict[str, Provider] = {}
     if not urlsplit(provider.base_url).path.rstrip("/").endswith("/v1"):
         place = f"{provider.base_url.rstrip('/')}/v1"
-        tries[f"it answers at another address: base_url = {hide(place)!r}"] = provider.model_copy(
+        tries[f"it answers at another address: base_url = {redact(place)!r}"] = provider.model_copy(
             update={"base_url": place}
         )
     for protocol in PROTOCOLS.keys() - {provider.protocol}:
@@ -167,7 +171,7 @@ def _words(failure: Failure) -> str:
     return ((failure.provider and failure.provider.message) or "").lower()
 
 
-def _finding(name: str, provider: Provider, model: str | None, failure: Failure) -> Finding:
+def _finding(name: str, provider: Provider, model: str | None, failure: Failure) -> ProviderFinding:
     place = urlsplit(provider.base_url)
     host = f"{place.hostname}{f':{place.port}' if place.port else ''}"
     code = failure.code.removeprefix(f"{name}.")
@@ -183,4 +187,4 @@ def _finding(name: str, provider: Provider, model: str | None, failure: Failure)
         model=model or UNKNOWN_MODEL,
     )
     provider_message = failure.provider.message if failure.provider else None
-    return Finding(name, model, False, failure.message, formatted, failure.code, provider_message)
+    return ProviderFinding(name, model, False, failure.message, formatted, failure.code, provider_message)

@@ -20,17 +20,17 @@ from palaver.config.settings import settings
 from palaver.errors import ConfigurationError, classify
 from palaver.store import Store
 from palaver.store.fleet.provider_states import Outage, ProviderUsage
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
-from .provider_check import Finding, check_all
+from .provider_check import ProviderFinding, check_all
 
 _PATIENCE: Final = 30.0
 """Seconds for one question, unless somebody says otherwise; a model that is to be loaded first may need more."""
 _LONGEST: Final = 600.0
 _STORE_WAIT: Final = 3.0
 """Seconds for what the store knows."""
-_SAID: Final = most("provider_message")
+_SAID: Final = limit_of("provider_message")
 _INTERRUPTED: Final = 130
 
 
@@ -155,7 +155,7 @@ async def _check(chosen: Mapping[str, Provider], options: argparse.Namespace) ->
     model: str | None = options.model
     if model and model.partition("/")[0] in chosen:
         model = model.partition("/")[2]
-    findings: list[Finding] = []
+    findings: list[ProviderFinding] = []
     width = max(map(len, chosen))
     async for finding in check_all(chosen, model, options.timeout):
         findings.append(finding)
@@ -168,7 +168,7 @@ async def _check(chosen: Mapping[str, Provider], options: argparse.Namespace) ->
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _described(finding: Finding, width: int) -> str:
+def _described(finding: ProviderFinding, width: int) -> str:
     """Format a line such as ``openai ok It answers.``, with the advice and the provider's message on lines of their
     own."""
     lines = [f"{finding.provider.ljust(width)}  {'ok   ' if finding.ok else 'WRONG'}  {one_line(finding.said, 600)}"]

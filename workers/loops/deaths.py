@@ -12,7 +12,7 @@ from typing import Final
 from palaver.delivery.publishing import Publish, follow_up
 from palaver.errors import ConfigurationError
 from palaver.store import Store
-from palaver.store.fleet.fleet import Gone, RollCall
+from palaver.store.fleet.fleet import DeadWorker, WorkerCensus
 
 log = logging.getLogger("palaver.workers.loops.deaths")
 
@@ -33,7 +33,7 @@ _AT_ONCE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class _Suspect:
-    first_seen: Gone
+    first_seen: DeadWorker
     since: float
 
 
@@ -94,7 +94,7 @@ class DeathWatch:
             return min(_LOOK, self._patience)
         return _LOOK * max(1.0, roll.known / _SMALL)
 
-    def _dead(self, roll: RollCall, now: float) -> list[Gone]:
+    def _dead(self, roll: WorkerCensus, now: float) -> list[DeadWorker]:
         """Return the workers that are dead by what was seen, as they were when they were first suspected."""
         before, self._suspects = self._suspects, {}
         if now < self._cut_until:
@@ -110,7 +110,7 @@ class DeathWatch:
                 self._suspects[gone.id] = suspect
         return dead
 
-    async def _end_leases(self, gone: Gone) -> None:
+    async def _end_leases(self, gone: DeadWorker) -> None:
         held = await self._store.due.held(gone.id, gone.unrenewed_before)
         log.warning("worker %s is gone; %d steps go on without it", gone.id, len(held))
         for begin in range(0, len(held), _AT_ONCE):

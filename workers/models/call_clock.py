@@ -10,7 +10,7 @@ from typing import Final
 from palaver.config.providers import Timeouts
 from palaver.errors import FirstTokenTimeout, IdleTimeout, ProviderError, TotalTimeout
 from palaver.steps.leases import AnswerProgress
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _BREATH: Final = 16 * 1024
 _PAUSE: Final = 0.005
@@ -101,9 +101,9 @@ class CallClock:
 
 def ahead(received: int, elapsed: float) -> float:
     """How many seconds an answer of so many bytes came too early; a flood is read no faster than may be."""
-    rate = most("answer_rate")
-    early = received - most("answer_burst") - rate * elapsed
+    rate = limit_of("answer_rate")
+    early = received - limit_of("answer_burst") - rate * elapsed
     if early <= 0:
         return 0.0
-    beyond("answer_rate")
+    count_exceeded("answer_rate")
     return early / rate

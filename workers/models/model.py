@@ -22,13 +22,13 @@ from palaver.errors import ProviderError, ProviderHTTPError, ResponseTooLarge, T
 from palaver.errors.exceptions import MAX_BODY
 from palaver.errors.headers import request_id as request_id_of
 from palaver.schemas.models import AgentSpec
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..protocols import WITHHELD, AnswerReader, ModelReply, protocol_of
 from .call_clock import CallClock, CallProgress
 from .guarded_resolver import GuardedResolver
 from .model_terms import ModelTerms
-from .response_heads import Answer
+from .response_heads import CountedResponse
 
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
@@ -59,7 +59,7 @@ class ModelPort(ModelTerms):
                     # What one conversation is sent must not reach another.
                     cookie_jar=aiohttp.DummyCookieJar(),
                     trust_env=False,
-                    response_class=Answer,
+                    response_class=CountedResponse,
                 )
             )
         return self._transports[guarded]
@@ -153,7 +153,7 @@ class ModelPort(ModelTerms):
                     self._streams += 1
                     on_begin()
                 if progress.received > most_bytes:
-                    beyond("answer")
+                    count_exceeded("answer")
                     raise _too_large(most_bytes)
                 text, thoughts = reader.feed(data)
                 if text or thoughts:
@@ -195,14 +195,14 @@ async def _read_document(
     show: Callable[[str, str], None],
 ) -> None:
     """Read an answer that comes in one piece."""
-    most_bytes, whole = min(most_bytes, most("answer_document")), bytearray()
+    most_bytes, whole = min(most_bytes, limit_of("answer_document")), bytearray()
     async for data in stream:
         clock.read(len(data))
         if not whole:
             on_begin()
         whole += data
         if len(whole) > most_bytes:
-            beyond("answer_document")
+            count_exceeded("answer_document")
             raise _too_large(most_bytes)
         if rest := clock.rest(0):
             await asyncio.sleep(rest)
@@ -260,6 +260,6 @@ async def _end_of(stream: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(_END_WAIT):
             async for data in stream:
                 received += len(data)
-                if received > most("answer_end"):
-                    beyond("answer_end")
+                if received > limit_of("answer_end"):
+                    count_exceeded("answer_end")
                     break

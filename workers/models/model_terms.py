@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from palaver.config.providers import Price, Provider
 from palaver.schemas.models import AgentSpec
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from ..protocols import CHAT_COMPLETIONS, CallSettings, ModelProtocol, protocol_of
 
@@ -44,7 +44,7 @@ class ModelTerms:
     def max_tool_calls(self, agent: AgentSpec) -> int:
         """How many tool calls an answer to the agent may have."""
         provider = self.provider(agent)
-        return most("tool_calls") if provider is None else provider.max_tool_calls
+        return limit_of("tool_calls") if provider is None else provider.max_tool_calls
 
     def price(self, agent: AgentSpec) -> Price | None:
         """What the agent's model costs; None if nobody said."""

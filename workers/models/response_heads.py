@@ -9,10 +9,10 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import BadHttpMessage
 
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 
-class Answer(aiohttp.ClientResponse):
+class CountedResponse(aiohttp.ClientResponse):
     """An answer whose informational heads (``100 Continue``, ``103 Early Hints``) are counted: aiohttp reads as many as
     there are, and gives nobody else a turn as long as it has some."""
 
@@ -28,8 +28,8 @@ class Answer(aiohttp.ClientResponse):
         async def read() -> Any:
             nonlocal heads
             heads += 1
-            if heads > most("answer_heads"):
-                beyond("answer_heads")
+            if heads > limit_of("answer_heads"):
+                count_exceeded("answer_heads")
                 raise BadHttpMessage("too many heads before the answer")
             head = await ResponseHandler.read(protocol)
             if head[0].code == HTTPStatus.SWITCHING_PROTOCOLS:

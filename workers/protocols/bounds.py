@@ -9,7 +9,7 @@ import orjson
 
 from palaver.errors import ResponseTooLarge
 from palaver.schemas.models import ToolCall
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""
@@ -28,7 +28,7 @@ def parsed(payload: bytes) -> Any:
         ResponseTooLarge: they are more.
         ValueError: it is no JSON.
     """
-    if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > most("answer_values"):
+    if len(payload) > _SMALL and payload.count(b"{") + payload.count(b"[") > limit_of("answer_values"):
         raise too_large("answer_values", "a piece of the answer has", "objects and arrays")
     return orjson.loads(payload)
 
@@ -39,7 +39,7 @@ class Parts:
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        self._left = most("answer_parts")
+        self._left = limit_of("answer_parts")
 
     def admit(self, value: Any) -> None:
         """Take apart ``value``, if it is an object or an array. Raises ResponseTooLarge if that is too much."""
@@ -63,13 +63,15 @@ def tokens(number: Any) -> int:
 def check_stored(length: int, content: str, calls: Sequence[ToolCall]) -> None:
     """Raises ResponseTooLarge if the store would have to take more than may be in one piece; ``length`` is how many
     characters it is at most."""
-    if length * _ESCAPED <= most("answer_stored"):
+    if length * _ESCAPED <= limit_of("answer_stored"):
         return
-    if sum(len(orjson.dumps(text)) for text in (content, *(call.arguments for call in calls))) > most("answer_stored"):
+    if sum(len(orjson.dumps(text)) for text in (content, *(call.arguments for call in calls))) > limit_of(
+        "answer_stored"
+    ):
         raise too_large("answer_stored", "as JSON, the answer has", "bytes")
 
 
 def too_large(limit: str, what: str, unit: str) -> ResponseTooLarge:
     """Something is beyond ``limit``."""
-    beyond(limit)
-    return ResponseTooLarge(f"{what} more than {most(limit)} {unit}")
+    count_exceeded(limit)
+    return ResponseTooLarge(f"{what} more than {limit_of(limit)} {unit}")

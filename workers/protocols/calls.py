@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from palaver.errors import ToolCallTooLarge, TooManyToolCalls
 from palaver.schemas.models import ToolCall
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from palaver.vocabulary.ids import safe_call_id
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _LONGEST_ID: Final = 128
 """Characters of an id that is kept for its provider."""
@@ -94,26 +94,30 @@ class Calls:
 
     def _name(self, call: _Gathered, text: str) -> None:
         call.named += len(text)
-        if call.named > most("tool_name"):
-            beyond("tool_name")
-            raise ToolCallTooLarge(f"the name of a tool that is called has more than {most('tool_name')} characters")
+        if call.named > limit_of("tool_name"):
+            count_exceeded("tool_name")
+            raise ToolCallTooLarge(
+                f"the name of a tool that is called has more than {limit_of('tool_name')} characters"
+            )
         call.name.append(text)
 
     def _argue(self, call: _Gathered, text: str) -> None:
         call.argued += len(text)
         self.length += len(text)
-        if call.argued > most("tool_arguments"):
-            beyond("tool_arguments")
-            raise ToolCallTooLarge(f"the arguments of a tool call have more than {most('tool_arguments')} characters")
-        if self.length > most("tool_arguments_together"):
-            beyond("tool_arguments_together")
+        if call.argued > limit_of("tool_arguments"):
+            count_exceeded("tool_arguments")
             raise ToolCallTooLarge(
-                f"the arguments of all tool calls have more than {most('tool_arguments_together')} characters"
+                f"the arguments of a tool call have more than {limit_of('tool_arguments')} characters"
+            )
+        if self.length > limit_of("tool_arguments_together"):
+            count_exceeded("tool_arguments_together")
+            raise ToolCallTooLarge(
+                f"the arguments of all tool calls have more than {limit_of('tool_arguments_together')} characters"
             )
         call.arguments.append(text)
 
     def _too_many(self) -> TooManyToolCalls:
-        beyond("tool_calls")
+        count_exceeded("tool_calls")
         return TooManyToolCalls(
             f"the answer has more than {self._limit} tool calls; max_tool_calls of the provider allows more"
         )
@@ -124,7 +128,7 @@ class Calls:
         return {
             index: call.given
             for index, call in self._calls.items()
-            if call.given and not call.id and all_of_them[call.given] == 1 and hide(call.given) == call.given
+            if call.given and not call.id and all_of_them[call.given] == 1 and redact(call.given) == call.given
         }
 
     def whole(self) -> dict[int, ToolCall]:
@@ -136,11 +140,11 @@ class Calls:
         numbers = count()
         for index in sorted(self._calls):
             call = self._calls[index]
-            call_id = call.id if hide(call.id) == call.id else ""
+            call_id = call.id if redact(call.id) == call.id else ""
             while not call_id or call_id in taken:
                 call_id = f"call{next(numbers):05d}"
             taken.add(call_id)
-            name, arguments = hide("".join(call.name)), hide("".join(call.arguments))
+            name, arguments = redact("".join(call.name)), redact("".join(call.arguments))
             calls[index] = ToolCall(id=call_id, name=name, arguments=arguments or "{}")
         return calls
 

@@ -8,15 +8,15 @@ from typing import Any, Final, Protocol
 
 from palaver.errors import EmptyCompletion, MalformedResponse, ProviderHTTPError, TruncatedStream
 from palaver.schemas.models import ToolCall, Usage
-from palaver.secrets.redaction import hide
-from palaver.vocabulary.limits import most
+from palaver.secrets.redaction import redact
+from palaver.vocabulary.limits import limit_of
 
 from .bounds import check_stored, parsed, too_large
 from .calls import Calls
 from .lines import Lines
 from .port import ModelReply
 
-_TEXT: Final = most("answer_text")
+_TEXT: Final = limit_of("answer_text")
 _LONGEST_NAME: Final = 512
 """Characters of what a provider calls an answer: proxies put names of their own around it."""
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
@@ -37,7 +37,7 @@ class EventStreamReader:
     that is one document (``_take_in_whole``); and how what was taken in ends (``_ended``).
     """
 
-    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+    def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         self._lines = Lines()
         self._content: list[str] = []
         self._length = 0
@@ -197,7 +197,7 @@ class EventStreamReader:
 
         Raises EmptyCompletion, MalformedResponse and ResponseTooLarge as ``reply``.
         """
-        content = hide("".join(self._content))
+        content = redact("".join(self._content))
         if not content and not calls and not may_be_empty:
             raise EmptyCompletion
         if announced and not calls:
@@ -214,7 +214,7 @@ class EventStreamReader:
 
 def _name(name: Any) -> str:
     """Empty for what is none, or has a secret of this process in it."""
-    return name if isinstance(name, str) and len(name) <= _LONGEST_NAME and hide(name) == name else ""
+    return name if isinstance(name, str) and len(name) <= _LONGEST_NAME and redact(name) == name else ""
 
 
 def _something_else() -> MalformedResponse:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .bounds import too_large
 
-_LINE: Final = most("answer_line")
+_LINE: Final = limit_of("answer_line")
 
 
 class Lines:

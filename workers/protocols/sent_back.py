@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.secrets.redaction import hide
-from palaver.vocabulary.limits import most
+from palaver.secrets.redaction import redact
+from palaver.vocabulary.limits import limit_of
 
 from .bounds import too_large
 
 log = logging.getLogger("palaver.workers.protocols.sent_back")
 
-_MOST: Final = most("answer_opaque")
+_MOST: Final = limit_of("answer_opaque")
 _WHAT: Final = "what the answer has to be sent back unchanged is"
 
 
@@ -41,14 +41,14 @@ def admit_part(index: Any, there: Mapping[int, object], what: str) -> None:
     """
     if type(index) is not int or index in there:
         raise ValueError("a part begins at no place of its own")
-    if len(there) == most("answer_blocks"):
+    if len(there) == limit_of("answer_blocks"):
         raise too_large("answer_blocks", "the answer has", what)
 
 
 def unchanged(text: str) -> orjson.Fragment | None:
     """The JSON ``text`` as it came. None if a secret of this process is in it: what may be signed is left out rather
     than changed."""
-    if hide(text) != text:
+    if redact(text) != text:
         log.warning("what a provider wants back unchanged has a secret of this process in it and is not kept")
         return None
     return orjson.Fragment(text)

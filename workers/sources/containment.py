@@ -14,7 +14,7 @@ from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolErr
 from palaver.schemas.content import Part
 from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import rendered
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 Told = str | tuple[Part, ...]
 """A result for the model: a text, or parts."""
@@ -24,7 +24,7 @@ GRACE: Final = 2.0
 """Seconds within which a tool has to stop once it is cancelled."""
 _BLOCKED: Final = 0.2
 """Seconds on a loop that many steps share, after which the log names the tool."""
-_MAX_ERROR: Final = most("tool_error")
+_MAX_ERROR: Final = limit_of("tool_error")
 
 
 def failure_of(error: Exception) -> Failure:
@@ -68,7 +68,7 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
     except BaseException as worse:
         text = f"which cannot say what happened ({_name(worse)})"
     if str.__len__(text) > _MAX_ERROR:
-        beyond("tool_error")
+        count_exceeded("tool_error")
     # Not by methods of its own: a subclass may have any.
     message = str.__getitem__(text, slice(_MAX_ERROR))
     match error:

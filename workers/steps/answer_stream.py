@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from palaver.processes.failpoints import failpoint
-from palaver.secrets.redaction import Passing, hide
+from palaver.secrets.redaction import Passing, redact
 from palaver.steps.leases import Delta, Lease, Shown
 from palaver.steps.verdicts import GiveUp, RetryAfter, Verdict
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .delta_writer import DeltaWriter
 
-_LONGEST: Final = most("delta")
+_LONGEST: Final = limit_of("delta")
 
 
 class AnswerStream:
@@ -51,7 +51,7 @@ class AnswerStream:
     @property
     def text(self) -> str:
         """What the model has said so far."""
-        return hide("".join(self._said))
+        return redact("".join(self._said))
 
     @property
     def pending(self) -> bool:

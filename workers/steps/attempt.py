@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation
 from palaver.schemas.models import Message, ToolCall
-from palaver.secrets.redaction import keep, keep_everywhere
+from palaver.secrets.redaction import add_secrets, add_secrets_everywhere
 from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease, Renewal
 from palaver.steps.verdicts import Finish, HandBack, Postpone, Verdict
@@ -20,9 +20,9 @@ from palaver.vocabulary.lifecycle import StopReason
 
 from ..sources.containment import failure_of
 from ..tracing.attempt_notes import AttemptNotes, InlineCall
-from .abilities import SECRET_KEY
 from .active_step import ActiveStep
 from .answer_stream import AnswerStream
+from .capabilities import SECRET_KEY
 from .conversations import CachedConversation
 from .model_calls import ModelCalls
 from .opened_secrets import OpenedSecrets
@@ -69,13 +69,13 @@ class Attempt:
                 raise
             # Nothing was begun: this is no failure of the step, least of all one to tell a model of.
             return HandBack(begun=False)
-        able = await runtime.abilities.missing_capability(
+        able = await runtime.capabilities.missing_capability(
             runtime.store, lease.agent, lease.call, lease.lacking_for, lack
         )
         return able or await runtime.with_another_key(lease)
 
     def _keep(self, opened: OpenedSecrets) -> None:
-        (keep_everywhere if self.runtime.alone else keep)(opened.compared)
+        (add_secrets_everywhere if self.runtime.alone else add_secrets)(opened.compared)
         self.secrets = opened.values
         endpoint = self.lease.agent.endpoint
         if endpoint is not None and (key := opened.keys.get(endpoint.secret_name)):

@@ -48,7 +48,7 @@ async def verdict_on(error: Exception, attempt: Attempt, policy: RetryPolicy) ->
 def _named(failure: Failure, attempt: Attempt) -> Failure:
     """The failure with the worker whose key was refused: others may have another one."""
     runtime = attempt.runtime
-    note = runtime.abilities.refused_keys.named(attempt.lease.agent.provider, runtime.worker_id)
+    note = runtime.capabilities.refused_keys.named(attempt.lease.agent.provider, runtime.worker_id)
     return failure.noting(note) if note else failure
 
 

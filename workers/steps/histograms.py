@@ -18,7 +18,7 @@ from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone,
 from palaver.telemetry.exposition import Times, expose
 from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import StepKind
 
 from .active_step import ActiveStep
@@ -52,7 +52,7 @@ class Histograms:
         known = [(metric.name, labels) for metric in _OWN for labels in metric.always]
         known += [(_STEP.name, (kind.name, outcome)) for outcome in get_args(StepOutcome) if outcome != "lost"]
         self._rows: dict[Series, int] = {series: row for row, series in enumerate(known)}
-        self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (most("metric_models") + 1))
+        self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (limit_of("metric_models") + 1))
         self._cells = memoryview(mmap.mmap(-1, max(1, places) * self._most * self._width * _BYTES)).cast("d")
         self._models: set[tuple[str, str]] = set()
 
@@ -71,10 +71,10 @@ class Histograms:
     def model_call(self, provider: str, model: str, seconds: float, first: float | None, usage: Usage) -> None:
         """A model was called, and began to answer after ``first`` seconds if it did."""
         if (provider, model) not in self._models:
-            if len(self._models) < most("metric_models"):
+            if len(self._models) < limit_of("metric_models"):
                 self._models.add((provider, model))
             else:
-                beyond("metric_models")
+                count_exceeded("metric_models")
                 model = OTHER
         self._observe(_CALL, seconds, provider, model)
         if first is not None:

@@ -96,7 +96,7 @@ class ModelCalls:
 
     def _answer_began(self) -> None:
         """Neither the model nor its provider is out, and the key is taken."""
-        self._runtime.abilities.refused_keys.note_answer(self._lease.agent.provider)
+        self._runtime.capabilities.refused_keys.note_answer(self._lease.agent.provider)
         self.permit.answered()
 
     def _note(self, reply: ModelReply) -> None:

@@ -9,14 +9,14 @@ from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.model_options import JsonSchemaFormat, TextFormat
 from palaver.schemas.models import Message
 from palaver.schemas.structured_output import NotAsAsked, structured
-from palaver.steps.verdicts import Misfit
+from palaver.steps.verdicts import FormatMismatch
 
 from .attempt import Attempt
 
 _AGAIN: Final = "The answer does not have the format that was asked for, also after the model was told what is wrong."
 
 
-def misfit_of(answer: Message, attempt: Attempt) -> Misfit | None:
+def misfit_of(answer: Message, attempt: Attempt) -> FormatMismatch | None:
     """What is wrong with ``answer``; None if it is what was asked for. Once the model is told so, and may answer again:
     its failure is recoverable the first time."""
     wanted = attempt.lease.agent.response_format
@@ -27,7 +27,7 @@ def misfit_of(answer: Message, attempt: Attempt) -> Misfit | None:
     except NotAsAsked as error:
         fits = f" that fits the schema {wanted.name}" if isinstance(wanted, JsonSchemaFormat) else ""
         text = f"[Automatic note] This answer is not what is asked for: {error}. Answer with nothing but JSON{fits}."
-        return Misfit(text, _failure(attempt))
+        return FormatMismatch(text, _failure(attempt))
     return None
 
 

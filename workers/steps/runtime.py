@@ -25,8 +25,8 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..models.model_terms import ModelTerms
 from ..models.provider_limiter import ProviderLimiter
-from .abilities import Abilities
 from .active_step import ActiveStep, InterruptReason
+from .capabilities import Capabilities
 from .conversations import ConversationCache
 from .delta_writer import DeltaWriter
 from .histograms import Histograms
@@ -59,7 +59,7 @@ class Runtime:
         kind: StepKind,
         node: str,
         capacity: int,
-        abilities: Abilities,
+        capabilities: Capabilities,
         model: ModelPort | None = None,
         alone: bool = False,
         refused: Callable[[], tuple[str, ...]] = tuple,
@@ -68,21 +68,21 @@ class Runtime:
         self.worker_id = worker_id(node, os.getpid())
         self.kind = kind
         self.capacity = capacity
-        self.abilities = abilities
+        self.capabilities = capabilities
         self.alone = alone
         """Whether steps have the process to themselves, one at a time."""
         self.refused = refused
         """What the broker or the store refuses this process; nothing, if its parent tells."""
         self.histograms = histograms
-        self.tools = abilities.tools
+        self.tools = capabilities.tools
         self.store = Store.connect(settings, shared=True)
         self.model = model
         """What calls models, where steps of them are done."""
-        self.terms: ModelTerms = model or ModelTerms(abilities.providers)
+        self.terms: ModelTerms = model or ModelTerms(capabilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
         self.limiter = ProviderLimiter(
-            self.store, abilities.providers, self.publish, settings.heartbeat, names=abilities.told
+            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.told
         )
         self.conversations = ConversationCache()
         self.secrets = SecretCache(self.store.vault)
@@ -126,8 +126,8 @@ class Runtime:
                 capacity=self.capacity,
                 draining=self.draining.is_set(),
                 tools=self.tool_set.digest,
-                providers=self.abilities.told,
-                lacks=self.abilities.lacks,
+                providers=self.capabilities.told,
+                lacks=self.capabilities.lacks,
                 refused=self.refused(),
             ),
             connected=True,
@@ -135,11 +135,11 @@ class Runtime:
 
     async def with_another_key(self, lease: Lease) -> Postpone | None:
         """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""
-        return await self.abilities.refused_keys.pass_on(self.store.fleet, self.worker_id, lease)
+        return await self.capabilities.refused_keys.pass_on(self.store.fleet, self.worker_id, lease)
 
     async def key_refused(self, lease: Lease) -> Postpone | None:
         """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
-        if self.abilities.refused_keys.note_refusal(lease.agent.provider):
+        if self.capabilities.refused_keys.note_refusal(lease.agent.provider):
             await self.report(sum(each.lease is not None for each in self.active))
         return await self.with_another_key(lease)
 

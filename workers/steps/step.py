@@ -14,11 +14,11 @@ from celery.exceptions import Retry
 
 from palaver.errors import FACTS, Failure, StaleLease
 from palaver.processes.failpoints import failpoint
-from palaver.secrets.redaction import keeping
+from palaver.secrets.redaction import redaction_scope
 from palaver.steps.leases import Settled, Stray
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.store.scripting.contracts.providers import Wait
-from palaver.telemetry.logs import about, mention
+from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.vocabulary.lifecycle import RunStatus
 
 from .active_step import ActiveStep, InterruptReason
@@ -43,13 +43,13 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
     publishes nothing: the due index keeps the delay) and ``StepFailed`` for one that ended its run.
     """
     known = runtime.conversations.get(conversation_id)
-    with about(run=run_id, step=name), keeping(), runtime.working_on(run_id, name) as active:
+    with log_context(run=run_id, step=name), redaction_scope(), runtime.working_on(run_id, name) as active:
         failpoint("step.delivered")
         try:
             lease = await claim(runtime, run_id, conversation_id, name, known)
             if isinstance(lease, Stray):
                 return f"stray: {lease.why}"
-            mention(**lease.in_trace)
+            bind_log_context(**lease.in_trace)
             failpoint("step.claimed")
             attempt = Attempt(lease, runtime, active)
             verdict = attempt.with_usage(await _verdict(handler, attempt, known, active))

@@ -9,12 +9,12 @@ from palaver.errors.sentences import Sentence
 from palaver.processes.failpoints import failpoint
 from palaver.schemas.content import TextPart, length_of
 from palaver.schemas.models import Message, ToolCall
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL
 from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall, ToolOutcome, Verdict
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.vocabulary.lifecycle import StopReason
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
@@ -94,7 +94,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
     """
     outcomes: list[ToolOutcome] = []
     open_calls: list[OpenCall] = []
-    room = most("inline_results")
+    room = limit_of("inline_results")
     if not attempt.lease.allows(len(calls)):
         return outcomes, [OpenCall(call, idempotent=False) for call in calls]
     ending: str | None = None
@@ -123,7 +123,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                 told = answer(call, await make_call(attempt, tool, call, arguments), ends_run=tool.ends_run)
                 room -= length_of(told.message.content)
                 if room < 0:
-                    beyond("inline_results")
+                    count_exceeded("inline_results")
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
                 outcomes.append(told)
             else:
@@ -141,9 +141,9 @@ def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool =
     the model is told what they were."""
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
     if isinstance(told, str):
-        content: Told = note + hide(told)
+        content: Told = note + redact(told)
     else:
-        parts = [TextPart(type="text", text=hide(each.text)) if isinstance(each, TextPart) else each for each in told]
+        parts = [TextPart(type="text", text=redact(each.text)) if isinstance(each, TextPart) else each for each in told]
         content = (*([TextPart(type="text", text=note)] if note else []), *parts)
     message = Message(role="tool", call_id=call.id, name=call.name, content=content)
     return ToolOutcome(message, ends_run=ends_run)

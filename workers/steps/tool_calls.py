@@ -14,16 +14,16 @@ from palaver.schemas.actions import ClientTool, digest
 from palaver.schemas.arguments import read
 from palaver.schemas.models import ToolCall
 from palaver.secrets.redaction import Passing, compared
-from palaver.steps.leases import Lease, Progress
+from palaver.steps.leases import Lease, ToolProgress
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.schemas import fitting
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from ..sources.containment import Told
 from .attempt import Attempt
 from .delta_writer import DeltaWriter
 
-_APART: Final = 1.0 / most("progress")
+_APART: Final = 1.0 / limit_of("progress")
 """Seconds between two events about the progress of one call."""
 
 
@@ -134,7 +134,7 @@ class ProgressBuffer:
         """Whether there is something to show."""
         return self._newest is not None and not self._closed
 
-    def take(self, *, last: bool = False) -> Iterator[Progress]:
+    def take(self, *, last: bool = False) -> Iterator[ToolProgress]:
         """What is to be shown, without secrets."""
         self._next = self._loop.time() + _APART
         # In this order: what is reported from here on is taken below, or wakes the writer again.
@@ -143,8 +143,8 @@ class ProgressBuffer:
         if newest is not None:
             text, fraction = newest
             # Of a text that was cut, the end may be the beginning of a secret.
-            shown = Passing(*self._secrets).add(text, last=len(text) < most("progress_text"))
-            yield Progress(self._lease, self._call, shown, fraction)
+            shown = Passing(*self._secrets).add(text, last=len(text) < limit_of("progress_text"))
+            yield ToolProgress(self._lease, self._call, shown, fraction)
 
     def close(self) -> None:
         """The call is over, and its result says more than its progress."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import Failure
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 
 _WORD: Final = 64
@@ -64,7 +64,7 @@ class AttemptNotes:
 
 def word_of(text: str) -> str:
     """A provider's word for why its answer ended. It may say anything there: a text of any length, or the key again."""
-    return hide(text[:_LOOKED_AT])[:_WORD]
+    return redact(text[:_LOOKED_AT])[:_WORD]
 
 
 def _failure(verdict: Verdict) -> Failure | None:

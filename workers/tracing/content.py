@@ -15,7 +15,7 @@ from palaver.events import EventKind
 from palaver.store.reading.events import LogEntry
 from palaver.store.reading.spans import SpanOutbox
 from palaver.vocabulary.ids import call_of
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from . import names
 from .records import EndedRun, Record
@@ -90,6 +90,6 @@ def _fitting(values: Mapping[str, Any]) -> Mapping[str, str]:
         for name, value in values.items()
         if value
     }
-    if any(len(text) > most("span_content") for text in texts.values()):
-        beyond("span_content")
-    return {name: text[: most("span_content")] for name, text in texts.items()}
+    if any(len(text) > limit_of("span_content") for text in texts.values()):
+        count_exceeded("span_content")
+    return {name: text[: limit_of("span_content")] for name, text in texts.items()}

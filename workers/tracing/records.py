@@ -35,7 +35,7 @@ class RunFacts:
         return self.models[place] if place < len(self.models) else ""
 
 
-class Attempt(NamedTuple):
+class AttemptRecord(NamedTuple):
     """An attempt of a step that is over. Times are in ms."""
 
     run: RunFacts
@@ -106,7 +106,7 @@ class EndedRun(NamedTuple):
         )
 
 
-Record = Attempt | EndedRun
+Record = AttemptRecord | EndedRun
 
 
 def read(fields: Fields) -> Record:
@@ -116,7 +116,7 @@ def read(fields: Fields) -> Record:
         LookupError, ValueError: it is none that this version knows.
     """
     if attempt := fields.get(b"attempt"):
-        return Attempt.read(attempt.decode())
+        return AttemptRecord.read(attempt.decode())
     return EndedRun.read(fields[b"run"].decode())
 
 

@@ -22,7 +22,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from palaver.store.reading.spans import HOLD, SpanOutbox
 from palaver.store.redis.connection import StreamEntry
 from palaver.version import __version__
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from .content import content_of
 from .otlp import empty_request, spans_of
@@ -92,7 +92,7 @@ class SpanSender:
 
     async def _send_some(self, shard: str) -> bool:
         """Send a batch of spans; tell whether there is more to send at once."""
-        records = await self._outbox.read(shard, most("span_batch"))
+        records = await self._outbox.read(shard, limit_of("span_batch"))
         if not records:
             return False
         taken, made = await self._spans(records)
@@ -104,7 +104,7 @@ class SpanSender:
             self._say("the collector refuses spans with status %s; they are dropped", self._status)
         self._delay = _EVERY
         await self._outbox.forget(shard, taken)
-        return len(taken) == most("span_batch")
+        return len(taken) == limit_of("span_batch")
 
     async def _spans(self, records: Sequence[StreamEntry]) -> tuple[Sequence[StreamEntry], ExportTraceServiceRequest]:
         """A request with the spans of as many of the first records as are sent at once."""
@@ -122,7 +122,7 @@ class SpanSender:
                 self._say("a record of a newer version is in no trace: %r", error)
                 continue
             characters += sum(map(len, content.values()))
-            if characters > most("span_batch_content"):
+            if characters > limit_of("span_batch_content"):
                 return records[:number], request
         return records, request
 

@@ -16,7 +16,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from . import names
 from .otlp import Attributes, fill, shared
-from .records import Attempt, EndedRun, Record, RunFacts
+from .records import AttemptRecord, EndedRun, Record, RunFacts
 
 _FLAGS: Final = 0x301
 """Sampled; and that the parent is of another process is known, and so."""
@@ -66,7 +66,7 @@ def add_spans(made: Any, record: Record, content: Mapping[str, str]) -> None:
         )
 
 
-def _of_answer(record: Attempt) -> dict[str, Any]:
+def _of_answer(record: AttemptRecord) -> dict[str, Any]:
     note = record.note
     attributes = {names.STEP: record.step, **_usage(*note.get("usage", (0, 0, 0, 0, 0)))}
     if "finish_reason" in note:
@@ -76,18 +76,18 @@ def _of_answer(record: Attempt) -> dict[str, Any]:
     return attributes
 
 
-def _add_attempt(made: Any, record: Attempt, kept: Span, common: Attributes, own: Attributes) -> None:
+def _add_attempt(made: Any, record: AttemptRecord, kept: Span, common: Attributes, own: Attributes) -> None:
     span_id = record.run.trace.span_id(record.step, record.fence)
     error, message = _error(record)
     _add(made, kept, span_id, _times(record), {**common, **_of_attempt(record)}, own, error=error, message=message)
 
 
-def _of_attempt(record: Attempt) -> dict[str, Any]:
+def _of_attempt(record: AttemptRecord) -> dict[str, Any]:
     attributes = {names.ATTEMPT: record.number, names.WORKER: record.worker, names.OUTCOME: record.outcome}
     return {**attributes, names.CODE: record.note["error"][1]} if "error" in record.note else attributes
 
 
-def _error(record: Attempt) -> tuple[str, str]:
+def _error(record: AttemptRecord) -> tuple[str, str]:
     """Return the class of the error that an attempt ended with, and its message; both empty if it did not fail."""
     if record.outcome == SpanOutcome.LOST:
         return "worker_lost", "worker lost"

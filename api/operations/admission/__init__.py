@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from pydantic import SecretStr
 
-from palaver.errors import Fault, Refused
+from palaver.errors import FieldError, Refused
 from palaver.schemas.actions import Item
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.schemas.models import AgentSpec, Message, Retry, Submission
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from ..backend import Backend, within_deadline
 from . import content, history, items, money, schedule, spec
@@ -149,9 +149,9 @@ def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend
     refuse(spec.secret_faults(secrets, pointer, seals=backend.store.vault.usable))
 
 
-def refuse(faults: Iterable[Fault | UnknownName]) -> None:
+def refuse(faults: Iterable[FieldError | UnknownName]) -> None:
     """Raise a problem if there is a fault. No more are looked for than it names."""
-    found = islice(faults, most("faults"))
+    found = islice(faults, limit_of("faults"))
     if named := [each.as_fault() if isinstance(each, UnknownName) else each for each in found]:
         raise Refused.of_faults(named)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.content import FilePart, ImagePart, Part
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Message
@@ -18,7 +18,7 @@ def has_parts(given: str | Sequence[Message]) -> bool:
     return not isinstance(given, str) and any(not isinstance(message.content, str) for message in given)
 
 
-def faults(given: str | Sequence[Message], models: AgentModels) -> Iterator[Fault]:
+def faults(given: str | Sequence[Message], models: AgentModels) -> Iterator[FieldError]:
     """Parts of an ``input`` that one of the models cannot be sent."""
     if isinstance(given, str) or not has_parts(given):
         return
@@ -38,5 +38,5 @@ def _is_fetched(part: Part) -> bool:
     return isinstance(part, ImagePart | FilePart) and not part.inline
 
 
-def _unsupported(index: int, place: int, why: str) -> Fault:
-    return Fault(pointer(("input", index, "content", place)), "unsupported_content", why)
+def _unsupported(index: int, place: int, why: str) -> FieldError:
+    return FieldError(pointer(("input", index, "content", place)), "unsupported_content", why)

@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.models import Message, Submission, ToolCall
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
-_ID: Final = most("message_id")
-_CALLS: Final = most("message_calls")
+_ID: Final = limit_of("message_id")
+_CALLS: Final = limit_of("message_calls")
 
 
-def faults(submission: Submission) -> Iterator[Fault]:
+def faults(submission: Submission) -> Iterator[FieldError]:
     """Everything that is wrong with the input of a new run, which may have none to answer what is there."""
     if submission.input != ():
         yield from input_faults(submission.input)
     elif submission.conversation_id is None:
-        yield Fault("/input", "empty_input", "has no message, and a new conversation has none to answer")
+        yield FieldError("/input", "empty_input", "has no message, and a new conversation has none to answer")
     elif submission.start_after is not None or submission.on_conflict not in ("enqueue", "reject"):
         why = "has no message: the run answers what was said, at once, and goes with no start_after or on_conflict"
-        yield Fault("/input", "empty_input", why)
+        yield FieldError("/input", "empty_input", why)
     if submission.on_conflict == "steer":
         why = "on_conflict steer puts words of the user into a run: the role must be user"
         yield from role_faults(submission.input, why)
 
 
-def role_faults(given: str | Sequence[Message], why: str) -> Iterator[Fault]:
+def role_faults(given: str | Sequence[Message], why: str) -> Iterator[FieldError]:
     """Messages that are not the user's, where ``why`` says that no others may be."""
     for index, message in enumerate(() if isinstance(given, str) else given):
         if message.role != "user":
-            yield Fault(f"/input/{index}/role", "invalid_history", why)
+            yield FieldError(f"/input/{index}/role", "invalid_history", why)
 
 
-def input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
+def input_faults(given: str | Sequence[Message]) -> Iterator[FieldError]:
     """Everything that is wrong with words or messages."""
     if isinstance(given, str):
         if not given.strip():
-            yield Fault("/input", "empty_input", "says nothing")
+            yield FieldError("/input", "empty_input", "says nothing")
         return
     if not given:
-        yield Fault("/input", "empty_input", "has no message")
+        yield FieldError("/input", "empty_input", "has no message")
         return
     for index, message in enumerate(given):
         yield from _message_faults(index, message)
@@ -51,9 +51,9 @@ def input_faults(given: str | Sequence[Message]) -> Iterator[Fault]:
         yield _broken(len(given) - 1, "the last message must be the user's or a tool's, for the model to answer")
 
 
-def _message_faults(index: int, message: Message) -> Iterator[Fault]:
+def _message_faults(index: int, message: Message) -> Iterator[FieldError]:
     if message.role != "tool" and not message.text.strip() and not message.tool_calls:
-        yield Fault(pointer(("input", index, "content")), "empty_input", "says nothing")
+        yield FieldError(pointer(("input", index, "content")), "empty_input", "says nothing")
     if message.role != "assistant" and message.tool_calls:
         yield _broken(index, f"a {message.role} message has no tool_calls")
     if message.role == "tool" and not message.call_id:
@@ -61,14 +61,14 @@ def _message_faults(index: int, message: Message) -> Iterator[Fault]:
     if message.role != "tool" and message.call_id is not None:
         yield _broken(index, "only a tool message has a call_id")
     if len(message.name or "") > _ID:
-        beyond("message_id")
+        count_exceeded("message_id")
         yield _broken(index, f"a name has at most {_ID} characters")
     if len(message.tool_calls) > _CALLS:
-        beyond("message_calls")
+        count_exceeded("message_calls")
         yield _broken(index, f"a message has at most {_CALLS} tool_calls")
 
 
-def _turn_faults(messages: Sequence[Message]) -> Iterator[Fault]:
+def _turn_faults(messages: Sequence[Message]) -> Iterator[FieldError]:
     """Every call has one result before the next message, and every result its call."""
     open_calls: dict[str, int] = {}
     seen: set[str] = set()
@@ -96,18 +96,18 @@ def _turn_faults(messages: Sequence[Message]) -> Iterator[Fault]:
 
 def _named(call: ToolCall) -> bool:
     if max(len(call.id), len(call.name)) > _ID:
-        beyond("message_id")
+        count_exceeded("message_id")
         return False
     return bool(call.id and call.name)
 
 
-def _unanswered(open_calls: Mapping[str, int]) -> Iterator[Fault]:
+def _unanswered(open_calls: Mapping[str, int]) -> Iterator[FieldError]:
     for call_id, index in open_calls.items():
         yield _broken(index, f"call {_shown(call_id)} has no result")
 
 
-def _broken(index: int, message: str) -> Fault:
-    return Fault(f"/input/{index}", "invalid_history", message)
+def _broken(index: int, message: str) -> FieldError:
+    return FieldError(f"/input/{index}", "invalid_history", message)
 
 
 def _shown(call_id: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
 
 from ..catalog import KnownTools, argument_faults
 
 
-def faults(items: Sequence[Item]) -> Iterator[Fault]:
+def faults(items: Sequence[Item]) -> Iterator[FieldError]:
     """Actions that are answered twice, and words that say nothing."""
     yield from _doubles(items)
     yield from _silences(items)
@@ -21,7 +21,7 @@ def edits(items: Sequence[Item]) -> bool:
     return any(isinstance(item, ApprovalDecision) and item.decision == "edit" for item in items)
 
 
-def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools) -> Iterator[Fault]:
+def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools) -> Iterator[FieldError]:
     """Arguments that do not fit the tools of the actions that they are for, as far as these are pending."""
     approvals = {action.id: action for action in pending if action.type == "approval"}
     for index, item in enumerate(items):
@@ -29,7 +29,7 @@ def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: 
             yield from _misfits(f"/items/{index}", item.arguments, approvals[item.action_id], tools)
 
 
-def _doubles(items: Sequence[Item]) -> Iterator[Fault]:
+def _doubles(items: Sequence[Item]) -> Iterator[FieldError]:
     before: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
         match item:
@@ -41,20 +41,22 @@ def _doubles(items: Sequence[Item]) -> Iterator[Fault]:
                 continue
         if (field, target) in before:
             every = "all approvals are" if target == ALL else "this one is"
-            yield Fault(f"/items/{index}/{field}", "duplicate_item", f"{every} answered by an item before")
+            yield FieldError(f"/items/{index}/{field}", "duplicate_item", f"{every} answered by an item before")
         before.add((field, target))
 
 
-def _silences(items: Sequence[Item]) -> Iterator[Fault]:
+def _silences(items: Sequence[Item]) -> Iterator[FieldError]:
     for index, item in enumerate(items):
         if isinstance(item, Steering) and not item.content.strip():
-            yield Fault(f"/items/{index}/content", "empty_input", "says nothing")
+            yield FieldError(f"/items/{index}/content", "empty_input", "says nothing")
 
 
-def _misfits(where: str, arguments: dict[str, object], action: PendingAction, tools: KnownTools) -> Iterator[Fault]:
+def _misfits(
+    where: str, arguments: dict[str, object], action: PendingAction, tools: KnownTools
+) -> Iterator[FieldError]:
     """Why ``arguments`` are not those of the action's tool; the worker would only tell the model."""
     if action.tool not in tools:
-        yield Fault(f"{where}/arguments", "unknown_tool", "cannot be checked: no worker has the tool any more")
+        yield FieldError(f"{where}/arguments", "unknown_tool", "cannot be checked: no worker has the tool any more")
         return
     for fault in argument_faults(tools[action.tool], arguments):
-        yield Fault(f"{where}/arguments{fault.pointer}", fault.code, fault.message)
+        yield FieldError(f"{where}/arguments{fault.pointer}", fault.code, fault.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.models import Budget
 
 from .resolution import AgentModels
@@ -15,7 +15,7 @@ def needs_prices(budget: Budget | None) -> bool:
     return budget is not None and budget.cost_usd is not None
 
 
-def faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Iterator[Fault]:
+def faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Iterator[FieldError]:
     """The models whose use cannot be counted in dollars, if ``budget`` limits these. ``owner`` has the agent, if the
     request has none."""
     for model in models.all if needs_prices(budget) else ():
@@ -23,6 +23,6 @@ def faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Itera
         if model.provider.price(name) is None:
             why = f"has no price: a budget in dollars needs one, in [providers.{provider}.prices] of PALAVER_PROVIDERS"
             if owner:
-                yield Fault("/budget/cost_usd", "unknown_price", f"the {owner}'s {model.pointer} {why}")
+                yield FieldError("/budget/cost_usd", "unknown_price", f"the {owner}'s {model.pointer} {why}")
             else:
-                yield Fault(model.pointer, "unknown_price", why)
+                yield FieldError(model.pointer, "unknown_price", why)

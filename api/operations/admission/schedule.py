@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from palaver.errors import Fault
+from palaver.errors import FieldError
 from palaver.schemas.models import Retry, Submission
 
 _FARTHEST: Final = timedelta(days=366)
 """A typing error in a year is likelier than a run that takes one."""
 
 
-def faults(wanted: Submission | Retry) -> Iterator[Fault]:
+def faults(wanted: Submission | Retry) -> Iterator[FieldError]:
     """Times without a zone, too far away, or in no order that a run can keep to."""
     times = {name: getattr(wanted, name, None) for name in ("start_after", "start_by", "deadline")}
     yield from _time_faults({name: time for name, time in times.items() if time is not None})
@@ -21,7 +21,7 @@ def faults(wanted: Submission | Retry) -> Iterator[Fault]:
         yield _invalid("start_after", "goes with on_conflict enqueue only: leave one of the two out")
 
 
-def _time_faults(times: dict[str, datetime]) -> Iterator[Fault]:
+def _time_faults(times: dict[str, datetime]) -> Iterator[FieldError]:
     now = datetime.now(UTC)
     for name, time in times.items():
         if time.tzinfo is None:
@@ -37,5 +37,5 @@ def _time_faults(times: dict[str, datetime]) -> Iterator[Fault]:
             yield _invalid("start_after", f"must be before {name}")
 
 
-def _invalid(name: str, why: str) -> Fault:
-    return Fault(f"/{name}", "invalid_time", why)
+def _invalid(name: str, why: str) -> FieldError:
+    return FieldError(f"/{name}", "invalid_time", why)

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from palaver.errors import ConfigurationError, Fault
+from palaver.errors import ConfigurationError, FieldError
 from palaver.schemas.endpoints import INLINE
 from palaver.schemas.json_pointers import pointer
 from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
@@ -17,7 +17,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.schemas.schema_faults import answer_schema_faults, tool_schema_faults
 from palaver.steps.policies import policy_of_agent
 from palaver.steps.retry import RetryPolicy
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
 from ..catalog import KnownTools
@@ -46,16 +46,16 @@ class UnknownName:
     nothing: str = "none"
     """What is listed if none is known."""
 
-    def as_fault(self) -> Fault:
+    def as_fault(self) -> FieldError:
         """The fault, with a hint."""
         hint = did_you_mean(self.name, self.known)
         if not hint:
             names = [*self.known] if self.own else sorted(self.known)
             hint = f"; {'they' if self.own else 'there'} are: {_listed(names) or self.nothing}"
-        return Fault(self.pointer, self.code, f"{self.why}{hint}")
+        return FieldError(self.pointer, self.code, f"{self.why}{hint}")
 
 
-def faults(agent: AgentSpec, known: Known) -> Iterator[Fault | UnknownName]:
+def faults(agent: AgentSpec, known: Known) -> Iterator[FieldError | UnknownName]:
     """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
     yield from _endpoint_faults(agent, known)
     yield from _provider_faults(agent, known)
@@ -69,38 +69,38 @@ def faults(agent: AgentSpec, known: Known) -> Iterator[Fault | UnknownName]:
     yield from _option_faults(agent, known.models)
 
 
-def missing(conversation_id: str | None) -> Iterator[Fault]:
+def missing(conversation_id: str | None) -> Iterator[FieldError]:
     """That there is no agent, and no conversation that could have one."""
     if conversation_id is None:
-        yield Fault("/agent", "no_agent", "is required when there is no conversation_id")
+        yield FieldError("/agent", "no_agent", "is required when there is no conversation_id")
 
 
-def secret_faults(secrets: object, where: str, *, seals: bool) -> Iterator[Fault]:
+def secret_faults(secrets: object, where: str, *, seals: bool) -> Iterator[FieldError]:
     """That ``secrets`` cannot be kept, if there are any."""
     if secrets and not seals:
-        yield Fault(where, "no_secret_key", "cannot be kept: PALAVER_SECRET_KEY is not set for the API")
+        yield FieldError(where, "no_secret_key", "cannot be kept: PALAVER_SECRET_KEY is not set for the API")
 
 
-def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[Fault]:
+def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[FieldError]:
     endpoint, hosts = agent.endpoint, known.endpoint_hosts
     if endpoint is None:
         return
     if not endpoint.allowed_by(hosts):
         allowed = f"it allows: {', '.join(hosts)}" if hosts else "it is not set"
         why = f"is at a host that PALAVER_INLINE_PROVIDER_HOSTS does not allow; {allowed}"
-        yield Fault("/agent/endpoint/base_url", "endpoint_not_allowed", why)
+        yield FieldError("/agent/endpoint/base_url", "endpoint_not_allowed", why)
     if not any(name.partition("/")[0] == endpoint.name for name in agent.models):
         why = f"is asked for no model: call one of them {INLINE}/NAME"
-        yield Fault("/agent/endpoint", "endpoint_not_allowed", why)
+        yield FieldError("/agent/endpoint", "endpoint_not_allowed", why)
     yield from secret_faults(endpoint.api_key, "/agent/endpoint/api_key", seals=known.seals)
 
 
-def _provider_faults(agent: AgentSpec, known: Known) -> Iterator[Fault | UnknownName]:
+def _provider_faults(agent: AgentSpec, known: Known) -> Iterator[FieldError | UnknownName]:
     callable_ones = known.callable_providers
     for index, name in enumerate(agent.models):
         where, provider = pointer_of(index), name.partition("/")[0]
         if provider == INLINE:
-            yield Fault(where, "unknown_provider", "is asked at an endpoint of the agent's own: give it one")
+            yield FieldError(where, "unknown_provider", "is asked at an endpoint of the agent's own: give it one")
         elif provider not in known.models.providers:
             yield UnknownName(
                 where, "unknown_provider", "names a provider that is not configured", provider, known.models.providers,
@@ -109,31 +109,31 @@ def _provider_faults(agent: AgentSpec, known: Known) -> Iterator[Fault | Unknown
         elif callable_ones and provider not in callable_ones:
             table = "PALAVER_INLINE_PROVIDER_HOSTS" if provider.startswith(f"{INLINE}:") else "PALAVER_PROVIDERS"
             why = f"their {table} lacks it, or they lack its key; they can call: {_listed(sorted(callable_ones))}"
-            yield Fault(where, "unknown_provider", f"names a provider that no worker can call: {why}")
+            yield FieldError(where, "unknown_provider", f"names a provider that no worker can call: {why}")
 
 
-def _tool_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault | UnknownName]:
+def _tool_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[FieldError | UnknownName]:
     before: set[str] = set()
     for index, name in enumerate(agent.tools):
         if name not in tools:
             yield UnknownName(f"/agent/tools/{index}", "unknown_tool", "is a tool that no worker has", name, tools)
         elif name in before:
-            yield Fault(f"/agent/tools/{index}", "duplicate_tool", "is named before")
+            yield FieldError(f"/agent/tools/{index}", "duplicate_tool", "is named before")
         before.add(name)
 
 
-def _client_tool_faults(agent: AgentSpec) -> Iterator[Fault]:
+def _client_tool_faults(agent: AgentSpec) -> Iterator[FieldError]:
     servers, before = frozenset(agent.tools), set[str]()
     for index, tool in enumerate(agent.client_tools):
         where = f"/agent/client_tools/{index}/name"
         if tool.name in servers:
-            yield Fault(where, "duplicate_tool", "is the name of one of the agent's tools: rename it")
+            yield FieldError(where, "duplicate_tool", "is the name of one of the agent's tools: rename it")
         elif tool.name in before:
-            yield Fault(where, "duplicate_tool", "is named before")
+            yield FieldError(where, "duplicate_tool", "is named before")
         before.add(tool.name)
 
 
-def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault | UnknownName]:
+def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[FieldError | UnknownName]:
     """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
     servers = frozenset(agent.tools)
     known = [name for name in agent.tools if name in tools]
@@ -145,16 +145,16 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[Fault | Un
                 yield UnknownName(where, "unknown_tool", why, pattern, known, own=True)
 
 
-def _tool_choice_faults(agent: AgentSpec) -> Iterator[Fault | UnknownName]:
+def _tool_choice_faults(agent: AgentSpec) -> Iterator[FieldError | UnknownName]:
     named = [*agent.tools, *(tool.name for tool in agent.client_tools)]
     if isinstance(agent.tool_choice, NamedTool) and agent.tool_choice.name not in named:
         where, why = "/agent/tool_choice/name", "is none of the agent's tools"
         yield UnknownName(where, "unknown_tool", why, agent.tool_choice.name, named, own=True)
     elif agent.tool_choice == "required" and not named:
-        yield Fault("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
+        yield FieldError("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
 
 
-def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[Fault | UnknownName]:
+def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Iterator[FieldError | UnknownName]:
     if isinstance(agent.retry, str):
         if agent.retry not in policies:
             why = "is no policy of PALAVER_RETRY_POLICIES"
@@ -163,34 +163,36 @@ def _policy_faults(agent: AgentSpec, policies: Mapping[str, RetryPolicy]) -> Ite
         try:
             policy_of_agent(agent.retry)
         except ConfigurationError as error:
-            yield Fault(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
+            yield FieldError(f"/agent/retry{error.pointer}", "invalid_policy", error.reason)
 
 
-def _extra_body_faults(agent: AgentSpec) -> Iterator[Fault]:
+def _extra_body_faults(agent: AgentSpec) -> Iterator[FieldError]:
     size = 0 if agent.extra_body is None else len(orjson.dumps(agent.extra_body))
-    if size > most("extra_body"):
-        beyond("extra_body")
-        yield Fault("/agent/extra_body", "unsupported_option", f"has {size} bytes; at most {most('extra_body')}")
+    if size > limit_of("extra_body"):
+        count_exceeded("extra_body")
+        yield FieldError(
+            "/agent/extra_body", "unsupported_option", f"has {size} bytes; at most {limit_of('extra_body')}"
+        )
 
 
-def _schema_faults(agent: AgentSpec) -> Iterator[Fault]:
+def _schema_faults(agent: AgentSpec) -> Iterator[FieldError]:
     for index, tool in enumerate(agent.client_tools):
         for path, why in tool_schema_faults(tool.parameters):
-            yield Fault(f"/agent/client_tools/{index}/parameters{path}", "invalid_schema", why)
+            yield FieldError(f"/agent/client_tools/{index}/parameters{path}", "invalid_schema", why)
     if isinstance(agent.response_format, JsonSchemaFormat):
         for path, why in answer_schema_faults(agent.response_format.json_schema):
-            yield Fault(f"/agent/response_format/schema{path}", "invalid_schema", why)
+            yield FieldError(f"/agent/response_format/schema{path}", "invalid_schema", why)
 
 
-def _option_faults(agent: AgentSpec, models: AgentModels) -> Iterator[Fault]:
+def _option_faults(agent: AgentSpec, models: AgentModels) -> Iterator[FieldError]:
     """Options that a model cannot be sent. Of those that think, the first one has the faults of all."""
     for model in models.of_each_protocol:
         for path, why in model.protocol.option_faults(agent, model.name):
-            yield Fault(pointer(("agent", *path)), "unsupported_option", why)
+            yield FieldError(pointer(("agent", *path)), "unsupported_option", why)
     thinking = next((model for model in models.all if model.provider.thinks), None)
     if thinking is not None and "thinking" not in (agent.extra_body or {}):
         for path, why in thinking.protocol.thinking_faults(agent, thinking.name):
-            yield Fault(pointer(("agent", *path)), "unsupported_option", why)
+            yield FieldError(pointer(("agent", *path)), "unsupported_option", why)
 
 
 def _listed(names: Sequence[str]) -> str:

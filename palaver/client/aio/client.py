@@ -15,7 +15,7 @@ from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
 from palaver.client.aio.paging import pages
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
 from palaver.client.answers import models_of, object_of, run_of, runs_of
 from palaver.client.config import Config
@@ -51,7 +51,7 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         timeout: float = 30.0,
         on_wait: Callable[[ClientError, float], None] | None = None,
     ) -> None:
-        self._transport = Transport(Config.of(base_url, api_key), timeout, on_wait)
+        self._transport = ApiTransport(Config.of(base_url, api_key), timeout, on_wait)
 
     @property
     def base_url(self) -> str:

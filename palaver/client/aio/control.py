@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from palaver.client import requests
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import BulkResult, appended_of, asked_of, bulk_of, conversation_of, run_of, secret_names_of
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
@@ -21,7 +21,7 @@ from palaver.vocabulary.lifecycle import RunAction
 class AsyncRunControl:
     """The methods of the client that change a run or a conversation."""
 
-    _transport: Transport
+    _transport: ApiTransport
 
     async def cancel(
         self,

@@ -10,7 +10,7 @@ from typing import Literal, Unpack
 from palaver.client import requests
 from palaver.client.aio.following import follow
 from palaver.client.aio.paging import pages
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
@@ -28,7 +28,7 @@ from palaver.schemas.conversation import (
 class AsyncConversations:
     """The methods of the client about conversations."""
 
-    _transport: Transport
+    _transport: ApiTransport
 
     async def create_conversation(self, **options: Unpack[ConversationOptions]) -> Conversation:
         """Begin a conversation without a run; the agent as in `submit`. With an ``id``, a UUID or one that this server

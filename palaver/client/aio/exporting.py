@@ -9,7 +9,7 @@ from typing import Any
 
 from palaver.client import requests
 from palaver.client.aio.paging import pages
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import object_of, page_of, run_of, runs_of
 from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
@@ -20,7 +20,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 
 async def export(
-    transport: Transport, ids: tuple[str, ...], filters: RunFilter, known: Exported
+    transport: ApiTransport, ids: tuple[str, ...], filters: RunFilter, known: Exported
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Records of what has these ids, or of all runs that have ended and that ``filters`` admits."""
     exporting = _Exporting(transport, known)
@@ -41,7 +41,7 @@ async def export(
 class _Exporting:
     """Asks for the records that are not ``known`` yet."""
 
-    def __init__(self, transport: Transport, known: Exported) -> None:
+    def __init__(self, transport: ApiTransport, known: Exported) -> None:
         self._transport = transport
         self._known = known
 

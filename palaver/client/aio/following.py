@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from palaver.client.aio.concurrency import sleep
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
 from palaver.client.resuming import SILENCE, EventCursor
 from palaver.events import Event
 
 
-async def follow(transport: Transport, cursor: EventCursor, include: str | None = None) -> AsyncGenerator[Event, None]:
+async def follow(
+    transport: ApiTransport, cursor: EventCursor, include: str | None = None
+) -> AsyncGenerator[Event, None]:
     """The events behind ``cursor``, each once and in order, until nothing comes any more.
 
     Should the server have lost events that it had sent, ``stream.rewound`` says so, and the events that took their

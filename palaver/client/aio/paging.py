@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import Page, Response, page_of
 from palaver.client.requests import PAGE, Request
 
 
 async def pages(
-    transport: Transport, ask: Callable[[int, str | None], Request], limit: int | None = None
+    transport: ApiTransport, ask: Callable[[int, str | None], Request], limit: int | None = None
 ) -> AsyncGenerator[tuple[Page, Response], None]:
     """The pages of a list, each with the answer that brought it: to its end, or until they have ``limit`` entries.
 

@@ -16,7 +16,7 @@ from palaver.client.http import lost, request_options
 from palaver.client.requests import Request
 
 
-class Transport:
+class ApiTransport:
     """The connections to one API; ``timeout`` seconds may pass in silence."""
 
     def __init__(self, config: Config, timeout: float, on_wait: Callable[[ClientError, float], None] | None) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from palaver.client import requests
 from palaver.client.aio.concurrency import FunctionCalls, sleep
-from palaver.client.aio.transport import Transport
+from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import run_of
 from palaver.client.backoff import bearable
 from palaver.client.errors import ClientError, Conflict, Unprocessable, WaitTimeout
@@ -30,7 +30,7 @@ class RunWaiter:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ApiTransport,
         run_id: str,
         *,
         timeout: float | None,

@@ -23,7 +23,7 @@ from palaver.client.sync.conversations import Conversations
 from palaver.client.sync.exporting import export
 from palaver.client.sync.following import follow
 from palaver.client.sync.paging import pages
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
 from palaver.errors import RunFailed
 from palaver.events import Event
@@ -52,7 +52,7 @@ class Palaver(RunControl, Conversations):
         timeout: float = 30.0,
         on_wait: Callable[[ClientError, float], None] | None = None,
     ) -> None:
-        self._transport = Transport(Config.of(base_url, api_key), timeout, on_wait)
+        self._transport = ApiTransport(Config.of(base_url, api_key), timeout, on_wait)
 
     @property
     def base_url(self) -> str:

@@ -12,7 +12,7 @@ from palaver.client.answers import BulkResult, appended_of, asked_of, bulk_of, c
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.actions import ALL, Item
 from palaver.schemas.conversation import AppendedMessages, Asked, Conversation
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, Message, Run
@@ -22,7 +22,7 @@ from palaver.vocabulary.lifecycle import RunAction
 class RunControl:
     """The methods of the client that change a run or a conversation."""
 
-    _transport: Transport
+    _transport: ApiTransport
 
     def cancel(
         self,

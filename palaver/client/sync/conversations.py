@@ -15,7 +15,7 @@ from palaver.client.options import ConversationChanges, ConversationOptions, age
 from palaver.client.resuming import ConversationCursor
 from palaver.client.sync.following import follow
 from palaver.client.sync.paging import pages
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 from palaver.events import Event
 from palaver.schemas.conversation import (
     Conversation,
@@ -29,7 +29,7 @@ from palaver.schemas.conversation import (
 class Conversations:
     """The methods of the client about conversations."""
 
-    _transport: Transport
+    _transport: ApiTransport
 
     def create_conversation(self, **options: Unpack[ConversationOptions]) -> Conversation:
         """Begin a conversation without a run; the agent as in `submit`. With an ``id``, a UUID or one that this server

@@ -14,14 +14,14 @@ from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
 from palaver.client.requests import Request
 from palaver.client.sync.paging import pages
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 from palaver.events import UNDER_WAY
 from palaver.schemas.filters import RunFilter
 from palaver.vocabulary.lifecycle import RunStatus
 
 
 def export(
-    transport: Transport, ids: tuple[str, ...], filters: RunFilter, known: Exported
+    transport: ApiTransport, ids: tuple[str, ...], filters: RunFilter, known: Exported
 ) -> Generator[dict[str, Any], None, None]:
     """Records of what has these ids, or of all runs that have ended and that ``filters`` admits."""
     exporting = _Exporting(transport, known)
@@ -42,7 +42,7 @@ def export(
 class _Exporting:
     """Asks for the records that are not ``known`` yet."""
 
-    def __init__(self, transport: Transport, known: Exported) -> None:
+    def __init__(self, transport: ApiTransport, known: Exported) -> None:
         self._transport = transport
         self._known = known
 

@@ -9,11 +9,11 @@ from palaver.client.answers import run_of
 from palaver.client.errors import ClientError
 from palaver.client.resuming import SILENCE, EventCursor
 from palaver.client.sync.concurrency import sleep
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 from palaver.events import Event
 
 
-def follow(transport: Transport, cursor: EventCursor, include: str | None = None) -> Generator[Event, None, None]:
+def follow(transport: ApiTransport, cursor: EventCursor, include: str | None = None) -> Generator[Event, None, None]:
     """The events behind ``cursor``, each once and in order, until nothing comes any more.
 
     Should the server have lost events that it had sent, ``stream.rewound`` says so, and the events that took their

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from palaver.client.answers import Page, Response, page_of
 from palaver.client.requests import PAGE, Request
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 
 
 def pages(
-    transport: Transport, ask: Callable[[int, str | None], Request], limit: int | None = None
+    transport: ApiTransport, ask: Callable[[int, str | None], Request], limit: int | None = None
 ) -> Generator[tuple[Page, Response], None, None]:
     """The pages of a list, each with the answer that brought it: to its end, or until they have ``limit`` entries.
 

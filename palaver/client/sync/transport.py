@@ -17,7 +17,7 @@ from palaver.client.requests import Request
 from palaver.client.sync.concurrency import sleep
 
 
-class Transport:
+class ApiTransport:
     """The connections to one API; ``timeout`` seconds may pass in silence."""
 
     def __init__(self, config: Config, timeout: float, on_wait: Callable[[ClientError, float], None] | None) -> None:

@@ -15,7 +15,7 @@ from palaver.client.errors import ClientError, Conflict, Unprocessable, WaitTime
 from palaver.client.functions import ClientToolset, FunctionCall
 from palaver.client.options import Until
 from palaver.client.sync.concurrency import FunctionCalls, sleep
-from palaver.client.sync.transport import Transport
+from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.actions import ToolOutput
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
@@ -31,7 +31,7 @@ class RunWaiter:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: ApiTransport,
         run_id: str,
         *,
         timeout: float | None,

@@ -35,7 +35,7 @@ from palaver.store.scripting.contracts.secrets import Overfull
 from palaver.store.scripting.moving import promised
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 Kept = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
@@ -43,7 +43,7 @@ _ABOUT: Final[tuple[str, ...]] = ("title", "metadata", "tags", "agent")
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationList:
+class ListedConversations:
     """Conversations in the order that was asked for, and where the next page starts."""
 
     conversations: list[Conversation] = field(default_factory=list)
@@ -148,7 +148,7 @@ class Conversations:
         limit: int,
         cursor: str | None = None,
         order: ConversationOrder = "-updated",
-    ) -> ConversationList:
+    ) -> ListedConversations:
         """A page of conversations: few where they are long, or where many that do not fit lie between them. One that
         changes meanwhile has another place by ``updated``.
 
@@ -165,10 +165,10 @@ class Conversations:
             }
 
         page = await find(self._scripts, search, read, limit=limit, place=place)
-        return ConversationList(page.results, records.cursor(page.behind) if page.behind else None)
+        return ListedConversations(page.results, records.cursor(page.behind) if page.behind else None)
 
     async def count(
-        self, admitted: ConversationFilter, *, most_looked: int = most("count_looked")
+        self, admitted: ConversationFilter, *, most_looked: int = limit_of("count_looked")
     ) -> ConversationCount:
         """Count the conversations that fit, looking at about ``most_looked`` at most."""
         search, place = self._search(admitted, "-created")
@@ -179,7 +179,7 @@ class Conversations:
             if place is None:
                 return ConversationCount(count=count, complete=True)
             if looked >= most_looked:
-                beyond("count_looked")
+                count_exceeded("count_looked")
                 return ConversationCount(count=count, complete=False)
 
     def _search(self, admitted: ConversationFilter, order: ConversationOrder) -> tuple[Search, Place | None]:

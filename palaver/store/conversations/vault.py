@@ -24,7 +24,7 @@ from palaver.store.scripting.contracts.secrets import Kept, NewSecret, Overfull
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import all_shards
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 _OF_ENDPOINT: Final = "endpoint:"
 _PAGE: Final = 500
@@ -79,7 +79,7 @@ class Vault:
             secret.name: secret.sealed for secret in self.sealed(conversation_id, values) if secret.sealed is not None
         }
         text = orjson.dumps(secrets).decode()
-        if len(secrets) > most("secrets") or len(text) > most("secrets_bytes"):
+        if len(secrets) > limit_of("secrets") or len(text) > limit_of("secrets_bytes"):
             raise refusal(RefusalCode.SECRETS_FULL, None)
         return {"secrets": text, "secrets_at": token_hex(20)} if secrets else {}
 

@@ -12,10 +12,10 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import KINDS, MODEL
 
-KNOWN_FOR: Final = most("no_worker")
+KNOWN_FOR: Final = limit_of("no_worker")
 """Seconds for which a tool or a provider is known that no worker has any more: a restart of all of them loses none.
 After that nobody may ask for it, and what waits for it fails."""
 _OF_CHILDREN: Final = frozenset(kind.queue for kind in KINDS if kind.isolated)
@@ -49,7 +49,7 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class DeadWorker:
     """A worker that has no connection to Redis any more, as it was when somebody looked."""
 
     id: str
@@ -63,12 +63,12 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class RollCall:
+class WorkerCensus:
     """The result of one look at all workers."""
 
     known: int
     """The number of workers that reported lately."""
-    gone: tuple[Gone, ...]
+    gone: tuple[DeadWorker, ...]
 
 
 class CancelListener:
@@ -159,7 +159,7 @@ class Fleet:
         _, removed = await pipeline.execute()
         return bool(removed)
 
-    async def call_roll(self, asking: str) -> RollCall:
+    async def call_roll(self, asking: str) -> WorkerCensus:
         """Look for workers that have no connection to this Redis any more; ``asking`` is the worker who looks.
 
         A worker is gone if nobody is subscribed to its channel and the connection that it named last is closed. It is
@@ -183,9 +183,9 @@ class Fleet:
                 f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their "
                 "leases run out. Let the user of workers call what deploy/users.acl lists for it"
             ) from None
-        return RollCall(len(ids), gone)
+        return WorkerCensus(len(ids), gone)
 
-    async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[Gone, ...]:
+    async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[DeadWorker, ...]:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.info("server")
         for worker_id in workers:
@@ -193,7 +193,7 @@ class Fleet:
         info, *reports = await pipeline.execute()
         here = info.get("run_id", "").encode()
         named = [
-            Gone(worker_id, int(connection), now + int(lease_ms), queue.decode() in _OF_CHILDREN)
+            DeadWorker(worker_id, int(connection), now + int(lease_ms), queue.decode() in _OF_CHILDREN)
             for worker_id, (server, connection, lease_ms, queue) in zip(workers, reports, strict=True)
             if server and server == here and int(connection)
         ]

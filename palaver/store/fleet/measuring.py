@@ -33,7 +33,7 @@ _COUNTED: Final[Mapping[str, Metric]] = {metric.series: metric for metric in COU
 
 
 @dataclass
-class _Line:
+class _WaitingLine:
     """The waiters for one thing: their number, and since when the first of them waits (ms)."""
 
     length: int = 0
@@ -56,12 +56,14 @@ class _Shards:
 
     counts: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
-    waiting: dict[str, _Line] = field(default_factory=lambda: {reason: _Line() for reason in WaitReason})
-    pending: dict[str, _Line] = field(default_factory=lambda: {action: _Line() for action in get_args(ActionType)})
-    ready: dict[str, _Line] = field(default_factory=lambda: {queue: _Line() for queue in QUEUES})
-    due: _Line = field(default_factory=_Line)
+    waiting: dict[str, _WaitingLine] = field(default_factory=lambda: {reason: _WaitingLine() for reason in WaitReason})
+    pending: dict[str, _WaitingLine] = field(
+        default_factory=lambda: {action: _WaitingLine() for action in get_args(ActionType)}
+    )
+    ready: dict[str, _WaitingLine] = field(default_factory=lambda: {queue: _WaitingLine() for queue in QUEUES})
+    due: _WaitingLine = field(default_factory=_WaitingLine)
 
-    def lines(self, shard: str) -> Iterator[tuple[_Line, str]]:
+    def lines(self, shard: str) -> Iterator[tuple[_WaitingLine, str]]:
         """Each line, and the key of the shard's part of it."""
         yield from ((line, keys.waiting(shard, reason)) for reason, line in self.waiting.items())
         yield from ((line, keys.pending(shard, action_type)) for action_type, line in self.pending.items())
@@ -180,11 +182,11 @@ def _lines(shards: _Shards, now: int) -> Samples:
     }
 
 
-def _lengths(lines: Mapping[str, _Line]) -> Values:
+def _lengths(lines: Mapping[str, _WaitingLine]) -> Values:
     return {(name,): line.length for name, line in lines.items()}
 
 
-def _ages(lines: Mapping[str, _Line], now: int) -> Values:
+def _ages(lines: Mapping[str, _WaitingLine], now: int) -> Values:
     return {(name,): line.seconds(now) for name, line in lines.items()}
 
 

@@ -36,7 +36,7 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
-class CoolDown:
+class CooldownState:
     """A provider that asked for fewer requests, for all of its models or for one."""
 
     model: str | None
@@ -51,7 +51,7 @@ class ProviderUsage:
     """A provider as the store knows it."""
 
     name: str
-    cooling: tuple[CoolDown, ...]
+    cooling: tuple[CooldownState, ...]
     cooldowns: int
     """The number of cool-downs that have begun since it last had none for ten minutes."""
     in_flight: int
@@ -88,7 +88,7 @@ async def provider_states(redis: Connection, names: Sequence[str]) -> list[Provi
         pipeline.hget(keys.of_gate(name).cooldowns, "begun")
     replies = await pipeline.execute() if gates else []
     begun = dict(zip(names, replies[4 * len(gates) :], strict=True))
-    gate_records = {gate: _Record(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
+    gate_records = {gate: _GateRecord(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
     return [
         _state(
             gate_records[name], [gate_records[gate] for gate in (name, *of_models[name])], int(begun[name] or 0), now
@@ -108,7 +108,7 @@ async def gates_of_models(redis: Connection, providers: Sequence[str], now: int)
     }
 
 
-class _Record(NamedTuple):
+class _GateRecord(NamedTuple):
     """The record of a gate."""
 
     name: str
@@ -123,7 +123,7 @@ class _Record(NamedTuple):
         return float(self.fields.get(field, 0))
 
 
-def _state(provider: _Record, gates: Sequence[_Record], cooldowns: int, now: int) -> ProviderUsage:
+def _state(provider: _GateRecord, gates: Sequence[_GateRecord], cooldowns: int, now: int) -> ProviderUsage:
     return ProviderUsage(
         name=provider.name,
         cooling=tuple(cool_down for gate in gates if (cool_down := _cool_down(gate, now)) is not None),
@@ -136,14 +136,14 @@ def _state(provider: _Record, gates: Sequence[_Record], cooldowns: int, now: int
     )
 
 
-def _cool_down(gate: _Record, now: int) -> CoolDown | None:
+def _cool_down(gate: _GateRecord, now: int) -> CooldownState | None:
     until = gate.number(b"until")
     if until <= now or b"out" in gate.fields:
         return None
-    return CoolDown(gate.name.partition("/")[2] or None, records.instant(until), gate.waiting)
+    return CooldownState(gate.name.partition("/")[2] or None, records.instant(until), gate.waiting)
 
 
-def _outage(gate: _Record, now: int) -> Outage | None:
+def _outage(gate: _GateRecord, now: int) -> Outage | None:
     if b"out" not in gate.fields or gate.error is None or gate.number(b"opens") <= now:
         return None
     return Outage(

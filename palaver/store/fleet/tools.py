@@ -14,7 +14,7 @@ from palaver.store.fleet.fleet import KNOWN_FOR
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.tools.declared import ToolDeclaration, ToolSet, declarations_in
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 
 class Tools:
@@ -38,10 +38,10 @@ class Tools:
 
     async def declared(self) -> Mapping[str, list[ToolDeclaration]]:
         """Return the declarations of each set by its digest, the sets that were seen last first."""
-        members = await self._redis.zrange(keys.TOOL_SETS, -most("tool_sets") - 1, -1)
+        members = await self._redis.zrange(keys.TOOL_SETS, -limit_of("tool_sets") - 1, -1)
         digests = [digest.decode() for digest in reversed(members)]
-        if len(digests) > most("tool_sets"):
-            beyond("tool_sets")
+        if len(digests) > limit_of("tool_sets"):
+            count_exceeded("tool_sets")
             digests.pop()
         pipeline = self._redis.pipeline(transaction=False)
         for digest in digests:

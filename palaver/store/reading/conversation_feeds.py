@@ -24,11 +24,11 @@ from palaver.processes.tasks import end
 from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
 from palaver.store.reading.feeds import AWAY, IDLE, Feeds, Watcher
-from palaver.store.reading.reading import Glance, Reading
+from palaver.store.reading.reading import LogExtent, Reading
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
-from palaver.store.redis.sharing import Sharing
-from palaver.vocabulary.limits import most
+from palaver.store.redis.single_flight import SingleFlight
+from palaver.vocabulary.limits import limit_of
 
 _READS: Final = 24
 """Reads of logs under way at once: the connections of the pool are not all for watchers."""
@@ -38,7 +38,7 @@ _BACK: Final = 32
 """Entries that are read at once where one is looked for backwards."""
 
 
-class Place(NamedTuple):
+class FeedCursor(NamedTuple):
     """A place in the stream over a conversation."""
 
     position: int = 0
@@ -47,14 +47,16 @@ class Place(NamedTuple):
     """The number, in its run, of the last transient event behind that position; 0 if there was none."""
 
 
-BEGINNING: Final = Place()
+BEGINNING: Final = FeedCursor()
 PlacedBatches = AsyncGenerator[Sequence[PlacedEvent], None]
 """The events of a conversation in order, as they come; an empty batch says that nothing happens."""
 
 
 def _full(events: Collection[StoredEvent]) -> bool:
     """Tell whether these are as many events as one watcher holds at once."""
-    return len(events) >= most("page_events") or sum(len(event.payload) for event in events) >= most("page_bytes")
+    return len(events) >= limit_of("page_events") or sum(len(event.payload) for event in events) >= limit_of(
+        "page_bytes"
+    )
 
 
 class ConversationFeeds:
@@ -64,9 +66,9 @@ class ConversationFeeds:
         self._redis = redis
         self._feeds = feeds
         self._reading = reading
-        self._reads = Sharing(_READS)
+        self._reads = SingleFlight(_READS)
 
-    async def follow(self, conversation_id: str, after: Place = BEGINNING) -> PlacedBatches:
+    async def follow(self, conversation_id: str, after: FeedCursor = BEGINNING) -> PlacedBatches:
         """The events behind ``after`` as they come, those that are there together; none in long silences. It ends with
         ``conversation.deleted``.
 
@@ -87,7 +89,7 @@ class ConversationFeeds:
         """Hear of each new entry of a conversation, and of each change of it."""
         return self._feeds.listening(keys.log(conversation_id))
 
-    async def glance(self, conversation_id: str) -> Glance:
+    async def glance(self, conversation_id: str) -> LogExtent:
         """Return how far a conversation is, read once for all who ask at the same time. Raises as `Reading.glance`
         does."""
         return await self._reads.read(conversation_id, lambda: self._reading.glance(conversation_id))
@@ -117,7 +119,7 @@ class _Follower:
         feeds: Feeds,
         page: Callable[[str, int], Awaitable[Sequence[LogEntry]]],
         conversation_id: str,
-        after: Place,
+        after: FeedCursor,
         news: Watcher,
     ) -> None:
         self._redis, self._feeds, self._page = redis, feeds, page

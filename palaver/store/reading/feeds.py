@@ -28,15 +28,15 @@ from palaver.store.reading import records
 from palaver.store.reading.events import StoredEvent, about_stream, from_channel
 from palaver.store.reading.pages import PAGE, Pages, feed_of
 from palaver.store.redis.connection import Connection, Listener, PubSub, PubSubMessage, now_ms
-from palaver.store.redis.sharing import Sharing, in_turns
-from palaver.vocabulary.limits import beyond, most
+from palaver.store.redis.single_flight import SingleFlight, yielding
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 log = logging.getLogger(__name__)
 
 _READS: Final = 24
 """Reads of feeds under way at once: the connections of the pool are not all for watchers."""
-_BACKLOG: Final = most("watcher_events")
-_BACKLOG_BYTES: Final = most("watcher_bytes")
+_BACKLOG: Final = limit_of("watcher_events")
+_BACKLOG_BYTES: Final = limit_of("watcher_bytes")
 IDLE: Final = 10.0
 """Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
 AWAY: Final = 1.0
@@ -67,7 +67,7 @@ class Watcher:
             self.bytes += size
             self.news.set()
         else:
-            beyond("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
+            count_exceeded("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
             self.look()
 
     def take(self, last: int) -> Sequence[StoredEvent]:
@@ -113,7 +113,7 @@ class Feeds:
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
         self._pages = Pages(redis)
-        self._reads = Sharing(_READS)
+        self._reads = SingleFlight(_READS)
         self._watchers: dict[str, set[Watcher]] = {}
         self._changed = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
@@ -280,16 +280,16 @@ class Feeds:
         watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
         if message["type"] == "subscribe":
             # Confirmed just now, at first or after a reconnection: earlier events went unheard.
-            async for watcher in in_turns(watchers):
+            async for watcher in yielding(watchers):
                 watcher.look()
         elif message["type"] == "message" and watchers:
             data = message["data"]
             if b":log:" in message["channel"]:
-                async for watcher in in_turns(watchers):
+                async for watcher in yielding(watchers):
                     watcher.look()
                 return
             events = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
-            async for watcher in in_turns(watchers):
+            async for watcher in yielding(watchers):
                 for event in events:
                     watcher.offer(event, len(event.payload))
 

@@ -10,7 +10,7 @@ from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts import Find
 from palaver.store.scripting.contracts.listing import FieldTest, Index
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _AT_ONCE: Final = 250
 """Members that one script looks at: 1 to 2 ms of Redis, in which nobody else is served."""
@@ -56,7 +56,7 @@ class Part(NamedTuple):
     """The place to go on from; None if the lists end."""
 
 
-class Page(NamedTuple, Generic[T]):
+class ListPage(NamedTuple, Generic[T]):
     """A page of results, in order."""
 
     results: list[T]
@@ -93,7 +93,7 @@ async def look(scripts: Scripts, search: Search, place: Place | None, limit: int
     return Part(seen, sum(reply.looked for reply in replies), sum(reply.bytes for reply in replies), end)
 
 
-async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, place: Place | None) -> Page[T]:
+async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, place: Place | None) -> ListPage[T]:
     """A page of what fits, behind ``place``: few where they are long, or where many that do not fit lie between.
 
     One search of a process looks at a time, and those that go on and on leave Redis to others for as long as they had
@@ -116,20 +116,20 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
                     one, long = fitting[member[1]]
                     results.append(one)
                     size += long
-                    if size > most("answer_bytes"):
-                        beyond("answer_bytes")
-                        return Page(results, member)
+                    if size > limit_of("answer_bytes"):
+                        count_exceeded("answer_bytes")
+                        return ListPage(results, member)
         if len(results) == limit and part.places:
-            return Page(results, part.places[-1])
+            return ListPage(results, part.places[-1])
         if part.end is None:
-            return Page(results, None)
+            return ListPage(results, None)
         place = part.end
         for limited, much in (("list_looked", looked), ("list_bytes", looked_bytes)):
-            if much >= most(limited):
-                beyond(limited)
-                return Page(results, place)
+            if much >= limit_of(limited):
+                count_exceeded(limited)
+                return ListPage(results, place)
         if clock() > end:
-            return Page(results, place)
+            return ListPage(results, place)
 
 
 def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:

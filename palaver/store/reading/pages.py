@@ -16,10 +16,10 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, StreamEntry
 from palaver.store.scripting.log_entries import number
 from palaver.vocabulary.ids import is_id
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
-PAGE: Final = most("page_events")
-_BYTES: Final = most("page_bytes")
+PAGE: Final = limit_of("page_events")
+_BYTES: Final = limit_of("page_bytes")
 _FIRST: Final = 32
 _MOST: Final = 64
 """Entries in the first read of a page and in a later one, which has twice as many as the one before: nobody knows how
@@ -27,7 +27,7 @@ large an entry is before it is here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class FeedSnapshot:
     """The state of a run for a watcher that has seen its events up to some number."""
 
     events: Sequence[StoredEvent]
@@ -46,7 +46,7 @@ class Pages:
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
 
-    async def glance(self, run_id: str, last: int, seen: datetime | None) -> Glance:
+    async def glance(self, run_id: str, last: int, seen: datetime | None) -> FeedSnapshot:
         """Read how a run goes on whose events up to ``last`` were seen; ``seen`` is the time of that one, if it is
         known.
 
@@ -57,7 +57,7 @@ class Pages:
         # Afterwards: the events may be from before a loss, but not unnoticed from behind it.
         intact, intact_at = await self._intact(run_id, last, seen)
         over = not events and intact == last and await self._is_over(run_id, last)
-        return Glance(events, intact, intact_at, over)
+        return FeedSnapshot(events, intact, intact_at, over)
 
     async def page(self, run_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order, as many as are allowed on a page, and at least one if there is one.

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class LogExtent:
     """The length of a conversation's log, and its revision."""
 
     entries: int
@@ -175,14 +175,14 @@ class Reading:
                 await asyncio.sleep(0)
         return made
 
-    async def glance(self, conversation_id: str) -> Glance:
+    async def glance(self, conversation_id: str) -> LogExtent:
         """Read how far a conversation is: the least that tells whether there is something new.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
         entries, revision = await known_fields(self._redis, conversation_id, "entries", "revision")
-        return Glance(int(entries or 0), int(revision or 0))
+        return LogExtent(int(entries or 0), int(revision or 0))
 
     async def entries(self, conversation_id: str, *, after: int = 0, limit: int = 100) -> Sequence[LogEntry]:
         """Log entries behind position ``after``, in order: ``limit`` at most, fewer only at the log's end.

@@ -14,7 +14,7 @@ from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.actions import PendingAction
 from palaver.schemas.conversation import Conversation, Outcome
 from palaver.schemas.model_options import ModelOptions
-from palaver.schemas.models import AgentSpec, Cancel, Run, RunTimes, Usage, Waiting
+from palaver.schemas.models import AgentSpec, Cancellation, Run, RunTimes, Usage, Waiting
 from palaver.store.redis.connection import Fields
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.telemetry.traces import Trace
@@ -176,12 +176,12 @@ def action(fields: dict[str, Any]) -> PendingAction:
     return PendingAction(**{**values, "expires_at": instant(fields["expires_at"])})
 
 
-def _cancel(text: bytes | None, ended: bytes | None) -> Cancel | None:
+def _cancel(text: bytes | None, ended: bytes | None) -> Cancellation | None:
     if text is None:
         return None
     cancel = orjson.loads(text)
     at = cancel["requested_at"]
-    return Cancel(
+    return Cancellation(
         requested_at=instant(at),
         by=cancel["by"],
         mode=cancel["mode"],

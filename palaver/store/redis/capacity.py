@@ -15,7 +15,7 @@ from palaver.errors import NoRoom
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import all_shards
-from palaver.vocabulary.limits import beyond
+from palaver.vocabulary.limits import count_exceeded
 
 _FRESH: Final = 1.0
 """Seconds for which a memory reading is reused: a process asks Redis no more often, however many runs are submitted."""
@@ -77,7 +77,7 @@ class Capacity:
             NoRoom: ``store_nearly_full``.
         """
         if await self.nearly_full():
-            beyond("memory")
+            count_exceeded("memory")
             raise NoRoom("store_nearly_full", "the store has no memory left for more")
 
     def runs_of_a_shard(self) -> int:

@@ -25,7 +25,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.logs import Deleted
 from palaver.store.scripting.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
 from palaver.store.scripting.contracts.runs import Accepted, NewItem, RefusedItem
-from palaver.store.scripting.idempotency import IdempotencyKey, TakenOnce, idempotency
+from palaver.store.scripting.idempotency import IdempotencyKey, IdempotencyRecord, idempotency
 from palaver.store.scripting.moving import deliveries, promised
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
@@ -67,7 +67,7 @@ class RunControl:
         conversation_id = await self._runs.conversation_of(run_id)
         new = tuple(map(_new_item, items))
         what = orjson.dumps([item._asdict() for item in new]).decode()
-        key = TakenOnce.of(idempotency_key, run_id, what, by)
+        key = IdempotencyRecord.of(idempotency_key, run_id, what, by)
         act = Act(
             run=keys.of_run(run_id, conversation_id),
             idempotency=key.record,

@@ -26,7 +26,7 @@ from palaver.store.scripting.contracts.conversations import GivenField
 from palaver.store.scripting.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, ToCopy, WithdrawnBehind
 from palaver.store.scripting.contracts.replies import Busy, Mismatch, Unknown
 from palaver.store.scripting.contracts.runs import Refused
-from palaver.store.scripting.idempotency import TakenOnce
+from palaver.store.scripting.idempotency import IdempotencyRecord
 from palaver.store.scripting.moving import promised
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
@@ -69,7 +69,7 @@ class History:
         """
         check_conversation_id(conversation_id)
         texts = tuple(orjson.dumps(message.model_dump(exclude_defaults=True)) for message in messages)
-        key = TakenOnce.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
+        key = IdempotencyRecord.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
         title = first_words(messages, TITLE)
         append = Append(
             run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
@@ -94,7 +94,7 @@ class History:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         check_conversation_id(conversation_id)
-        key = TakenOnce.of(idempotency_key, conversation_id, f"after {after}", by)
+        key = IdempotencyRecord.of(idempotency_key, conversation_id, f"after {after}", by)
         withdraw = WithdrawAfter(
             run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
             idempotency=key.record,
@@ -126,7 +126,9 @@ class History:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         check_conversation_id(conversation_id)
-        key = TakenOnce.of(idempotency_key, conversation_id, f"fork {body.model_dump_json(exclude_unset=True)}", by)
+        key = IdempotencyRecord.of(
+            idempotency_key, conversation_id, f"fork {body.model_dump_json(exclude_unset=True)}", by
+        )
         chosen = target or self._runs.new_conversation(shard_of(conversation_id))
         fork = Fork(
             conversation=keys.conversation(chosen),

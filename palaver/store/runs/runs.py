@@ -33,7 +33,7 @@ from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.traces import new_trace
 from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of
-from palaver.vocabulary.limits import beyond
+from palaver.vocabulary.limits import count_exceeded
 
 SubmitReply = Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown
 
@@ -52,7 +52,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class CopiedLog:
     """A conversation's log that was copied for another one to begin with, up to position ``through``."""
 
     conversation_id: str
@@ -140,7 +140,7 @@ class Runs(Listing):
         *,
         by: str | None,
         retried_from: str | None = None,
-        fork: Fork | None = None,
+        fork: CopiedLog | None = None,
     ) -> Submit:
         """Return the request to the store for a run in the conversation ``target``: with ``retry`` only right behind
         the run that it goes on with, and with ``fork`` in one that begins as another one did."""
@@ -189,7 +189,9 @@ class Runs(Listing):
             endpoint=endpoint_of(agent) if agent else None,
         )
 
-    async def copy(self, conversation_id: str, *, through: int, made_anew: str | None, agent: AgentSpec | None) -> Fork:
+    async def copy(
+        self, conversation_id: str, *, through: int, made_anew: str | None, agent: AgentSpec | None
+    ) -> CopiedLog:
         """Copy a conversation's log up to position ``through``, a part at a time, for another one to begin with.
 
         The earlier messages of the run ``made_anew`` count there even if it was rolled back. A copy that no
@@ -212,7 +214,7 @@ class Runs(Listing):
             part = await self._copy(copy, conversation_id)
         withdrawn = Withdrawn(first.withdrawn).without(made_anew, through)
         secrets = await self._vault.opened(conversation_id, agent)
-        return Fork(conversation_id, name, through, first.withdrawals, withdrawn, secrets)
+        return CopiedLog(conversation_id, name, through, first.withdrawals, withdrawn, secrets)
 
     async def _copy(self, copy: CopyLog, conversation_id: str) -> Copied:
         match await self._scripts.run(copy):
@@ -223,7 +225,7 @@ class Runs(Listing):
             case other:
                 assert_never(other)
 
-    async def forget_copy(self, fork: Fork) -> None:
+    async def forget_copy(self, fork: CopiedLog) -> None:
         """Forget a copy. That changes nothing if a conversation has begun with it."""
         shard = shard_of(fork.conversation_id)
         await self._redis.unlink(keys.copy(shard, fork.copy), keys.copied(shard, fork.copy))
@@ -265,10 +267,10 @@ def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
         case Past(name):
             raise TimePassed(name, f"{name} has passed")
         case Full() if submit.most_due == 0:
-            beyond("memory")
+            count_exceeded("memory")
             raise NoRoom("store_nearly_full", "the store has no memory left for new runs")
         case Full():
-            beyond("runs")
+            count_exceeded("runs")
             raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
         case Refused(code, other):
             raise refusal(code, other or submit.retried_from)

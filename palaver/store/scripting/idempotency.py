@@ -32,7 +32,7 @@ def idempotency(key: str | None, request: str, by: str | None) -> IdempotencyKey
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOnce:
+class IdempotencyRecord:
     """The record of a request that is taken once: of its idempotency key, or else of this very try of it."""
 
     record: str
@@ -40,7 +40,7 @@ class TakenOnce:
     request: str
 
     @classmethod
-    def of(cls, key: str | None, any_id: str, what: str, by: str | None) -> TakenOnce:
+    def of(cls, key: str | None, any_id: str, what: str, by: str | None) -> IdempotencyRecord:
         """Return the record for a request that asks for ``what`` of a run or in a conversation."""
         request, hashed = token_hex(16), idempotency(key, f"{any_id} {what}", by)
         record = keys.idempotency(shard_of(any_id), hashed.digest or sha256(request))

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from palaver.errors import StateConflict
 from palaver.store.scripting.contracts.replies import RefusalCode as Code
-from palaver.vocabulary.limits import beyond
+from palaver.vocabulary.limits import count_exceeded
 
 
 class _Refusal(NamedTuple):
@@ -44,5 +44,5 @@ def refusal(code: Code, run_id: str | None, where: str = "") -> StateConflict:
     """The conflict, with the run that is in the way; it is counted. ``where`` precedes its message."""
     row = _REFUSALS[code]
     if row.limit is not None:
-        beyond(row.limit)
+        count_exceeded(row.limit)
     return StateConflict(code, run_id, where + row.message)

@@ -96,7 +96,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "TRACED": frozenset(TRACED),
         },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
-        "Limit": {name.upper(): limit.most for name, limit in LIMITS.items()},
+        "Limit": {name.upper(): limit.value for name, limit in LIMITS.items()},
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},
         "Format": {"VERSION": version, "NEWER": NEWER},
     }

@@ -15,7 +15,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import StepState, WaitReason
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LackingIndex:
         """All that is lacked, by code; no more than the limit says."""
         lacks: dict[str, Lacked] = {}
         after = dict.fromkeys(self._shards, "-")
-        while after and len(lacks) <= most("lacks"):
+        while after and len(lacks) <= limit_of("lacks"):
             firsts = await self._first(after)
             after = {}
             for shard, first, count in firsts:
@@ -50,9 +50,9 @@ class LackingIndex:
                 before = lacks.get(code)
                 lacks[code] = Lacked(code, count + (before.steps if before else 0), member.partition("/")[0])
                 after[shard] = f"[{code}!"
-        if len(lacks) > most("lacks"):
-            beyond("lacks")
-        return sorted(lacks.values(), key=lambda lacked: lacked.code)[: most("lacks")]
+        if len(lacks) > limit_of("lacks"):
+            count_exceeded("lacks")
+        return sorted(lacks.values(), key=lambda lacked: lacked.code)[: limit_of("lacks")]
 
     async def forget_stale(self, limit: int = 20) -> int:
         """Take out entries whose step does not wait for that: its run was deleted by hand, or evicted. How many.

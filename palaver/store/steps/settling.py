@@ -19,10 +19,10 @@ from palaver.steps.verdicts import (
     Condensed,
     Continue,
     Finish,
+    FormatMismatch,
     GiveUp,
     HandBack,
     LogNote,
-    Misfit,
     OpenCall,
     Postpone,
     ReasoningDropped,
@@ -37,7 +37,7 @@ from palaver.store.scripting.contracts import Settle
 from palaver.store.scripting.contracts.steps import NewCall, NewEntry, Used, VerdictKind
 from palaver.vocabulary.ids import safe_call_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
@@ -128,9 +128,9 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, encoded))
     opened = _opened(lease, message, outcomes, calls, finishes)
     texts = (value for record in (*entries, *opened) for value in record if isinstance(value, bytes | str))
-    if sum(map(len, texts)) > most("verdict"):
-        beyond("verdict")
-        raise ResponseTooLarge(f"the answer and what comes of it are larger than {most('verdict')} bytes")
+    if sum(map(len, texts)) > limit_of("verdict"):
+        count_exceeded("verdict")
+        raise ResponseTooLarge(f"the answer and what comes of it are larger than {limit_of('verdict')} bytes")
     return Settle(
         run=keys.of_run(lease.run_id, lease.conversation_id),
         step=lease.step,
@@ -155,7 +155,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
 
 def _deltas_of(message: Message) -> int:
     """Number of the deltas that its text makes."""
-    return ceil(len(message.content) / most("delta")) if isinstance(message.content, str) else 0
+    return ceil(len(message.content) / limit_of("delta")) if isinstance(message.content, str) else 0
 
 
 def _failed(lease: Lease, verdict: _Work) -> ErrorClass | None:
@@ -197,7 +197,7 @@ def _log_note(note: LogNote, lease: Lease) -> NewEntry:
             return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
 
 
-def _told_misfit(misfit: Misfit, lease: Lease) -> NewEntry:
+def _told_misfit(misfit: FormatMismatch, lease: Lease) -> NewEntry:
     error = misfit.failure.to_error(step=lease.step, attempt=lease.try_number)
     data = {"message": _compact(Message(role="user", content=misfit.text)), "nudge": True, "error": error}
     return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))

@@ -13,7 +13,7 @@ from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import EventKind
 from palaver.schemas.models import Usage
-from palaver.steps.leases import AnswerProgress, Delta, Lease, LogTail, Progress, Renewal, Settled, Shown, Stray
+from palaver.steps.leases import AnswerProgress, Delta, Lease, LogTail, Renewal, Settled, Shown, Stray, ToolProgress
 from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
@@ -27,13 +27,13 @@ from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.settling import settlement, used
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import call_of
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 log = logging.getLogger("palaver.store.steps.steps")
 
 _BATCH: Final = 100
 """Leases or deltas in one script call; Redis needs about a millisecond for them (bench/store_cost.py)."""
-_BATCH_BYTES: Final = most("script_page_bytes")
+_BATCH_BYTES: Final = limit_of("script_page_bytes")
 """Bytes of deltas in one script call."""
 _NONE: Final[Mapping[int, AnswerProgress]] = MappingProxyType({})
 
@@ -181,7 +181,7 @@ class Steps:
         answers = dict(zip(order, replies, strict=True))
         return [answers[i] for i in range(len(leases))]
 
-    async def write_deltas(self, deltas: Sequence[Delta | Progress]) -> None:
+    async def write_deltas(self, deltas: Sequence[Delta | ToolProgress]) -> None:
         """Show ``deltas`` to watchers. Those whose lease is lost are dropped."""
         calls: list[WriteDeltas] = []
         by_shard: dict[str, list[NewDelta]] = {}
@@ -200,7 +200,7 @@ def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:
     return HeldLease(*place, progress.received, progress.characters, progress.quiet, max(0.0, progress.left))
 
 
-def _shown(delta: Delta | Progress) -> NewDelta:
+def _shown(delta: Delta | ToolProgress) -> NewDelta:
     lease, run_id = delta.lease, delta.lease.run_id
     kind = EventKind.TOOL_PROGRESS
     if isinstance(delta, Delta):

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import EmptyCompletion, ProviderError, ProviderHTTPError
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from ..bounds import Parts, tokens, too_large
 from ..calls import text_of
@@ -18,7 +18,7 @@ from ..port import WITHHELD, ModelReply
 from ..verbatim import elements, members
 from .opaque import EXTRA, OpaqueFields
 
-_CHOICES: Final = most("answer_choices")
+_CHOICES: Final = limit_of("answer_choices")
 _FINISHES: Final = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), WITHHELD),
@@ -32,7 +32,7 @@ _PLAIN: Final = frozenset(("role", "content", "refusal", "tool_calls"))
 class Completion(EventStreamReader):
     """An answer of chunks."""
 
-    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+    def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._opaque = OpaqueFields()
         self._error_follows = False

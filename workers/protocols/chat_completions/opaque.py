@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 
 from ..bounds import Parts
 from ..sent_back import SentBack, as_stored, unchanged
@@ -139,7 +139,7 @@ class OpaqueFields(SentBack):
     def so_far(self) -> str:
         """The thoughts of an answer that was cut off: text, of which a part is worth something. Empty if there is
         nothing, or more than may be kept."""
-        found = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
+        found = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
         return as_stored(found, cut=True) if found else ""
 
     def whole(self, call_ids: Mapping[int, str], given_ids: Mapping[int, str] = MappingProxyType({})) -> str:
@@ -150,7 +150,7 @@ class OpaqueFields(SentBack):
         Raises:
             ResponseTooLarge: it is larger than may be.
         """
-        found: dict[str, Any] = {name: hide("".join(pieces)) for name, pieces in self._texts.items()}
+        found: dict[str, Any] = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
         for name, entries in self._lists.items():
             texts = (each if isinstance(each, str) else each.written() for each in entries)
             found[name] = unchanged(f"[{','.join(texts)}]")

@@ -13,7 +13,7 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 from ..port import CallSettings, Offer
 from ..verbatim import elements, members
 from . import blocks
-from .answer import Answer
+from .answer import MessagesReader
 from .breakpoints import EPHEMERAL, marked
 from .turns import alternating
 
@@ -82,9 +82,9 @@ class Messages:
         options = _options(agent, offers, settings)
         return orjson.dumps(options)[:-1] + b',"messages":[' + b",".join(turn.written() for turn in turns) + b"]}"
 
-    def reader(self, *, max_calls: int) -> Answer:
+    def reader(self, *, max_calls: int) -> MessagesReader:
         """A reader for one answer."""
-        return Answer(max_calls=max_calls)
+        return MessagesReader(max_calls=max_calls)
 
 
 def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) -> dict[str, Any]:

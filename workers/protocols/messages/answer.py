@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ProviderHTTPError
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from ..bounds import Parts, tokens
 from ..calls import text_of
@@ -23,10 +23,10 @@ _INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_inp
 """Parts of the input, each counted apart."""
 
 
-class Answer(EventStreamReader):
+class MessagesReader(EventStreamReader):
     """An answer of blocks."""
 
-    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+    def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._blocks = Blocks()
         self._counts: dict[str, int] = {}

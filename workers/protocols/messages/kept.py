@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import MalformedResponse, ProviderError
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 
 from ..bounds import Parts, parsed
 from ..calls import text_of
@@ -120,7 +120,7 @@ class Blocks(SentBack):
                 layout.append(raw)
             if block.said:
                 # As the log has it.
-                layout.append(len(hide("".join(block.said))))
+                layout.append(len(redact("".join(block.said))))
         if not any(isinstance(each, orjson.Fragment) for each in layout):
             return ""
         return as_stored({BLOCKS: layout}, cut=cut)

@@ -12,7 +12,7 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 
 from ..port import CallSettings, Offer
 from . import items
-from .answer import Answer
+from .answer import ResponsesReader
 
 _SAME: Final = ("temperature", "top_p", "max_output_tokens")
 """Options that are called here as they are on an agent."""
@@ -69,9 +69,9 @@ class Responses:
         """The request's JSON."""
         return orjson.dumps(_options(agent, offers, settings))[:-1] + b',"input":[' + b",".join(messages) + b"]}"
 
-    def reader(self, *, max_calls: int) -> Answer:
+    def reader(self, *, max_calls: int) -> ResponsesReader:
         """A reader for one answer."""
-        return Answer(max_calls=max_calls)
+        return ResponsesReader(max_calls=max_calls)
 
 
 def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ProviderHTTPError
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 
 from ..bounds import Parts, tokens
 from ..calls import text_of
@@ -24,10 +24,10 @@ _ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"
 """Events that repeat the request and say nothing else."""
 
 
-class Answer(EventStreamReader):
+class ResponsesReader(EventStreamReader):
     """An answer of items."""
 
-    def __init__(self, *, max_calls: int = most("tool_calls")) -> None:
+    def __init__(self, *, max_calls: int = limit_of("tool_calls")) -> None:
         super().__init__(max_calls=max_calls)
         self._items = Items()
         self._named: dict[str, int] = {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from palaver.secrets.redaction import hide
+from palaver.secrets.redaction import redact
 
 from ..sent_back import SentBack, admit_part, as_stored, unchanged
 from .items import ITEMS, PLAIN
@@ -69,7 +69,7 @@ class Items(SentBack):
         for index in sorted(self.found):
             item = self.found[index]
             if item.kind == "message":
-                phase = item.phase if hide(item.phase) == item.phase else ""
+                phase = item.phase if redact(item.phase) == item.phase else ""
                 layout.append([item.length, phase] if phase else item.length)
                 something = something or bool(phase)
             elif item.kind == "function_call":

@@ -11,8 +11,8 @@ from celery import Celery
 from celery.worker.consumer.events import Events
 from kombu.asynchronous.timer import Timer
 
-from workers.broker import gathered_events
-from workers.broker.gathered_events import GatheredEvents
+from workers.broker import event_batcher
+from workers.broker.event_batcher import EventBatcher
 
 
 class Worker:
@@ -32,7 +32,7 @@ class Worker:
             on_send_event_buffered=None,
             timer=self.timer,
         )
-        self.steps = Events(self.consumer, task_events=True), GatheredEvents(self.consumer)
+        self.steps = Events(self.consumer, task_events=True), EventBatcher(self.consumer)
         self.listening = self.app.connection_for_read()
         self.queue = self.app.events.Receiver(self.listening).queue(self.listening.default_channel)
         self.queue.declare()
@@ -82,7 +82,7 @@ def test_what_comes_together_is_one_message(worker: Worker) -> None:
 
 
 def test_no_more_wait_than_fit_in_a_message(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathered_events, "_TOGETHER", 3)
+    monkeypatch.setattr(event_batcher, "_TOGETHER", 3)
     worker.connect()
     worker.send(*"abcde")
     assert worker.messages() == [["a", "b", "c"]]

@@ -1,7 +1,7 @@
 """Mutants of how a worker takes deliveries and asks Redis: each breaks one promise of ADR 0020 or 0002, and the test
 that is named must say so.
 
-    python -m tests.chaos.handful_mutants [NAME …]
+    python -m tests.chaos.batch_mutants [NAME …]
 
 Seconds for each.
 """
@@ -27,10 +27,10 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = "") -> TestedM
     return TestedMutant(name, test or _TESTS[file], Change(file, old, new))
 
 
-HANDFUL_MUTANTS: Final = by_name(
-    _mutant("a handful that ignores the room", _READING, "min(free, share, _HANDFUL)", "min(share, _HANDFUL)"),
-    _mutant("a handful that leaves others no share", _READING, "min(free, share, _HANDFUL)", "min(free, _HANDFUL)"),
-    _mutant("a handful without a bound", _READING, "min(free, share, _HANDFUL)", "min(free, share)"),
+BATCH_MUTANTS: Final = by_name(
+    _mutant("a handful that ignores the room", _READING, "min(free, share, _BATCH)", "min(share, _BATCH)"),
+    _mutant("a handful that leaves others no share", _READING, "min(free, share, _BATCH)", "min(free, _BATCH)"),
+    _mutant("a handful without a bound", _READING, "min(free, share, _BATCH)", "min(free, share)"),
     _mutant(
         "one that is no delivery takes the rest along",
         _READING,
@@ -114,4 +114,4 @@ HANDFUL_MUTANTS: Final = by_name(
 
 
 if __name__ == "__main__":
-    play_named(HANDFUL_MUTANTS)
+    play_named(BATCH_MUTANTS)

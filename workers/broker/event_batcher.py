@@ -14,12 +14,12 @@ _TOGETHER: Final = 100
 palaver/vocabulary/limits.py)."""
 
 
-class GatheredEvents(StartStopStep):  # type: ignore[misc]  # Celery is untyped
+class EventBatcher(StartStopStep):  # type: ignore[misc]  # Celery is untyped
     """Part of a worker's consumer: events leave in the order in which they came, in one message for all of a moment.
 
     None is lost when the worker drains or connects again, where Celery drops what its dispatcher has not sent. It leans
     on `on_send_buffered`, `buffer_limit` and `_group_buffer` of Celery 5.7's dispatcher, held by
-    tests/unit/test_gathered_events.py and tests/process/test_flower.py.
+    tests/unit/test_event_batcher.py and tests/process/test_flower.py.
     """
 
     requires = (Events,)

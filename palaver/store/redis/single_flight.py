@@ -16,7 +16,7 @@ _TURN: Final = 16
 """Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
 
 
-async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
+async def yielding(many: Iterable[T]) -> AsyncIterator[T]:
     """Each of ``many``, with a turn of the loop for others now and then."""
     for number, item in enumerate(many, 1):
         yield item
@@ -24,7 +24,7 @@ async def in_turns(many: Iterable[T]) -> AsyncIterator[T]:
             await asyncio.sleep(0)
 
 
-class Sharing:
+class SingleFlight:
     """Reads of which no more than ``at_once`` are under way, and of the same thing one.
 
     Who asks while one is under way shares the next with all that ask meanwhile: a value is always read after it was
@@ -76,7 +76,7 @@ class Sharing:
                 value, error = await self._in_turn(key, make), None
             except Exception as raised:
                 value, error = None, raised
-            async for answer in in_turns(waiters):
+            async for answer in yielding(waiters):
                 if answer.done():
                     continue
                 if error is not None:
@@ -108,7 +108,7 @@ class Sharing:
 class Fresh(Generic[S]):
     """Something that is read again once it is older than ``seconds``, or as long as there is nothing."""
 
-    def __init__(self, reads: Sharing, read: Callable[[], Awaitable[S]], seconds: float) -> None:
+    def __init__(self, reads: SingleFlight, read: Callable[[], Awaitable[S]], seconds: float) -> None:
         self._reads = reads
         self._read = read
         self._seconds = seconds

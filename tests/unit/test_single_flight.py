@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from palaver.store.redis.sharing import Sharing, in_turns
+from palaver.store.redis.single_flight import SingleFlight, yielding
 from tests.waiting import aeventually
 
 
@@ -30,13 +30,13 @@ class Source:
 
 
 @pytest.fixture
-async def sharing() -> AsyncIterator[Sharing]:
-    sharing = Sharing(3)
+async def sharing() -> AsyncIterator[SingleFlight]:
+    sharing = SingleFlight(3)
     yield sharing
     await sharing.close()
 
 
-async def test_who_asks_meanwhile_shares_the_next_read(sharing: Sharing) -> None:
+async def test_who_asks_meanwhile_shares_the_next_read(sharing: SingleFlight) -> None:
     source = Source()
     first = asyncio.create_task(sharing.read("key", source.read))
     await aeventually(lambda: source.begun == 1)
@@ -57,7 +57,7 @@ def _ended(sources: list[Source], number: int) -> bool:
     return sum(each.begun - each.at_once for each in sources) == number
 
 
-async def test_so_many_are_under_way_and_of_one_thing_only_one(sharing: Sharing) -> None:
+async def test_so_many_are_under_way_and_of_one_thing_only_one(sharing: SingleFlight) -> None:
     sources = [Source() for _ in range(10)]
     asking = [asyncio.create_task(sharing.read(n % 10, sources[n % 10].read)) for n in range(50)]
     for left in range(10, 0, -1):
@@ -68,7 +68,7 @@ async def test_so_many_are_under_way_and_of_one_thing_only_one(sharing: Sharing)
     assert await asyncio.gather(*asking) == [1] * 50
 
 
-async def test_all_hear_of_a_failure_and_the_next_read_is_made_anew(sharing: Sharing) -> None:
+async def test_all_hear_of_a_failure_and_the_next_read_is_made_anew(sharing: SingleFlight) -> None:
     async def fail() -> int:
         raise ConnectionError("away")
 
@@ -79,7 +79,7 @@ async def test_all_hear_of_a_failure_and_the_next_read_is_made_anew(sharing: Sha
     assert await sharing.read("key", source.read) == 1
 
 
-async def test_a_read_goes_on_for_the_others_when_one_who_asked_has_gone(sharing: Sharing) -> None:
+async def test_a_read_goes_on_for_the_others_when_one_who_asked_has_gone(sharing: SingleFlight) -> None:
     source = Source()
     gone, there = (asyncio.create_task(sharing.read("key", source.read)) for _ in range(2))
     await aeventually(lambda: source.begun == 1)
@@ -90,7 +90,7 @@ async def test_a_read_goes_on_for_the_others_when_one_who_asked_has_gone(sharing
         await gone
 
 
-async def test_who_finds_nobody_else_reads_alone(sharing: Sharing) -> None:
+async def test_who_finds_nobody_else_reads_alone(sharing: SingleFlight) -> None:
     source = Source()
     first, gone, there = (asyncio.create_task(sharing.read_now("key", source.read)) for _ in range(3))
     await aeventually(lambda: source.begun == 1)
@@ -109,7 +109,7 @@ async def test_who_finds_nobody_else_reads_alone(sharing: Sharing) -> None:
     assert not sharing._under_way, "nothing is kept of what was read"
 
 
-async def test_who_reads_alone_and_goes_away_leaves_the_others_a_read(sharing: Sharing) -> None:
+async def test_who_reads_alone_and_goes_away_leaves_the_others_a_read(sharing: SingleFlight) -> None:
     source = Source()
     gone, there = (asyncio.create_task(sharing.read_now("key", source.read)) for _ in range(2))
     await aeventually(lambda: source.begun == 1)
@@ -121,7 +121,7 @@ async def test_who_reads_alone_and_goes_away_leaves_the_others_a_read(sharing: S
         await gone
 
 
-async def test_who_reads_alone_at_the_end_is_cancelled(sharing: Sharing) -> None:
+async def test_who_reads_alone_at_the_end_is_cancelled(sharing: SingleFlight) -> None:
     source = Source()
     reading = asyncio.create_task(sharing.read_now("key", source.read))
     await aeventually(lambda: source.begun == 1)
@@ -130,7 +130,7 @@ async def test_who_reads_alone_at_the_end_is_cancelled(sharing: Sharing) -> None
 
 
 async def test_whoever_waits_at_the_end_is_cancelled() -> None:
-    sharing, source = Sharing(1), Source()
+    sharing, source = SingleFlight(1), Source()
     asking = [asyncio.create_task(sharing.read(n, source.read)) for n in range(3)]
     await aeventually(lambda: source.begun == 1)
     await sharing.close()
@@ -148,7 +148,7 @@ async def test_others_have_the_loop_in_between() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    async for _ in in_turns(range(100)):
+    async for _ in yielding(range(100)):
         done += 1
     await task
     assert len(between) >= 100 // 16

@@ -15,7 +15,7 @@ from palaver.store import Store
 from palaver.store.fleet.fleet import KNOWN_FOR
 from palaver.vocabulary.addresses import host_and_port
 from palaver.vocabulary.lifecycle import WaitReason
-from palaver.vocabulary.limits import beyond, most
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..models.refused_keys import RefusedKeys
 from ..sources import Toolbox
@@ -28,13 +28,13 @@ second and 27 times in the first minute, which finds one worker among many. When
 has waited a quarter longer than it had to, or a little more."""
 _LATEST: Final = 15.0
 """Seconds that it waits again at most."""
-_TOLD: Final = most("no_worker_told")
+_TOLD: Final = limit_of("no_worker_told")
 """Seconds after which it fails whatever workers tell: one that tells of it may not take this step, or lack something
 else that the step needs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingCapability:
     """What a step needs and a worker has not."""
 
     kind: Literal["tool", "provider", "key"]
@@ -73,11 +73,11 @@ class Lack:
         return providers is None or (self.provider or self.name) in providers
 
 
-SECRET_KEY: Final = Lack("key", "PALAVER_SECRET_KEY")
+SECRET_KEY: Final = MissingCapability("key", "PALAVER_SECRET_KEY")
 """What opens the secrets of a conversation: a worker without it does none of its steps."""
 
 
-class Abilities:
+class Capabilities:
     """The tools and the providers of one worker process."""
 
     def __init__(self, tools: Toolbox, providers: Mapping[str, Provider], hosts: Sequence[str] = ()) -> None:
@@ -107,22 +107,31 @@ class Abilities:
     @property
     def lacks(self) -> tuple[str, ...]:
         """What its own table names and it cannot do."""
-        missing = (Lack("key", variable).code for variable in sorted(set(self.missing_keys.values())))
+        missing = (MissingCapability("key", variable).code for variable in sorted(set(self.missing_keys.values())))
         return (*missing, *self.refused_keys.codes)
 
-    def lacking(self, agent: AgentSpec, call: ToolCall | None) -> Lack | None:
+    def lacking(self, agent: AgentSpec, call: ToolCall | None) -> MissingCapability | None:
         """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
         if call is None and not self._calls(agent):
             variable = self.missing_keys.get(agent.provider)
-            return Lack("key", variable, agent.provider) if variable else Lack("provider", agent.provider)
+            return (
+                MissingCapability("key", variable, agent.provider)
+                if variable
+                else MissingCapability("provider", agent.provider)
+            )
         for name in agent.tools if call is None else (call.name,):
             # What the model made up is not lacked: it is told so.
             if name not in self.tools and name in agent.tools:
-                return Lack("tool", name)
+                return MissingCapability("tool", name)
         return None
 
     async def missing_capability(
-        self, store: Store, agent: AgentSpec, call: ToolCall | None, lacking_for: float, lack: Lack | None = None
+        self,
+        store: Store,
+        agent: AgentSpec,
+        call: ToolCall | None,
+        lacking_for: float,
+        lack: MissingCapability | None = None,
     ) -> Postpone | None:
         """Gives a step up for another worker if this one lacks what it needs, or has a ``lack`` that was found already;
         None if it lacks nothing.
@@ -136,15 +145,15 @@ class Abilities:
         if lack is None:
             return None
         if lacking_for > _TOLD:
-            beyond("no_worker_told")
+            count_exceeded("no_worker_told")
             raise NoWorker(f"for four hours no worker that took the step could do it: the last one lacks {lack}")
         if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
-            beyond("no_worker")
+            count_exceeded("no_worker")
             raise NoWorker(f"for an hour no worker has had {lack}")
         return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
 
 
-async def _may_be_anywhere(lack: Lack, store: Store) -> bool:
+async def _may_be_anywhere(lack: MissingCapability, store: Store) -> bool:
     """Whether a worker has it, or nobody can say so because the store is away."""
     try:
         return await lack.anywhere(store)

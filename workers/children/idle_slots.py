@@ -17,13 +17,13 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolSet
 from palaver.vocabulary.step_kinds import StepKind
 
-log = logging.getLogger("palaver.workers.children.vacancies")
+log = logging.getLogger("palaver.workers.children.idle_slots")
 
 _PATIENCE = 1.0
 """Seconds for Redis to answer; everything else of the main process waits meanwhile."""
 
 
-class Vacancies:
+class IdleSlots:
     """The vacant places of a tools worker, as the store knows them."""
 
     def __init__(

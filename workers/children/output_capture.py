@@ -14,11 +14,11 @@ from contextvars import ContextVar
 from typing import Final
 
 from palaver.tools import ToolDeclaration
-from palaver.vocabulary.limits import beyond
+from palaver.vocabulary.limits import count_exceeded
 
 from .output import SHORT, readable
 
-log = logging.getLogger("palaver.workers.children.printed")
+log = logging.getLogger("palaver.workers.children.output_capture")
 
 
 class _Room:
@@ -42,7 +42,7 @@ class _Room:
         """The call is over: log the rest, and say how much was left out."""
         self._line(self._partial)
         if self._more:
-            beyond("tool_output")
+            count_exceeded("tool_output")
             log.warning("%s: … %s bytes more left out", self._name, f"{self._more:,}")
 
     def _line(self, line: bytes) -> None:
@@ -53,7 +53,7 @@ class _Room:
             log.warning("%s: %s", self._name, readable(line))
 
 
-class Printed(io.TextIOBase):
+class OutputCapture(io.TextIOBase):
     """Stands in for standard output and error."""
 
     encoding: Final = "utf-8"  # type: ignore[misc]  # a property of others

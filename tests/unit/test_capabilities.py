@@ -14,11 +14,11 @@ from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
 from palaver.store.redis import keys
 from palaver.tools import ToolSet
 from palaver.vocabulary.lifecycle import WaitReason
-from palaver.vocabulary.limits import most
+from palaver.vocabulary.limits import limit_of
 from tests.process.remote_tools import RemoteTools, Server
 from tests.unit.api_world import World, world
 from workers.sources import Toolbox
-from workers.steps.abilities import Abilities, offered_again, require_provider
+from workers.steps.capabilities import Capabilities, offered_again, require_provider
 
 URL = "http://127.0.0.1:1/v1"
 TABLE = {
@@ -28,11 +28,11 @@ TABLE = {
 
 
 @pytest.fixture
-def abilities(monkeypatch: pytest.MonkeyPatch) -> Abilities:
+def capabilities(monkeypatch: pytest.MonkeyPatch) -> Capabilities:
     """Of a worker that has the key of one provider of two, and the tools of the guest's source."""
     monkeypatch.setenv("KEYED_KEY", "secret")
     keyed = Provider(base_url=URL, api_key_env="KEYED_KEY")
-    return Abilities(Toolbox([RemoteTools(Server())]), {**TABLE, "keyed": keyed})
+    return Capabilities(Toolbox([RemoteTools(Server())]), {**TABLE, "keyed": keyed})
 
 
 def _agent(provider: str = "open", *tools: str) -> AgentSpec:
@@ -59,15 +59,15 @@ def _call(name: str) -> ToolCall:
     ids=["all here", "key", "no key", "no provider", "no tool", "call", "another call", "no model", "not the agent's"],
 )
 def test_what_a_worker_lacks_is_named(
-    abilities: Abilities, agent: AgentSpec, call: ToolCall | None, code: str | None
+    capabilities: Capabilities, agent: AgentSpec, call: ToolCall | None, code: str | None
 ) -> None:
-    lack = abilities.lacking(agent, call)
+    lack = capabilities.lacking(agent, call)
     assert (lack.code if lack else None) == code
 
 
-def test_a_worker_says_which_keys_it_lacks_and_calls_the_others(abilities: Abilities) -> None:
-    assert sorted(abilities.providers) == ["keyed", "open"]
-    assert abilities.lacks == ("key:KEYLESS_KEY",)
+def test_a_worker_says_which_keys_it_lacks_and_calls_the_others(capabilities: Capabilities) -> None:
+    assert sorted(capabilities.providers) == ["keyed", "open"]
+    assert capabilities.lacks == ("key:KEYLESS_KEY",)
     require_provider(TABLE)
 
 
@@ -105,11 +105,11 @@ async def _fleet_with(api: World, *, providers: tuple[str, ...] = (), tools: tup
 
 
 @pytest.mark.parametrize("lacking_for", [0.0, KNOWN_FOR])
-async def test_within_an_hour_the_step_goes_elsewhere(abilities: Abilities, lacking_for: float) -> None:
+async def test_within_an_hour_the_step_goes_elsewhere(capabilities: Capabilities, lacking_for: float) -> None:
     async with world(tools=()) as api:
-        verdict = await abilities.missing_capability(api.store, _agent("keyless"), None, lacking_for)
+        verdict = await capabilities.missing_capability(api.store, _agent("keyless"), None, lacking_for)
         assert verdict == Postpone(offered_again(lacking_for), "key:KEYLESS_KEY", WaitReason.NO_WORKER)
-        assert await abilities.missing_capability(api.store, _agent("keyed"), None, lacking_for) is None
+        assert await capabilities.missing_capability(api.store, _agent("keyed"), None, lacking_for) is None
 
 
 @pytest.mark.parametrize(
@@ -122,42 +122,44 @@ async def test_within_an_hour_the_step_goes_elsewhere(abilities: Abilities, lack
     ids=["key", "provider", "tool"],
 )
 async def test_after_an_hour_it_fails_unless_somebody_has_it(
-    abilities: Abilities, agent: AgentSpec, call: ToolCall | None, said: str
+    capabilities: Capabilities, agent: AgentSpec, call: ToolCall | None, said: str
 ) -> None:
     async with world(tools=()) as api:
         with pytest.raises(NoWorker, match=f"for an hour no worker has had {said}"):
-            await abilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1)
+            await capabilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1)
         gone = Server.offers[0].model_copy(update={"name": "gone"})
         await _fleet_with(api, providers=("keyless", "other"), tools=(gone,))
-        assert await abilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1) is not None
+        assert await capabilities.missing_capability(api.store, agent, call, KNOWN_FOR + 1) is not None
 
 
-async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_the_step(abilities: Abilities) -> None:
+async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_the_step(
+    capabilities: Capabilities,
+) -> None:
     """Workers of the other queue, or one that lacks something else that the step needs."""
     gone = Server.offers[0].model_copy(update={"name": "gone"})
-    agent, told = _agent("open", "gone"), most("no_worker_told")
+    agent, told = _agent("open", "gone"), limit_of("no_worker_told")
     async with world(tools=()) as api:
         await _fleet_with(api, tools=(gone,))
-        assert await abilities.missing_capability(api.store, agent, None, told) is not None
+        assert await capabilities.missing_capability(api.store, agent, None, told) is not None
         with pytest.raises(NoWorker, match=r"for four hours .* lacks the tool 'gone'"):
-            await abilities.missing_capability(api.store, agent, None, told + 1)
+            await capabilities.missing_capability(api.store, agent, None, told + 1)
 
 
-async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(abilities: Abilities) -> None:
+async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(capabilities: Capabilities) -> None:
     async with world(tools=()) as api:
         await _fleet_with(api, providers=("open",))
         await api.redis.hdel(keys.worker("w"), "providers")
-        assert await abilities.missing_capability(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
+        assert await capabilities.missing_capability(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
 
 
 @pytest.mark.parametrize("call", [None, _call("gone")], ids=["model", "tool"])
 async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
-    abilities: Abilities, call: ToolCall | None
+    capabilities: Capabilities, call: ToolCall | None
 ) -> None:
     async with world(tools=()) as api:
         api.server.connected = False
         try:
-            verdict = await abilities.missing_capability(api.store, _agent("open", "gone"), call, KNOWN_FOR + 1)
+            verdict = await capabilities.missing_capability(api.store, _agent("open", "gone"), call, KNOWN_FOR + 1)
         finally:
             api.server.connected = True
     assert isinstance(verdict, Postpone)
