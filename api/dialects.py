@@ -73,9 +73,9 @@ class Dialect:
         self.about: Final = about
         """A sentence of the document about the operations that have its name as their tag."""
         self.tables: Final = tables
-        """How it calls what is closed here, such as error classes and statuses; a test asks whether they are whole."""
+        """Its names for what is closed here, such as error classes and statuses; a test asks whether they are whole."""
         self.settings: Final = settings
-        """What its operator can set, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
+        """Variables of its operator, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()

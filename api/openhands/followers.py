@@ -1,4 +1,4 @@
-"""What this process keeps for OpenHands' clients: how far their sockets have come, and snapshots that several want.
+"""Followers of conversations in this process: how far the sockets of clients have come, and snapshots that they share.
 
 A client that is answered may look at once at what its socket has brought.
 """

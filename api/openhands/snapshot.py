@@ -22,7 +22,7 @@ from .state import ClientState, full_state
 from .tables import ExecutionStatus, execution_status
 
 NAME: Final = "openhands"
-"""Of the dialect, beside what it keeps."""
+"""The name of the dialect, beside what it keeps."""
 
 
 @dataclass(frozen=True, slots=True)

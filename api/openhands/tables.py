@@ -17,7 +17,7 @@ from ..dialects import ClosedTable
 
 
 class ExecutionStatus(StrEnum):
-    """Those that clients know; any other one is an error to them."""
+    """The statuses that clients know; any other one is an error to them."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -50,7 +50,7 @@ RUN_STATUSES: Final[Mapping[str, ExecutionStatus]] = MappingProxyType(
         RunStatus.EXPIRED: ExecutionStatus.ERROR,
     }
 )
-"""Of a run, or of a conversation that has none. There is none for waiting: that is running."""
+"""By status of a run, or `idle` for a conversation that has none. There is none for waiting: that is running."""
 FOUND_BY: Final[Mapping[ExecutionStatus, tuple[str, ...]]] = MappingProxyType(
     {
         ExecutionStatus.IDLE: ("idle", RunStatus.CANCELLED),
@@ -62,7 +62,7 @@ FOUND_BY: Final[Mapping[ExecutionStatus, tuple[str, ...]]] = MappingProxyType(
         ExecutionStatus.STUCK: (RunStatus.FAILED,),
     }
 )
-"""Those of the newest run: one that is stuck has failed."""
+"""By status there: those of the newest run. One that is stuck has failed."""
 _C = ErrorClass
 ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {

@@ -60,7 +60,7 @@ class Publishing(Protocol):
 
 
 class Guest(Protocol):
-    """What a dialect keeps in a process, beside the backend."""
+    """A thing that a dialect keeps in a process, beside the backend."""
 
     def __init__(self) -> None: ...
 
@@ -99,7 +99,7 @@ class Backend:
         raise LookupError(kind.__name__)
 
     def guest(self, kind: type[G]) -> G:
-        """What a dialect keeps in this process: made when it is first asked for."""
+        """A thing that a dialect keeps in this process, made when it is first asked for."""
         kept = self._guests.get(kind)
         if kept is None:
             kept = self._guests[kind] = kind()

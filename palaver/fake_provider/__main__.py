@@ -10,7 +10,7 @@ from palaver.fake_provider import FakeProvider
 
 
 def arguments(program: str, description: str) -> argparse.ArgumentParser:
-    """What a provider takes."""
+    """The arguments of a provider."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=9101, help="0 takes a free one (default: 9101)")

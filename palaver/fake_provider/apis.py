@@ -16,9 +16,9 @@ class ProviderApi(Protocol):
 
     path: str
     id_header: str
-    """Where an answer has its number."""
+    """The header with the number of an answer."""
     end: bytes
-    """What follows the events of a stream."""
+    """The end of a stream, behind its events."""
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         """The key that a request brings."""

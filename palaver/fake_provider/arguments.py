@@ -13,7 +13,7 @@ MAX_DEPTH = 8
 
 
 def given(last_user: str) -> str | None:
-    """What the user wrote as `[[args {...}]]`, to the letter. Raises InvalidRequest if it is no object."""
+    """The text that the user wrote as `[[args {...}]]`, to the letter. Raises InvalidRequest if it is no object."""
     return written(last_user, "args")
 
 

@@ -68,7 +68,7 @@ class ScriptedFault:
 
 @dataclass(frozen=True, slots=True)
 class ModelScript:
-    """What a model name asks for. `ttft` is seconds, `rate` tokens a second."""
+    """The answer that a model name asks for. `ttft` is seconds, `rate` tokens a second."""
 
     plan: tuple[int, ...] = ()
     echo: bool = False

@@ -1,4 +1,4 @@
-"""What the user tells the server in the last message: `[[name {...}]]`."""
+"""Marks by which the user steers the server in the last message: `[[name {...}]]`."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ STOPS = {
     "pause": "pause_turn",
     "window": "model_context_window_exceeded",
 }
-"""What the same ends are called here."""
+"""Stop reasons, by the ends that they stand for."""
 KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -36,7 +36,7 @@ KINDS = {
 REFUSAL = "This request was blocked under our usage policy: it could help to attack computers."
 """Why an answer is refused."""
 _WORDS = {"401": "invalid x-api-key", "529": "Overloaded"}
-"""What errors say, by their status."""
+"""Messages of errors, by their status."""
 SPENT = {"error_visibility": "user_facing", "error_code": "enforced_spend_limit_reached"}
 FAULTS = {
     "quota": (429, "This request would exceed your organization's monthly limit."),
@@ -165,7 +165,7 @@ def _before_calls(reply: Reply) -> int:
 
 
 def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
-    """What the model thinks, signed and hidden; then what it says, or its calls."""
+    """The thoughts of the model, signed and hidden; then its words, or its calls."""
     if reply.reasoning:
         thinking = "".join(reply.reasoning)
         yield {"type": "thinking", "thinking": thinking, "signature": signature(thinking)}

@@ -47,7 +47,7 @@ class _Wire(_Told):
 
 
 def given(last_user: str) -> RawAnswer | RawBytes:
-    """What the user wrote as `[[raw {...}]]`. Raises InvalidRequest if nothing, or nothing that can be sent."""
+    """The user's `[[raw {...}]]`, read. Raises InvalidRequest if nothing, or nothing that can be sent."""
     value = told(last_user, "raw")
     if value is None:
         raise InvalidRequest("The model name says raw, but the last user message has no [[raw {...}]].", "messages")

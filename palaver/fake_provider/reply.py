@@ -1,4 +1,4 @@
-"""What the model answers: a pure function of the script and the request."""
+"""The answer of the model: a pure function of the script and the request."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Reply:
     usage: dict[str, Any]
     made: Made
     digest: str
-    """Of the messages that it answers."""
+    """The digest of the messages that it answers."""
     cached: bool
     """The request had prompt-cache breakpoints."""
     search: int | None = None
-    """Which one of the turn it pauses for; None if it does not."""
+    """The search of the turn that it pauses for; None if it does not."""
 
 
 def compose(script: ModelScript, chat: Chat, fault: ScriptedFault | None) -> Reply:

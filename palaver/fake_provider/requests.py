@@ -15,7 +15,7 @@ import orjson
 from palaver.fake_provider.digests import blocks_of, of_items, of_messages, size, words
 
 WANTED_BACK: Final = frozenset({"reasoning_content", "reasoning", "reasoning_details", "extra_content"})
-"""What a provider may want back with a message that it made, or with a call."""
+"""Fields that a provider may want back with a message that it made, or with a call."""
 
 
 class InvalidRequest(ValueError):
@@ -28,7 +28,7 @@ class InvalidRequest(ValueError):
 
 @dataclass(slots=True)
 class RequestHistory:
-    """What the messages say: `turn` user messages so far, and the place within the last turn.
+    """The messages in short: `turn` user messages so far, and the place within the last turn.
 
     `breakpoints` are the indexes of messages with a prompt-cache breakpoint on a block of their content.
     """
@@ -58,7 +58,7 @@ class Chat:
     tools: list[dict[str, Any]]
     """The functions that the model may call."""
     schema: dict[str, Any]
-    """Of the answer; empty for none."""
+    """The schema of the answer; empty for none."""
     must_call: bool
     """`tool_choice` leaves the model no other way."""
     history: RequestHistory

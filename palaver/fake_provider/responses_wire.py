@@ -131,7 +131,7 @@ def _usage(reply: Reply) -> dict[str, Any]:
 
 
 def _items(reply: Reply) -> Iterator[dict[str, Any]]:
-    """What the model thinks, encrypted and told in a summary; then what it says, or its calls."""
+    """The thoughts of the model, encrypted and in a summary; then its words, or its calls."""
     mark = reply.digest[:24]
     if reply.reasoning:
         identity, summary = f"rs_{mark}", [{"type": "summary_text", "text": "".join(reply.reasoning)}]

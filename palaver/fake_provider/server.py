@@ -24,7 +24,7 @@ BACKLOG = 4096
 STOP_AFTER = 0.1
 """Seconds that open requests get when the server stops; one that hangs would never end by itself."""
 MODELS = ("echo", "say-20", "tool-3", "parallel-2-2+use-each", "echo+429-1", "tokens-100+rate-20")
-"""What GET /v1/models shows: examples, since every sentence of the grammar is a model."""
+"""The models that GET /v1/models shows: examples, since every sentence of the grammar is a model."""
 
 
 class FakeProvider:
@@ -104,12 +104,12 @@ class FakeProvider:
 
     @property
     def url(self) -> str:
-        """Where the server listens: `/healthz` is below it."""
+        """The address of the server: `/healthz` is below it."""
         return f"http://{self._host}:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client takes as its base URL; Anthropic's takes `url`."""
+        """The base URL for an OpenAI client; Anthropic's takes `url`."""
         return f"{self.url}/v1"
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:

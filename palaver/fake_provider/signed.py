@@ -1,4 +1,4 @@
-"""What providers add to a message and want back unchanged with it, each in its own words.
+"""Signatures and the like that providers add to a message and want back unchanged with it, each in its own words.
 
 It is a function of what the message says, so that no memory of earlier requests is needed to tell whether it came back
 as it was.
@@ -20,7 +20,7 @@ THOUGHTS = 6
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a provider adds to a message. All but `reasoning` is JSON, as it must come back."""
+    """The additions of a provider to a message. All but `reasoning` is JSON, as it must come back."""
 
     reasoning: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Made:
 
 
 def made(provider: str | None, content: str, calls: Sequence[Sequence[str]]) -> Made:
-    """What comes with a message that says `content` and asks for `calls`: id, name and arguments of each."""
+    """The additions to a message that says `content` and asks for `calls`: id, name and arguments of each."""
     match provider:
         case "deepseek" | "kimi":
             return Made(reasoning=_thoughts(content, calls))

@@ -1,5 +1,5 @@
-"""What a model thinks in APIs that want it back as it was: signed and hidden in part in Anthropic's Messages, encrypted
-in OpenAI's Responses.
+"""Thoughts of a model in APIs that want them back as they were: signed and hidden in part in Anthropic's Messages,
+encrypted in OpenAI's Responses.
 
 It is a function of what the model said: a thought is signed, and the id of a call says whether one came before it. So
 it can be told whether everything came back, without a memory of earlier requests.
@@ -26,12 +26,12 @@ def signature(thinking: str) -> str:
 
 
 def redacted(thinking: str) -> str:
-    """What is hidden behind a thought."""
+    """The hidden part behind a thought."""
     return base64.b64encode(hashlib.sha256(b"redacted " + thinking.encode()).digest()).decode()
 
 
 def search(digest: str, number: int) -> dict[str, Any]:
-    """What the provider looks for itself, with a tool of its own: the model pauses until it gets this back."""
+    """A search of the provider itself, with a tool of its own: the model pauses until it gets this back."""
     made = f"{SEARCH}{digest[:16]}_{number}"
     return {"type": "server_tool_use", "id": made, "name": "web_search", "input": {"query": f"about {made}"}}
 
@@ -47,7 +47,7 @@ def thinker_of(model: str) -> str:
 
 
 def encrypted(model: str, identity: str, summary: object) -> str:
-    """What is encrypted of an item of reasoning: its model alone can read it, and all of the item is sealed by it."""
+    """The encrypted part of an item of reasoning: its model alone can read it, and all of the item is sealed by it."""
     sealed = orjson.dumps([model, identity, summary], option=orjson.OPT_SORT_KEYS)
     return "gAAAA" + base64.b64encode(hashlib.sha256(b"encrypted " + sealed).digest()).decode()
 

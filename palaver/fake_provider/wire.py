@@ -15,7 +15,7 @@ from palaver.fake_provider.reply import Call, Reply
 DONE = b"data: [DONE]\n\n"
 
 ENDS = {"pause": "stop", "window": "length"}
-"""What ends are called here for which other APIs have words of their own."""
+"""Finish reasons here, for ends that other APIs have words of their own for."""
 
 Event = tuple[bytes, int]
 """An SSE event and the number of tokens it carries, which paces it."""

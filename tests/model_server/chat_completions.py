@@ -97,7 +97,7 @@ def _tools(request: dict[str, Any]) -> None:
 
 
 def _schema(wanted: object) -> None:
-    """What an answer has to fit."""
+    """The schema that an answer has to fit."""
     if wanted in (None, {"type": "text"}, {"type": "json_object"}):
         return
     inner = wanted.get("json_schema") if isinstance(wanted, dict) and wanted.get("type") == "json_schema" else None

@@ -127,7 +127,7 @@ class Ledger:
             self._write({"event": "end", **end})
 
     def entries(self, *, after: int = 0, limit: int | None = None, **equal: object) -> list[LedgerEntry]:
-        """What is in memory, oldest first: numbers above `after`, at most `limit`, fields equal to `equal`.
+        """Entries in memory, oldest first: numbers above `after`, at most `limit`, fields equal to `equal`.
 
         May be called from any thread.
         """

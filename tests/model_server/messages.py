@@ -32,7 +32,7 @@ OF_ROLE = {
 }
 TOOL = frozenset({"name", "description", "input_schema", "cache_control", "strict", "type"})
 LEAST_TOP_P = 0.95
-"""Of a model that thinks."""
+"""The least for a model that thinks."""
 NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 ID = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -85,7 +85,7 @@ def _thinking(request: Mapping[str, Any]) -> None:
 
 
 def _schema(request: Mapping[str, Any]) -> None:
-    """What the answer has to fit."""
+    """The schema that an answer has to fit."""
     output = request.get("output_config") or {}
     _only(output, frozenset({"effort", "format"}), "output_config.")
     wanted = output.get("format")

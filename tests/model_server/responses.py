@@ -109,7 +109,7 @@ def _only(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
 
 
 def _schema(text: Mapping[str, Any]) -> None:
-    """What the answer has to fit."""
+    """The schema that an answer has to fit."""
     _only(text, frozenset({"format", "verbosity"}), "text.")
     wanted = text.get("format") or {"type": "text"}
     if wanted in ({"type": "text"}, {"type": "json_object"}):

@@ -13,7 +13,7 @@ from palaver.fake_provider.exchanges import RefusedRequest
 from palaver.fake_provider.signed import Made, made
 
 PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id", "name"})
-"""What every provider takes on a message."""
+"""Fields that every provider takes on a message."""
 
 
 def check(provider: str, body: bytes) -> None:
