@@ -17,6 +17,7 @@ TOOLS := $(VENV)/tools
 CLIENTS := $(VENV)/clients
 DEPLOY := $(VENV)/deploy
 SERVERS := $(VENV)/servers
+DOCS := $(VENV)/docs
 # Debian's, by the release that has them: Redis 7.0 and 8.0.
 REDIS := $(VENV)/redis/bookworm/redis-server $(VENV)/redis/trixie/redis-server
 EMPTY :=
@@ -32,7 +33,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,12 +55,17 @@ quick: $(DEV) ## run what needs no other process: units, and the store's contrac
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
 
-check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts
+check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/python -m deploy.lua_check
+	$(BIN)/python -m docs.check
+
+docs: $(DOCS)/.installed ## build the pages as a site with a search, in build/site
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+	@echo "to read it: python3 -m http.server --directory build/site --bind 127.0.0.1 8000"
 
 package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 	rm -rf dist/palaver-*
@@ -172,6 +178,11 @@ $(REDIS): .ci/redis
 $(TOOLS)/.installed: constraints-tools.txt | $(STACK)
 	$(PYTHON) -m venv --clear $(TOOLS)
 	$(TOOLS)/bin/python $(LOCKED) --requirement constraints-tools.txt
+	@touch $@
+
+$(DOCS)/.installed: constraints-docs.txt | $(STACK)
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python $(LOCKED) --requirement constraints-docs.txt
 	@touch $@
 
 $(DEPLOY)/.installed: constraints-deploy.txt | $(DEV)

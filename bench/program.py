@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from bench.asked import BenchError
+from docs.wrap import wrapped
 
 
 def run(report: Coroutine[None, None, str], out: Path | None) -> None:
@@ -21,5 +22,5 @@ def run(report: Coroutine[None, None, str], out: Path | None) -> None:
     except KeyboardInterrupt:
         sys.exit("bench: stopped")
     if out:
-        out.write_text(text)
+        out.write_text(wrapped(text))
     print(text, end="")

@@ -6,6 +6,7 @@
     constraints-clients.txt  what generates a client in Python, and checks it (``make check-clients``)
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
     constraints-servers.txt  model servers that others wrote (``make check-servers``)
+    constraints-docs.txt   what makes a site of the pages (``make docs``)
     tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
     bench/openhands/constraints.txt    its agent-server, and a client of it (``make bench-openhands``)
     bench/peers/constraints/….txt      each of the others that it is compared with (``make bench-peers``)
@@ -57,6 +58,9 @@ SERVERS: Final = ROOT / "constraints-servers.txt"
 _SERVERS: Final = ("gguf", "litellm[proxy]!=1.82.7,!=1.82.8,!=1.107.0", "numpy<2.5", "xllamacpp")
 """LiteLLM without its releases that stole credentials; llama.cpp's server, and what writes a model for it, with a numpy
 that is the same on each Python: a file of pins has one line a package."""
+DOCS: Final = ROOT / "constraints-docs.txt"
+_DOCS: Final = ("mkdocs-material", "pymdown-extensions<13")
+"""Material for MkDocs, with extensions that are the same on each Python: a file of pins has one line a package."""
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 
@@ -72,6 +76,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
     CLIENTS: "# What `make check-clients` needs, in an environment of its own.\n",
     DEPLOY: "# What `make check-deploy` needs, in an environment of its own; of helm's package nothing but itself.\n",
     SERVERS: "# What `make check-servers` needs, in an environment of its own: LiteLLM and llama.cpp.\n",
+    DOCS: "# What `make docs` needs, in an environment of its own.\n",
     AGENT_SERVER: "# OpenHands' agent-server, in an environment of its own, of Python 3.12 or 3.13.\n",
     **{
         _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
@@ -100,6 +105,7 @@ def main() -> None:
     _write(TOOLS, _compile(_TOOLS, (), [TOOLS]).values())
     _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
     _write(SERVERS, _compile(_SERVERS, (), [SERVERS]).values())
+    _write(DOCS, _compile(_DOCS, (), [DOCS]).values())
     checks = {**_compile(_DEPLOY, (), [DEPLOY]), **_compile(_HELM, ("--no-deps",), [DEPLOY])}
     _write(DEPLOY, [checks[name] for name in sorted(checks)])
     overrides = ("--override", str(OPENHANDS / "overrides.txt"))

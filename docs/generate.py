@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Final, get_args
 
 from docs import one_step
+from docs.wrap import wrapped
 from palaver.config.presets import PRESETS
 from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, StoredIn
@@ -25,11 +26,14 @@ _EVENTS: Final[Mapping[StoredIn, str]] = {
 
 
 def events() -> str:
-    """docs/reference/events.md from its first heading on: a table for each place where events are kept."""
-    rows = (
-        (_EVENTS[kind.stored_in], _event(kind)) for place in _EVENTS for kind in EventKind if kind.stored_in is place
-    )
-    return _grouped(("type", "says", "carries"), rows)
+    """docs/reference/events.md from its first heading on: a table for each place where events are kept, with the first
+    sentence of each event, and the others below it."""
+    parts = []
+    for place, title in _EVENTS.items():
+        kinds = [kind for kind in EventKind if kind.stored_in is place]
+        parts.append(_grouped(("type", "says", "carries"), ((title, _event(kind)) for kind in kinds)))
+        parts.append("".join(wrapped(f"- `{kind}`: {more}\n") for kind in kinds if (more := _sentences(kind)[1])))
+    return "\n".join(part for part in parts if part)
 
 
 def limits() -> str:
@@ -78,7 +82,13 @@ def _event(kind: EventKind) -> tuple[str, ...]:
         for name, field in event.model_fields.items()
         if name not in BaseEvent.model_fields
     )
-    return f"`{kind}`", " ".join((event.__doc__ or "").split()), ", ".join(fields)
+    return f"`{kind}`", _sentences(kind)[0], ", ".join(fields)
+
+
+def _sentences(kind: EventKind) -> tuple[str, str]:
+    """The first sentence about an event, and the others."""
+    first, end, others = " ".join((EVENTS[kind].__doc__ or "").split()).partition(". ")
+    return first + end.strip(), others
 
 
 def _limit(limit: Limit) -> tuple[str, ...]:

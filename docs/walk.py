@@ -279,11 +279,11 @@ WALK: Final = (
 )
 
 LEFT_OUT: Final[Mapping[str, str]] = {
-    "palaver/processes/failpoints.py": "Where tests stop a process. Nothing happens there in yours",
+    "palaver/processes/failpoints.py": "Where tests stop a process, and nothing else happens",
     "palaver/secrets/redaction.py": "Finds secrets in a text that comes piece by piece",
     "palaver/steps/stuck.py": "The rules by which a run counts as stuck",
     "palaver/store/redis/keys.py": "The names of keys",
-    "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0026)",
+    "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0006)",
     "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
     "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
     "workers/models/gates.py": "The names of a provider's gates",

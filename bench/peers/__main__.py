@@ -46,6 +46,11 @@ model server and the one who asks take their part of the same machine, as do the
 calls the model with httpx, on an event loop over aiohttp; the others have tool calls sent in one piece, which costs
 them less than the stream that Palaver always asks for. Who has no API of its own is given a small one, with FastAPI."""
 
+HEADLINES: Final = (
+    "Medians, of everything that a peer has running; less is better, but for steps a second. What each peer is, the "
+    "ranges and the other rows are below. `-`: there was nothing to measure."
+)
+
 RATIOS: Final = (
     "Above 1 Palaver does better; below 1, in bold, it does worse. The median over the rounds and its range: each "
     "ratio is of two measurements of the same round."
@@ -125,6 +130,7 @@ async def measure(parts: Sequence[str], names: Sequence[str], quick: bool, comma
         "\n\n".join(
             [
                 "# Beside others",
+                _headlines(every, columns),
                 _losses(every, ours, others),
                 heading(command),
                 ABOUT,
@@ -163,12 +169,20 @@ async def _measured(rig: Rig, part: Part, peers: list[Peer], quick: bool, absent
             await guilty.close()
 
 
+def _headlines(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """The table that the report begins with."""
+    table = Table("In ten rows", ("", *columns), [row.medians(columns) for row in rows if row.headline], HEADLINES)
+    return table.markdown()
+
+
 def _losses(rows: Sequence[Row], ours: Sequence[str], others: Sequence[str]) -> str:
     """By whom, and in what."""
     said = [f"- To **{other}**: {lines}." for other in others if (lines := lost(rows, ours, other))]
     if not said:
-        return "Palaver loses to none of them here."
-    return "\n".join(["Where Palaver loses, by more than 5 %, and how many times as good it is there:", "", *said])
+        return "## Where Palaver loses\n\nTo none of them here."
+    return "\n".join(
+        ["## Where Palaver loses", "", "By more than 5 %, and how many times as good it is there:", "", *said]
+    )
 
 
 def _ratios(rows: Sequence[Row], ours: str, others: Sequence[str]) -> Table:

@@ -49,7 +49,11 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, crashes: int, places: Sequ
         found = {peer.name: [await _crash(rig, peer, where, work) for _ in range(crashes)] for peer in peers}
         title = f"kill -9 in a call of the {where}" if where == "model" else "kill -9 in a tool"
         rows += [
-            Row(f"{title}: the model is asked again after, s", {name: _seconds(each) for name, each in found.items()}),
+            Row(
+                f"{title}: the model is asked again after, s",
+                {name: _seconds(each) for name, each in found.items()},
+                headline=True,
+            ),
             Row(f"{title}: runs completed", _texts(found, lambda each: each.completed), more=None),
             Row(f"{title}: model calls repeated", _texts(found, lambda each: each.calls), more=None),
         ]

@@ -56,18 +56,28 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, rounds: int) -> list[Row]:
     if len({sample.questions for found in samples.values() for sample in found}) != 1:
         raise BenchError("the peers did not ask the model the same questions")
     return [
-        Row("ms a step, one run", {name: [1e3 * each.alone for each in found] for name, found in samples.items()}),
+        Row(
+            "ms a step, one run",
+            {name: [1e3 * each.alone for each in found] for name, found in samples.items()},
+            headline=True,
+        ),
         Row(
             f"steps/s, {_AT_ONCE} runs",
             {name: [each.rate for each in found] for name, found in samples.items()},
             more=True,
+            headline=True,
         ),
         Row(
             f"CPU ms a step, {_AT_ONCE} runs",
             {name: [1e3 * sum(each.cpu.values()) for each in found] for name, found in samples.items()},
+            headline=True,
         ),
         Row("CPU ms a step by process", {name: _by_process(found) for name, found in samples.items()}, more=None),
-        Row(f"RSS MB after {_AT_ONCE} runs", {name: [each.rss for each in found] for name, found in samples.items()}),
+        Row(
+            f"RSS MB after {_AT_ONCE} runs",
+            {name: [each.rss for each in found] for name, found in samples.items()},
+            headline=True,
+        ),
         Row(
             f"PSS MB after {_AT_ONCE} runs",
             {name: [each.pss for each in found] for name, found in samples.items()},

@@ -25,7 +25,11 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, seconds: float) -> list[Ro
     await asyncio.sleep(seconds)
     after, took = {peer.name: _looked(peer) for peer in peers}, time.monotonic() - begun
     return [
-        Row("idle: RSS MB", {name: [sum(each.rss for each in found.values())] for name, found in after.items()}),
+        Row(
+            "idle: RSS MB",
+            {name: [sum(each.rss for each in found.values())] for name, found in after.items()},
+            headline=True,
+        ),
         Row("idle: PSS MB", {peer.name: [proportional(*peer.pids.values())] for peer in peers}, detail=True),
         Row("idle: RSS MB by process", {name: _by_process(found) for name, found in after.items()}, more=None),
         Row(

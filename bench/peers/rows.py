@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from bench.report import spread
+from bench.report import number, spread
 
 _AS_GOOD: Final = 0.95
 Values = Sequence[float] | str
@@ -23,10 +23,16 @@ class Row:
     more: bool | None = False
     detail: bool = False
     """Beside a row that says the same: where Palaver loses, that one tells of it."""
+    headline: bool = False
+    """One of the ten with which the report begins."""
 
     def cells(self, names: Sequence[str]) -> list[str]:
         """The medians and ranges, in this order."""
         return [self.what, *(_cell(self.values.get(name, "-")) for name in names)]
+
+    def medians(self, names: Sequence[str]) -> list[str]:
+        """The same without the ranges."""
+        return [self.what, *(_middle(self.values.get(name, "-")) for name in names)]
 
     def ratios(self, ours: str, theirs: str) -> list[float]:
         """How many times better ours is, by round; none where one of them has no value. Rounds are interleaved, so that
@@ -62,3 +68,7 @@ def lost(rows: Sequence[Row], ours: Sequence[str], other: str) -> str:
 
 def _cell(values: Values) -> str:
     return values if isinstance(values, str) else spread(values)
+
+
+def _middle(values: Values) -> str:
+    return values if isinstance(values, str) else number(median(values))

@@ -35,7 +35,7 @@ async def measure(rig: Rig, peers: Sequence[Peer], *, stops: int) -> list[Row]:
             times.append(1e3 * seconds)
         else:
             closed[peer.name] = times
-    return [Row("cancel, until the call of the model is closed, ms", closed)]
+    return [Row("cancel, until the call of the model is closed, ms", closed, headline=True)]
 
 
 async def _stop(rig: Rig, peer: Peer) -> float | None:

@@ -1,4 +1,4 @@
-"""Mutants of how a worker takes deliveries and asks Redis: each breaks one promise of ADR 0061 or 0062, and the test
+"""Mutants of how a worker takes deliveries and asks Redis: each breaks one promise of ADR 0020 or 0002, and the test
 that is named must say so.
 
     python -m tests.chaos.batch_mutants [NAME …]

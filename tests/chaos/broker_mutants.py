@@ -1,4 +1,4 @@
-"""Mutants of what goes to the broker: each breaks one promise of ADR 0056, and the test that is named must say so.
+"""Mutants of what goes to the broker: each breaks one promise of ADR 0002, and the test that is named must say so.
 
     python -m tests.chaos.broker_mutants [NAME …]
 

@@ -1,4 +1,4 @@
-"""Mutants of the death watch: each takes one condition of ADR 0057 away, and the test that is named must say so.
+"""Mutants of the death watch: each takes one condition of ADR 0016 away, and the test that is named must say so.
 
 python -m tests.chaos.death_mutants [NAME …]
 """

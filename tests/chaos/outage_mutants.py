@@ -1,4 +1,4 @@
-"""Mutants of the circuit breaker: each breaks one promise of ADR 0047, and the test that is named must say so.
+"""Mutants of the circuit breaker: each breaks one promise of ADR 0009, and the test that is named must say so.
 
     python -m tests.chaos.outage_mutants [NAME …]
 

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from docs.wrap import wrapped
 from palaver.stack.redis_server import find_server
 from tests.pages import ROOT
 
@@ -127,13 +128,8 @@ def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str
         "## In all\n",
         _table(("what", "how often"), sorted(total.items())),
         "## By test\n",
-        _table(
-            ("test", "runs", "violations", "counts"),
-            [
-                (name, each.runs, each.violations, ", ".join(f"{what} {n}" for what, n in each.counts.items()))
-                for name, each in sums.items()
-            ],
-        ),
+        _table(("test", "runs", "violations"), [(name, each.runs, each.violations) for name, each in sums.items()]),
+        _list((name, (f"{what} {n}" for what, n in each.counts.items())) for name, each in sums.items()),
     ]
     if timed := [(name, each) for name, each in sums.items() if each.seconds]:
         parts += [
@@ -150,14 +146,18 @@ def markdown(lines: Sequence[Mapping[str, Any]], sums: Mapping[str, Sum]) -> str
         parts += [
             "## Seeds\n",
             "`PALAVER_CHAOS_SEED` repeats a run.\n",
-            _table(("test", "seeds"), [(name, ", ".join(map(str, seeds))) for name, seeds in seeded]),
+            _list((name, map(str, seeds)) for name, seeds in seeded),
         ]
-    return "\n".join(parts)
+    return wrapped("\n".join(parts))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def _list(rows: Iterable[tuple[str, Iterable[str]]]) -> str:
+    return "".join(f"- {name}: {', '.join(words)}\n" for name, words in rows)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

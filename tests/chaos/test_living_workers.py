@@ -1,4 +1,4 @@
-"""No worker that lives is taken for dead (ADR 0057), whatever freezes it, slows it down, cuts its connections or
+"""No worker that lives is taken for dead (ADR 0016), whatever freezes it, slows it down, cuts its connections or
 restarts Redis; and one that is killed after all of that is.
 
 Leases of the workers are longer than the test, so whatever goes on elsewhere does because somebody took its worker for

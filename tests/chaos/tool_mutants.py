@@ -1,4 +1,4 @@
-"""Mutants of tools on a loop: each breaks one promise of ADR 0060, and the test that is named must say so.
+"""Mutants of tools on a loop: each breaks one promise of ADR 0005, and the test that is named must say so.
 
 python -m tests.chaos.tool_mutants [NAME …]
 """

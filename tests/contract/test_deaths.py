@@ -1,4 +1,4 @@
-"""Who is taken for dead (ADR 0057), as a real server sees the connections of workers that live and die here."""
+"""Who is taken for dead (ADR 0016), as a real server sees the connections of workers that live and die here."""
 
 from __future__ import annotations
 

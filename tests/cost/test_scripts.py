@@ -24,7 +24,7 @@ SLACK = 0.02
 """Of the whole, that may come of where pages begin. The meter counts in steps, of which one more is nothing either."""
 
 MOST_COMMANDS: Final = {"claim": 17, "settle": 39}
-"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0058)."""
+"""Of the scripts of a model step with one inline call, in the middle of its run (ADR 0024)."""
 
 
 async def _cost(case: Case, size: int) -> float:

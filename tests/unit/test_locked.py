@@ -13,10 +13,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from deploy.lock import AGENT_SERVER, CLIENTS, DEPLOY, DEV, PEERS, STACK, TOOLS, pins
+from deploy.lock import AGENT_SERVER, CLIENTS, DEPLOY, DEV, DOCS, PEERS, STACK, TOOLS, pins
 from tests.pages import ROOT
 
-FILES = [STACK, DEV, TOOLS, CLIENTS, DEPLOY, AGENT_SERVER, *sorted(PEERS.glob("*.txt"))]
+FILES = [STACK, DEV, TOOLS, CLIENTS, DEPLOY, DOCS, AGENT_SERVER, *sorted(PEERS.glob("*.txt"))]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _LINE = re.compile(r"(#.*|[\w.-]+==[\w.+!]+( ; [^\\]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?)")

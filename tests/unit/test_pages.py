@@ -1,4 +1,4 @@
-"""Every link of every page resolves, every page stands on a shelf, and docs/index.md leads to all of them."""
+"""Every page is in order and stands on a shelf, and the index, the site and the list of decisions have all of them."""
 
 from __future__ import annotations
 
@@ -8,37 +8,22 @@ from typing import Final
 
 import pytest
 
+from docs.check import faults, links
+from docs.site import TOP
 from tests.pages import ROOT, files
 
 PAGES: Final = files("*.md")
-INDEX: Final = ROOT / "docs" / "index.md"
+DOCS: Final = ROOT / "docs"
+INDEX: Final = DOCS / "index.md"
 SHELVES: Final = ("tutorial", "how-to", "reference", "why", "adr")
-_LINK = re.compile(r"\]\(([^()\s]+)\)")
-_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def links(page: Path) -> list[tuple[Path, str]]:
-    """The file and the anchor that each relative link of a page names."""
-    found = [link for link in _LINK.findall(_CODE.sub("", page.read_text())) if not re.match(r"[a-z]+:", link)]
-    parts = [link.partition("#") for link in found]
-    return [((page.parent / path).resolve() if path else page, anchor) for path, _, anchor in parts]
-
-
-def anchors(page: Path) -> set[str]:
-    """What a link may name behind `#`: the headings, spelled as GitHub spells them."""
-    headings = _HEADING.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+BEFORE_THE_SHELVES: Final = {"index.md", "concepts.md", "coming-from.md"}
+DECISIONS: Final = sorted((DOCS / "adr").glob("0*.md"))
+LIST: Final = (DOCS / "adr" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_relative_link_resolves(page: Path) -> None:
-    dead = [
-        f"{target}#{anchor}"
-        for target, anchor in links(page)
-        if not target.exists() or (anchor and anchor not in anchors(target))
-    ]
-    assert not dead, f"{page.relative_to(ROOT)} links to what is not there"
+def test_the_page_is_in_order(page: Path) -> None:
+    assert [*faults(page)] == []
 
 
 def test_the_index_leads_to_every_page() -> None:
@@ -53,9 +38,34 @@ def test_the_index_leads_to_every_page() -> None:
 
 
 def test_every_page_stands_on_a_shelf() -> None:
-    inside = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs")]
-    homeless = [str(page) for page in inside if page != Path("index.md") and page.parts[0] not in SHELVES]
+    inside = [page.relative_to(DOCS) for page in PAGES if page.is_relative_to(DOCS)]
+    homeless = [str(page) for page in inside if str(page) not in BEFORE_THE_SHELVES and page.parts[0] not in SHELVES]
     assert not homeless, f"move these pages of docs/ to one of {SHELVES}"
+
+
+def test_the_site_has_every_page_in_its_menu() -> None:
+    menu = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2], re.MULTILINE)
+    inside = {str(page.relative_to(DOCS)) for page in PAGES if page.is_relative_to(DOCS) and page not in DECISIONS}
+    assert len(menu) == len({*menu})
+    assert {*menu} == inside | {f"project/{name}" for name in TOP}
+
+
+def test_the_list_of_decisions_has_every_number() -> None:
+    listed = re.findall(r"^\| (?:\[(\d{4})\]\(([\w-]+\.md)\)|(\d{4})) \| (.+) \|$", LIST, re.MULTILINE)
+    numbers = [there or gone for there, _, gone, _ in listed]
+    assert numbers == [f"{number:04}" for number in range(1, int(numbers[-1]) + 1)]
+    assert [name for _, name, _, _ in listed if name] == [page.name for page in DECISIONS]
+    gone = [words for there, _, _, words in listed if not there]
+    assert [words for words in gone if not re.fullmatch(r"never used|folded into \[\d{4}\]\([\w-]+\.md\)", words)] == []
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
+def test_a_decision_has_a_status_and_its_title_in_the_list(page: Path) -> None:
+    text = page.read_text()
+    assert re.search(r"\n\n\*\*Status\.\*\* Accepted, \d{4}-\d\d-\d\d\.", text)
+    assert re.search(r"\*\*Enforced by\*\*", text)
+    title = text.partition("\n")[0].partition(": ")[2]
+    assert f"| [{page.name[:4]}]({page.name}) | {title} |" in LIST
 
 
 def test_the_numbers_of_the_readme_are_those_of_the_benchmark() -> None:

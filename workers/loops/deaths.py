@@ -38,7 +38,7 @@ class _Suspect:
 
 
 class DeathWatch:
-    """Looks for dead workers again and again, and ends their leases (ADR 0057). Any number may.
+    """Looks for dead workers again and again, and ends their leases (ADR 0016). Any number may.
 
     Whatever it believes, it cannot take a lease away that was claimed or renewed since it suspected its worker.
     """

@@ -29,7 +29,7 @@ log = logging.getLogger("palaver.workers.loops.keeper")
 _SOON: Final = 0.1
 _LATER: Final = 1.0
 """Seconds after which a chore that broke down begins again: at first, and when it breaks down again and again. Who has
-no connection for a second may be taken for dead (ADR 0057)."""
+no connection for a second may be taken for dead (ADR 0016)."""
 _APART: Final = 0.2
 """Seconds between two heartbeats, at least: a connection may be cut again and again."""
 _IDLE: Final = 0.5
