@@ -316,7 +316,7 @@ def test_flower_commands_no_worker(guarded: Cluster) -> None:
     flower = Celery("flower", broker=url, set_as_current=False)
     # As in `-A workers.broker.celery_app`, which Flower is started with.
     flower.conf.update(
-        broker_transport="workers.broker.reading:Transport", broker_transport_options=transport_options(url)
+        broker_transport="workers.broker.reading:ConsumerTransport", broker_transport_options=transport_options(url)
     )
     with flower, flower.connection_for_write() as asking:
         for name in sorted(set(Panel.data) - set(COMMANDS)):

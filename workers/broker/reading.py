@@ -213,4 +213,4 @@ class ConsumerChannel(deliveries.Channel):
 class ConsumerTransport(redis.Transport):
     """kombu's Redis transport with the channel above."""
 
-    ConsumerChannel = ConsumerChannel
+    Channel = ConsumerChannel
