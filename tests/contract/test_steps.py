@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.errors import StaleLease
+from palaver.schemas.endpoints import Endpoint
 from palaver.schemas.models import AgentSpec, Message, ToolCall, Usage
 from palaver.steps.leases import Delta, Lease, Shown, Stray
 from palaver.steps.verdicts import Continue, Finish, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
@@ -74,6 +75,12 @@ async def test_a_claim_whose_answer_was_lost_gets_the_same_lease(driver: StoreDr
     assert (first.fence, first.attempt, first.log.entries) == (second.fence, second.attempt, second.log.entries)
     assert (await driver.kinds(delivery.run_id)).count("step.started") == 1
     assert isinstance(await driver.try_claim(delivery, "w2", nonce="n"), Stray)
+
+
+async def test_a_model_at_an_endpoint_of_the_agent_is_that_of_its_host(driver: StoreDriver) -> None:
+    agent = AgentSpec(model="inline/m", endpoint=Endpoint(base_url="https://models.example.com/v1"))
+    _, lease = await driver.begin(agent=agent)
+    assert (lease.agent.provider, lease.agent.model_name) == ("inline:models.example.com", "m")
 
 
 async def test_deliveries_of_what_is_over_are_strays(driver: StoreDriver) -> None:

@@ -81,7 +81,9 @@ def _asking(reply: tuple[bytes, int]) -> AgentSpec:
     """The agent, with the model that is asked now: its own or one of its fallbacks."""
     text, place = reply
     spec = read_agent(text)
-    return spec.model_copy(update={"model": spec.models[int(place)]}) if int(place) else spec
+    # An agent's own model has another name than it says, too, if it is asked at its endpoint.
+    model = spec.models[int(place)]
+    return spec if model == spec.model else spec.model_copy(update={"model": model})
 
 
 def _seconds(millis: int) -> float:
