@@ -34,7 +34,7 @@ SIDES: Final[Mapping[str, str]] = {
     "SecretNames": "the names of a conversation's secrets: the API's answer, and the SDK's",
 }
 """Names of two classes that are one thing on two sides, with the sides. At most `MOST_SIDES`."""
-MOST_SIDES: Final = 12
+MOST_SIDES: Final = 10
 
 Files = Mapping[str, str]
 """The texts of modules by their paths below the project's folder."""
