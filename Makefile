@@ -55,12 +55,13 @@ quick: $(DEV) ## run what needs no other process: units, and the store's contrac
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
 
-check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, the pages
+check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, names, the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/python -m deploy.lua_check
+	$(BIN)/python -m deploy.words_check
 	$(BIN)/python -m docs.check
 
 docs: $(DOCS)/.installed ## build the pages as a site with a search, in build/site

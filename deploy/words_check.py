@@ -22,7 +22,6 @@ PACKAGES: Final = ("palaver", "workers", "api")
 GENERATED: Final = "palaver/client/sync/"
 HEADLESS: Final = re.compile(r"(?:What|Whether|Who|Whose|How|Of|Those|Where|Which|When)\b")
 SIDES: Final[Mapping[str, str]] = {
-    "Admitted": "a provider's gate lets a call begin: its script's reply, and the answer to the worker",
     "BulkResult": "the result of an operation on many runs: the API's answer, and the SDK's",
     "ChatCompletions": "a protocol: as workers ask in it, and as the model server answers in it",
     "Fork": "a conversation that begins as another one did: the request for it, and its script",
@@ -33,10 +32,9 @@ SIDES: Final[Mapping[str, str]] = {
     "Responses": "a protocol: as workers ask in it, and as the model server answers in it",
     "Run": "a run, and a run with the links of the native dialect",
     "SecretNames": "the names of a conversation's secrets: the API's answer, and the SDK's",
-    "Wait": "a provider's gate lets a call wait: its script's reply, and the answer to the worker",
 }
 """Names of two classes that are one thing on two sides, with the sides. At most `MOST_SIDES`."""
-MOST_SIDES: Final = 12
+MOST_SIDES: Final = 10
 
 Files = Mapping[str, str]
 """The texts of modules by their paths below the project's folder."""
@@ -56,10 +54,10 @@ def faults(files: Files, sides: Mapping[str, str]) -> Iterator[str]:
     places: dict[str, list[str]] = {}
     for path, text in files.items():
         module = ast.parse(text)
-        for found in _docstrings(module, ""):
-            if (headless := HEADLESS.match(found.text.lstrip())) and _is_public(path, found.name):
-                name = found.name or "the module"
-                yield f"{path}:{found.line}: {name}: '{headless[0]} …' describes, and names nothing"
+        for docstring in _docstrings(module, ""):
+            if (headless := HEADLESS.match(docstring.text.lstrip())) and _is_public(path, docstring.name):
+                name = docstring.name or "the module"
+                yield f"{path}:{docstring.line}: {name}: '{headless[0]} …' describes, and names nothing"
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
@@ -103,7 +101,7 @@ def _target(node: ast.AST | None) -> str:
 
 def _is_public(path: str, name: str) -> bool:
     names = (*Path(path).with_suffix("").parts, *name.split("."))
-    return all(not each.startswith("_") or each.endswith("__") for each in names)
+    return all(not part.startswith("_") or part.endswith("__") for part in names)
 
 
 def modules() -> Files:
@@ -116,9 +114,9 @@ def modules() -> Files:
 def main() -> None:
     """Print what is wrong, if anything is."""
     files = modules()
-    found = sorted(faults(files, SIDES))
-    print("\n".join(found) if found else f"{len(files)} modules: every public thing has a name of its own")
-    sys.exit(bool(found))
+    lines = sorted(faults(files, SIDES))
+    print("\n".join(lines) if lines else f"{len(files)} modules: every public thing has a name of its own")
+    sys.exit(bool(lines))
 
 
 if __name__ == "__main__":

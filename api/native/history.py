@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 from starlette.responses import Response
 
-from palaver.schemas.conversation import AppendedMessages, Asked, Conversation, Fork
+from palaver.schemas.conversation import AppendedMessages, Conversation, Fork, SideAnswer
 from palaver.schemas.fields import AtMost, Strict
 from palaver.schemas.models import Message
 
@@ -122,7 +122,7 @@ async def fork(
     tag="conversations",
     summary="Ask beside the conversation",
     examples={"for the list": {"question": "What is this about, in five words?"}},
-    answers={200: ("What the model answered.", Asked)},
+    answers={200: ("What the model answered.", SideAnswer)},
     problems=(
         *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer",
         "empty_input", "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from palaver.schemas.conversation import ConversationCount, ConversationFilter, ConversationOrder
 from palaver.schemas.filters import RunFilter
-from palaver.store.conversations.conversations import Kept, KeptText, ListedConversations
+from palaver.store.conversations.conversations import DialectText, DialectTexts, ListedConversations
 from palaver.store.reading.conversation_feeds import FeedCursor, PlacedBatches
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
@@ -66,13 +66,13 @@ __all__ = [
     "ConversationCount",
     "ConversationFilter",
     "ConversationOrder",
+    "DialectText",
+    "DialectTexts",
     "EventSlice",
     "FeedCursor",
     "Included",
     "IncludedInMessages",
     "InputOutcome",
-    "Kept",
-    "KeptText",
     "LackedState",
     "ListedConversations",
     "LogEntry",

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from palaver.errors import PalaverError, StateConflict
-from palaver.schemas.conversation import Asked, Fork
+from palaver.schemas.conversation import Fork, SideAnswer
 from palaver.schemas.models import AgentSpec, Budget, Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
@@ -21,7 +21,7 @@ _LETTING_GO = 5.0
 """Seconds that a run may take to end that has not answered in time."""
 
 
-async def ask(backend: Backend, conversation_id: str, question: str, caller: Caller, *, seconds: float) -> Asked:
+async def ask(backend: Backend, conversation_id: str, question: str, caller: Caller, *, seconds: float) -> SideAnswer:
     """The answer of the conversation's agent to ``question``, in one model call and without its tools. It is asked in a
     fork, which is deleted again; if this process dies meanwhile, the fork goes when its retention is over.
 
@@ -47,7 +47,7 @@ async def ask(backend: Backend, conversation_id: str, question: str, caller: Cal
     if run.status not in (RunStatus.COMPLETED, RunStatus.INCOMPLETE) or not run.output:
         said = run.error["message"] if run.error else f"none within {seconds:g} seconds"
         raise StateConflict("no_answer", None, f"the model gave no answer: {said}")
-    return Asked(answer=run.output, usage=run.usage)
+    return SideAnswer(answer=run.output, usage=run.usage)
 
 
 def _without_tools(agent: AgentSpec) -> AgentSpec:

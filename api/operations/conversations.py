@@ -13,7 +13,7 @@ from palaver.errors import FieldError, Refused
 from palaver.events import MESSAGES, EventKind
 from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
 from palaver.schemas.models import Message
-from palaver.store.conversations.conversations import Kept, KeptText
+from palaver.store.conversations.conversations import DialectText, DialectTexts
 from palaver.store.reading.events import LogEntry
 from palaver.vocabulary.ids import is_id, uuid_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -42,7 +42,7 @@ class MessagePage(BaseModel):
 
 
 async def create_conversation(
-    backend: Backend, wanted: NewConversation, *, kept: Kept | None = None
+    backend: Backend, wanted: NewConversation, *, kept: DialectTexts | None = None
 ) -> tuple[Conversation, bool]:
     """An empty conversation; or, with true, the one that has the wanted id already, as it is. ``kept`` are texts that
     dialects keep with it, by their names.
@@ -59,7 +59,7 @@ async def create_conversation(
 
 
 async def change_conversation(
-    backend: Backend, conversation_id: str, wanted: ConversationPatch, *, kept: Kept | None = None
+    backend: Backend, conversation_id: str, wanted: ConversationPatch, *, kept: DialectTexts | None = None
 ) -> Conversation:
     """The conversation with what is given in the place of what there was. ``kept`` as with `create_conversation`; None
     takes a text away.
@@ -75,7 +75,7 @@ async def change_conversation(
     return await within_deadline(backend.store.conversations.change(conversation_id, wanted, dialect_texts=kept))
 
 
-async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> KeptText:
+async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> DialectText:
     """What a dialect keeps with a conversation.
 
     Raises:
@@ -107,7 +107,7 @@ def chosen_id(backend: Backend, text: str) -> str:
     return found
 
 
-def check_kept(kept: Kept | None) -> None:
+def check_kept(kept: DialectTexts | None) -> None:
     """Let texts of dialects in.
 
     Raises:

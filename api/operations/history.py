@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from palaver.errors import FieldError, Refused, StateConflict
 from palaver.schemas.conversation import Conversation, Fork
 from palaver.schemas.models import Message
-from palaver.store.conversations.conversations import Kept
+from palaver.store.conversations.conversations import DialectTexts
 from palaver.store.scripting.contracts.logs import Appended
 from palaver.vocabulary.ids import is_id, shard_of
 
@@ -65,7 +65,7 @@ async def fork(
     wanted: Fork,
     caller: Caller,
     *,
-    kept: Kept | None = None,
+    kept: DialectTexts | None = None,
     key: str | None = None,
 ) -> tuple[Conversation, bool]:
     """A new conversation that begins with the log of this one; with true, one that an earlier request made, with the

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _command() -> Callable[[], object]:
-    """What to call for the words that were typed."""
+    """Return the function to call for the words that were typed."""
     if sys.argv[1:] == ["up"]:
         # It stays for as long as what it starts: in half the memory, without what only other commands need.
         from palaver.cli.up import up

@@ -1,4 +1,4 @@
-"""What is done to runs and conversations that are there: ``steer``, ``pause``, ``fork``, ``cancel``, ``delete``, …"""
+"""Commands that change runs and conversations: ``steer``, ``pause``, ``fork``, ``cancel``, ``delete``, …"""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def withdraw(
 ) -> None:
     """Go back to an earlier place of a conversation: models are not told of what follows any more."""
     with api.connected() as client:
-        found = client.withdraw(conversation_id, after)
-    api.show(found, f"{conversation_id} goes on behind position {after}")
+        conversation = client.withdraw(conversation_id, after)
+    api.show(conversation, f"{conversation_id} goes on behind position {after}")
 
 
 def fork(
@@ -113,8 +113,8 @@ def retry(
         if run_id is None:
             many.act(client, "retry", api)
             return
-        said = None if text is None else text_or_stdin(text)
-        made = client.retry(run_id, from_step, input=said, agent=agent, budget=dict(budget or ()))
+        new_input = None if text is None else text_or_stdin(text)
+        made = client.retry(run_id, from_step, input=new_input, agent=agent, budget=dict(budget or ()))
     forked = f"forks {run_id} before step {from_step}, in conversation {made.conversation_id}"
     api.show(made, f"{made.id} {f'goes on with {run_id}' if from_step is None else forked}")
 

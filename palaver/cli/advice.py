@@ -1,11 +1,11 @@
-"""What a run that did not complete is told of: why it ended, and what can be done about it."""
+"""Advice about a run that did not complete: why it ended, and what can be done about it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from palaver.cli.text import one_line, said, why
+from palaver.cli.text import one_line, provider_message, why
 from palaver.errors import FACTS, ErrorClass
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import StopReason
@@ -37,27 +37,27 @@ _ADVICE: Final[Mapping[str, str]] = {
 
 
 class Advice(NamedTuple):
-    """``why`` a run ended, what the ``provider_said`` of it, and ``what_to_do`` with the user action; empty where there
-    is nothing to say."""
+    """The reason ``why`` a run ended, the ``provider_message`` about it, and ``what_to_do`` with the user action; empty
+    where there is nothing to say."""
 
     why: str
-    provider_said: str
+    provider_message: str
     what_to_do: str
 
 
 def advise(run: Run) -> Advice:
-    """What there is to say about a run that has ended otherwise than completed, or by request."""
+    """Return the advice about a run that has ended otherwise than completed, or by request."""
     kind, action, sentence = _judged(run)
-    words = said(run.error or run.incomplete_details, limit_of("provider_message"))
-    told = _ADVICE.get(kind) or _ADVICE.get(action)
-    if told is None:
+    words = provider_message(run.error or run.incomplete_details, limit_of("provider_message"))
+    advice = _ADVICE.get(kind) or _ADVICE.get(action)
+    if advice is None:
         return Advice(sentence, words, "")
     provider = run.error.get("provider") if run.error else None
     name = one_line(provider.get("name")) if isinstance(provider, dict) else run.model.partition("/")[0]
-    if run.retried_as and _RETRY in told:
+    if run.retried_as and _RETRY in advice:
         # Only the newest run of a conversation can be retried.
         return Advice(sentence, words, f"it was retried: `palaver show {run.retried_as}` says what came of it")
-    what_to_do = told.format(provider=name, conversation=run.conversation_id, run=run.id)
+    what_to_do = advice.format(provider=name, conversation=run.conversation_id, run=run.id)
     return Advice(sentence, words, f"{what_to_do} ({action})")
 
 

@@ -19,7 +19,7 @@ from palaver.version import __version__
 _LONGEST: Final = 1_000
 """Characters of the sentence about a command."""
 _LEADS: Final = {"runs": "list", "ls": "list"}
-"""What people type first, and what they mean."""
+"""Commands that people mean, by the words that they type first."""
 
 
 class WholeHelp(TyperGroup):
@@ -27,8 +27,8 @@ class WholeHelp(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """As its base, or what the name leads to."""
-        found = super().get_command(ctx, cmd_name)
-        return found if found or ctx.parent else super().get_command(ctx, _LEADS.get(cmd_name, cmd_name))
+        command = super().get_command(ctx, cmd_name)
+        return command if command or ctx.parent else super().get_command(ctx, _LEADS.get(cmd_name, cmd_name))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """As its base, in more lines."""
@@ -48,15 +48,15 @@ def ungrouped(command: Callable[..., None]) -> Callable[..., None]:
             groups[name] = kind
             options = get_type_hints(kind, include_extras=True)
             fields = dataclasses.fields(kind)
-            parameters += [_option(each.name, options[each.name], each.default) for each in fields]
+            parameters += [_option(field.name, options[field.name], field.default) for field in fields]
         else:
             parameters.append(_option(name, kind, parameter.default))
 
     @functools.wraps(command)
-    def call(**given: Any) -> None:
+    def call(**values: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in dataclasses.fields(group)})
-        command(**given)
+            values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
+        command(**values)
 
     del call.__dict__["__wrapped__"]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -120,8 +120,8 @@ for _name, _verb in (
 app.add_typer(_conversations)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"palaver {__version__}")
         raise typer.Exit
 

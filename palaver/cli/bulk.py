@@ -1,4 +1,4 @@
-"""Many runs at once: which ones, whether that is meant, and what was done."""
+"""Many runs at once: the filter that selects them, the question whether that is meant, and the outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DONE: Final = {"cancel": "cancelled", "retry": "retried", "delete": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class FilterOptions:
-    """The options that say which runs: those that fit all that is given."""
+    """The options that select runs: a run has to fit all that are set."""
 
     status: Annotated[
         list[RunStatus] | None,
@@ -96,8 +96,8 @@ class FilterOptions:
     ] = None
 
     @property
-    def wanted(self) -> dict[str, Any]:
-        """What is given but ``--older-than``, as arguments of `Palaver.list`."""
+    def conditions(self) -> dict[str, Any]:
+        """The options that are set, but ``--older-than``, as arguments of `Palaver.list`."""
         return without_none(
             {
                 "status": self.status or None,
@@ -122,11 +122,11 @@ class FilterOptions:
 
     @property
     def listed(self) -> dict[str, Any]:
-        """All that is given, as arguments of `Palaver.list`."""
+        """All options that are set, as arguments of `Palaver.list`."""
         if self.older_than is None:
-            return self.wanted
+            return self.conditions
         before = datetime.now(UTC) - timedelta(seconds=self.older_than)
-        return {**self.wanted, "created_before": min(before, self.until or before)}
+        return {**self.conditions, "created_before": min(before, self.until or before)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +157,17 @@ class ManyRuns(FilterOptions):
             Exit: 1, the person said no.
         """
         allowed = sorted(status for status in RunStatus if status.allows(action))
-        wanted = {"status": allowed, **self._filter, **how}
+        arguments = {"status": allowed, **self._filter, **how}
         if not (self.dry_run or self.yes) and sys.stdin.isatty():
-            count = _patiently(client, action, wanted, dry_run=True).able
+            count = _patiently(client, action, arguments, dry_run=True).able
             if count > 1:
                 confirm(f"{action.capitalize()} {count} runs?")
-        result = _patiently(client, action, wanted, dry_run=self.dry_run)
-        api.show(result, "\n".join((_told(action, result), *_named(action, result))))
+        result = _patiently(client, action, arguments, dry_run=self.dry_run)
+        api.show(result, "\n".join((_summary(action, result), *_named(action, result))))
 
     @property
     def _filter(self) -> dict[str, Any]:
-        return {**self.wanted, **without_none({"older_than": self.older_than})}
+        return {**self.conditions, **without_none({"older_than": self.older_than})}
 
 
 def confirm(question: str) -> None:
@@ -181,12 +181,12 @@ def confirm(question: str) -> None:
         raise typer.Exit(1)
 
 
-def _patiently(client: Palaver, action: RunAction, wanted: dict[str, Any], *, dry_run: bool) -> BulkResult:
+def _patiently(client: Palaver, action: RunAction, arguments: dict[str, Any], *, dry_run: bool) -> BulkResult:
     with QuietNotice(lambda quiet: say(f"… going through the runs, {quiet:.0f} s so far")):
-        return client.bulk(action, **wanted, dry_run=dry_run)
+        return client.bulk(action, **arguments, dry_run=dry_run)
 
 
-def _told(action: RunAction, result: BulkResult) -> str:
+def _summary(action: RunAction, result: BulkResult) -> str:
     runs = f"{result.able} run{'' if result.able == 1 else 's'}"
     what = f"{runs} would be {_DONE[action]}" if result.dry_run else f"{_DONE[action]} {runs}"
     others = ", ".join(f"{number} {one_line(code)}" for code, number in result.skipped.items())

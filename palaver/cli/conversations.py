@@ -1,4 +1,4 @@
-"""``palaver conversations``: which there are, what they are about, and a watch over all of their runs."""
+"""``palaver conversations``: list, show and change them, and watch all of their runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def list_conversations(
 ) -> None:
     """List conversations, those with news first."""
     with api.connected() as client:
-        found = [
+        conversations = [
             *client.conversations(
                 limit=limit,
                 order=order,
@@ -64,14 +64,14 @@ def list_conversations(
                 updated_after=news,
             )
         ]
-    api.show(found, lambda: show_list(console(), found) if found else say("No conversations."))
+    api.show(conversations, lambda: show_list(console(), conversations) if conversations else say("No conversations."))
 
 
 def show_conversation(conversation_id: ConversationId, api: Api) -> None:
     """Show one conversation: what it is about, what is active in it, what waits."""
     with api.connected() as client:
-        found = client.conversation(conversation_id)
-    api.show(found, lambda: _show(console(), found))
+        conversation = client.conversation(conversation_id)
+    api.show(conversation, lambda: _show(console(), conversation))
 
 
 def rename(
@@ -81,22 +81,23 @@ def rename(
 ) -> None:
     """Give a conversation another title."""
     with api.connected() as client:
-        found = client.change_conversation(conversation_id, title=title or None)
-    api.show(found, f"{found.id} is {found.title!r}" if found.title else f"{found.id} has no title")
+        conversation = client.change_conversation(conversation_id, title=title or None)
+    has = f"is {conversation.title!r}" if conversation.title else "has no title"
+    api.show(conversation, f"{conversation.id} {has}")
 
 
 def tag(conversation_id: ConversationId, tag: _Tags = None, metadata: _Pairs = None, *, api: Api) -> None:
     """Give a conversation these tags, or this metadata, in the place of those that it has; what is not given stays."""
     if not tag and not metadata:
         raise typer.BadParameter("what is it to have? Give --tag or --metadata")
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if tag:
-        given["tags"] = tag
+        changes["tags"] = tag
     if metadata:
-        given["metadata"] = dict(metadata)
+        changes["metadata"] = dict(metadata)
     with api.connected() as client:
-        found = client.change_conversation(conversation_id, **given)
-    api.show(found, lambda: _show(console(), found))
+        conversation = client.change_conversation(conversation_id, **changes)
+    api.show(conversation, lambda: _show(console(), conversation))
 
 
 def delete_conversation(
@@ -135,31 +136,38 @@ def watch_conversation(
                     say(f"{conversation_id} is gone.")
 
 
-def show_list(to: Console, found: Iterable[Conversation]) -> None:
+def show_list(to: Console, conversations: Iterable[Conversation]) -> None:
     """One line a conversation, or on a terminal as many as it needs there."""
     rows = [
-        (each.id, str(each.status), since(to, each.updated_at), one_line(each.title or "", 80), ", ".join(each.tags))
-        for each in found
+        (
+            conversation.id,
+            str(conversation.status),
+            since(to, conversation.updated_at),
+            one_line(conversation.title or "", 80),
+            ", ".join(conversation.tags),
+        )
+        for conversation in conversations
     ]
     print_list(to, ("CONVERSATION", "STATUS", "UPDATED", "TITLE", "TAGS"), rows, texts=2)
 
 
-def _show(to: Console, found: Conversation) -> None:
+def _show(to: Console, conversation: Conversation) -> None:
+    last = conversation.last_outcome
     facts = {
-        "conversation": found.id,
-        "title": found.title,
-        "status": str(found.status),
-        "agent": found.agent and found.agent.name,
-        "model": found.agent and found.agent.model,
-        "created": moment(found.created_at),
-        "updated": moment(found.updated_at),
-        "entries": str(found.entries),
-        "active run": found.active_run,
-        "queued runs": ", ".join(found.queued_runs),
-        "last run": found.last_outcome and f"{found.last_outcome.run_id}: {found.last_outcome.status}",
-        "used": usage(found.usage) if found.usage.model_calls else None,
-        "tags": ", ".join(found.tags),
-        "metadata": ", ".join(f"{name}={text}" for name, text in found.metadata.items()),
+        "conversation": conversation.id,
+        "title": conversation.title,
+        "status": str(conversation.status),
+        "agent": conversation.agent and conversation.agent.name,
+        "model": conversation.agent and conversation.agent.model,
+        "created": moment(conversation.created_at),
+        "updated": moment(conversation.updated_at),
+        "entries": str(conversation.entries),
+        "active run": conversation.active_run,
+        "queued runs": ", ".join(conversation.queued_runs),
+        "last run": last and f"{last.run_id}: {last.status}",
+        "used": usage(conversation.usage) if conversation.usage.model_calls else None,
+        "tags": ", ".join(conversation.tags),
+        "metadata": ", ".join(f"{name}={text}" for name, text in conversation.metadata.items()),
     }
     for name, text in facts.items():
         if text:

@@ -50,7 +50,7 @@ def approve(
         else:
             decided = _decide(client, run_id, action_id, actions, {"decision": "edit", "arguments": arguments})
     instead = "" if arguments is None else f", with {json.dumps(arguments)} in place of its arguments"
-    api.show(decided, _told("approved", actions, action_id, decided, instead))
+    api.show(decided, _decision_text("approved", actions, action_id, decided, instead))
 
 
 def deny(
@@ -66,7 +66,7 @@ def deny(
         actions = matching_actions(client.get(run_id), action_id, "approval")
         details = {"decision": "deny", **({"reason": reason} if reason else {})}
         decided = _decide(client, run_id, action_id, actions, details, [{"type": "stop"}] if stop else ())
-    api.show(decided, _told("denied", actions, action_id, decided))
+    api.show(decided, _decision_text("denied", actions, action_id, decided))
 
 
 def answer(
@@ -81,7 +81,7 @@ def answer(
     with api.connected() as client:
         actions = matching_actions(client.get(run_id), action_id, "client_tool")
         decided = client.answer(run_id, action_id, text_or_stdin(output), is_error=error)
-    api.show(decided, _told("answered", actions, action_id, decided))
+    api.show(decided, _decision_text("answered", actions, action_id, decided))
 
 
 def _decide(
@@ -98,9 +98,9 @@ def _decide(
     return client.send(run_id, [*({"type": "approval", **item, **details} for item in items), *more])
 
 
-def _told(what: str, actions: Sequence[PendingAction], action_id: str | None, run: Run, more: str = "") -> str:
+def _decision_text(done: str, actions: Sequence[PendingAction], action_id: str | None, run: Run, more: str = "") -> str:
     calls = ", ".join(map(call_text, actions)) or one_line(action_id)
-    return f"{what} {calls}{more}; {status_line(run)}"
+    return f"{done} {calls}{more}; {status_line(run)}"
 
 
 class ApprovalPrompt:
@@ -156,7 +156,7 @@ class ApprovalPrompt:
         return self._is(lambda run: bool(matching_actions(run, action.id, action.type)))
 
     def _is(self, so: Callable[[Run], bool]) -> bool:
-        """Whether it is so with the run now. An API that is away does not deny it."""
+        """Tell whether ``so`` is true of the run now. An API that is away does not deny it."""
         try:
             return so(self._client.get(self._run_id))
         except ClientError as error:
@@ -165,7 +165,7 @@ class ApprovalPrompt:
             return True
 
     def _decided(self, action: PendingAction) -> bool:
-        """Whether the user's answer was one."""
+        """Send the user's answer; tell whether it was a decision."""
         run_id, digest = self._run_id, action.digest
         match _read(_QUESTION.format(call=call_text(action))).lower():
             case "y" | "yes":

@@ -1,4 +1,4 @@
-"""What a run is doing now, in words: its steps, what it waits for and how to answer, workers that cannot take it."""
+"""The state of a run in words: its steps, what it waits for and how to answer, workers that cannot take it."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _NO_ROOM: Final[Mapping[str, str]] = {
 
 
 def doing(run: Run) -> str:
-    """What it is busy with: the step that a worker has for longest, and how many more there are."""
+    """Describe what ``run`` is busy with: the step that a worker has for longest, and how many more there are."""
     if not run.current_steps:
         return ""
     more = run.current_step_count - 1
-    return f"{_told(run.current_steps[0])}{f' (and {more} more)' if more else ''}"
+    return f"{_step_text(run.current_steps[0])}{f' (and {more} more)' if more else ''}"
 
 
 def doing_lines(run: Run) -> Iterator[str]:
     """A line for each open step, and how many are left out."""
-    yield from map(_told, run.current_steps)
+    yield from map(_step_text, run.current_steps)
     if left := run.current_step_count - len(run.current_steps):
         yield f"… and {left} more"
 
 
-def _told(step: CurrentStep) -> str:
+def _step_text(step: CurrentStep) -> str:
     """``calling fake/hang for 12 s (attempt 3 of 5, last: timeout first_token_timeout); this attempt ends in 48 s at
     the latest``"""
     name, now = one_line(step.name), datetime.now(UTC)
@@ -115,12 +115,12 @@ def call_text(action: PendingAction) -> str:
 
 
 def awaited(kind: object) -> str:
-    """What an action of this type waits for."""
+    """Name what an action of this type waits for."""
     return "an approval" if kind == "approval" else "an output of the client"
 
 
 def answer_commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
-    """What to type."""
+    """Return the commands that answer an action."""
     about = f"{one_line(run_id)} {one_line(action.id)}"
     if action.type == "approval":
         return f"palaver approve {about}", f"palaver deny {about} --reason TEXT"
@@ -136,7 +136,7 @@ def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]
 
 
 def status_line(run: Run) -> str:
-    """Where a run is after something was done to it."""
+    """Describe the state of a run after something was done to it."""
     where = f"{run.id} is {run.status}"
     if run.pausing:
         return f"{where} and pauses once nothing is under way any more"
@@ -176,11 +176,11 @@ def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator
     if kinds:
         names = {kind.queue for kind in KINDS if kind.name in kinds}
         try:
-            found = queues().get("data") or ()
+            entries = queues().get("data") or ()
         except ClientError:
             # The run is what was asked for.
             return
-        for queue in found:
+        for queue in entries:
             for worker in queue.get("refused") or () if queue.get("name") in names else ():
                 yield refused_of(str(queue.get("name")), worker)
 

@@ -50,8 +50,8 @@ def export(
     connection: ApiAddress,
 ) -> None:
     """Write all that is known of runs that have ended, and their conversations, as lines of JSON."""
-    wanted = filters.listed
-    if bool(ids) + bool(wanted) + everything != 1:
+    conditions = filters.listed
+    if bool(ids) + bool(conditions) + everything != 1:
         raise typer.BadParameter("which runs? Give ids, or a filter such as --since, or --all")
     if ids and follow:
         raise typer.BadParameter("--follow goes with a filter, or with --all")
@@ -60,7 +60,7 @@ def export(
         def look(oldest: datetime | None) -> None:
             with QuietNotice(lambda quiet: say(f"… exporting, {archive.runs} runs and {quiet:.0f} s so far")):
                 for record in client.export(
-                    *(ids or ()), **{**wanted, "created_after": oldest}, exported=archive.known
+                    *(ids or ()), **{**conditions, "created_after": oldest}, exported=archive.known
                 ):
                     archive.write(record)
                 archive.keep()
@@ -89,7 +89,7 @@ class Archive:
             self._file.flush()
 
     def keep(self) -> None:
-        """What was written outlives the machine, if it goes to a file."""
+        """Make what was written outlive the machine, if it goes to a file."""
         self._file.flush()
         if self._file is not sys.stdout.buffer:
             os.fsync(self._file.fileno())
@@ -114,7 +114,7 @@ def _archive(to: Path | None) -> Iterator[Archive]:
 
 
 def _read(file: BinaryIO, path: Path) -> Exported:
-    """What the file has. What an export that broke off had begun with is cut off: it comes again.
+    """Read what the file has. The unfinished end of an export that broke off is cut off: it comes again.
 
     Raises:
         BadParameter: the file is no export.
@@ -134,8 +134,8 @@ def _read(file: BinaryIO, path: Path) -> Exported:
         if record.get("kind") in (*_WHOLE, "message"):
             begun.append(record)
         if record.get("kind") in _WHOLE:
-            for each in begun:
-                known.add(each)
+            for entry in begun:
+                known.add(entry)
             whole, begun = position, []
     file.truncate(whole)
     return known
@@ -162,9 +162,9 @@ def _follow(client: Palaver, look: Callable[[datetime | None], None], oldest: da
 
 def _oldest_unfinished(client: Palaver, after: datetime | None) -> datetime | None:
     """A time such that all runs which were submitted before it have ended; ``after`` is an earlier one."""
-    found = after
+    moment = after
     for run in client.list(created_after=after, limit=1):
-        found = run.times.created_at - _TICK
+        moment = run.times.created_at - _TICK
     for run in client.list(status=_UNFINISHED, created_after=after):
-        found = run.times.created_at - _TICK
-    return found
+        moment = run.times.created_at - _TICK
+    return moment

@@ -20,7 +20,7 @@ Row = Sequence[str]
 
 
 class _Column(NamedTuple):
-    """Where a column stands in the lines of a row, and its lines of a header."""
+    """The place of a column in the lines of a row, and its lines of a header."""
 
     cell: int
     line: int
@@ -83,7 +83,7 @@ def _header(columns: Sequence[_Column]) -> Iterator[str]:
         deep = max(len(column.header) for column in here)
         for at in range(deep):
             words = (("",) * (deep - len(column.header)) + tuple(column.header) for column in here)
-            yield _joined(line, ((column, each[at]) for column, each in zip(here, words, strict=True)))
+            yield _joined(line, ((column, header[at]) for column, header in zip(here, words, strict=True)))
 
 
 def _lines(columns: Sequence[_Column], row: Row) -> Iterator[str]:

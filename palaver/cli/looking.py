@@ -22,8 +22,8 @@ def list(
 ) -> None:
     """List runs, newest first."""
     with api.connected() as client:
-        found = [*client.list(**filters.listed, limit=limit)]
-    api.show(found, lambda: show_runs(console(), found) if found else say("No runs."))
+        runs = [*client.list(**filters.listed, limit=limit)]
+    api.show(runs, lambda: show_runs(console(), runs) if runs else say("No runs."))
 
 
 def show(run_id: RunId, api: Api) -> None:
@@ -34,20 +34,20 @@ def show(run_id: RunId, api: Api) -> None:
             list(FilterOptions(conversation=run_id), api=api)
         return
     with api.connected() as client:
-        found = client.get(run_id)
-        refused = [] if api.as_json else [*refused_lines(found, client.queues)]
-    api.show(found, lambda: show_run(console(), found, refused))
+        run = client.get(run_id)
+        refused = [] if api.as_json else [*refused_lines(run, client.queues)]
+    api.show(run, lambda: show_run(console(), run, refused))
 
 
 def models(api: Api) -> None:
     """List the models that runs may name, what they cost, and whether workers can ask them."""
     with api.connected() as client:
-        found = [*client.models()]
-    api.show(found, lambda: show_models(console(), found) if found else say("No providers."))
+        listed = [*client.models()]
+    api.show(listed, lambda: show_models(console(), listed) if listed else say("No providers."))
 
 
 def queues(api: Api) -> None:
     """Show what waits, since when, and who works."""
     with api.connected() as client:
-        found = client.queues()
-    api.show(found, lambda: show_queues(console(), found))
+        state = client.queues()
+    api.show(state, lambda: show_queues(console(), state))

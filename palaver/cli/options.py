@@ -23,12 +23,12 @@ def json_object(what: str) -> Callable[[str], dict[str, Any]]:
 
     def read(text: str) -> dict[str, Any]:
         try:
-            found = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+            value = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
         except (OSError, ValueError) as error:
             raise typer.BadParameter(f"{text[:80]}: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise typer.BadParameter(f"{what} a JSON object")
-        return found
+        return value
 
     return read
 
@@ -56,10 +56,10 @@ def limit(text: str) -> tuple[str, float]:
 
 def duration(text: str) -> float:
     """``90``, ``15m``, ``12h``, ``3d`` in seconds, ten years at most."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None:
         raise typer.BadParameter(f"{text[:80]!r} is not a time such as 90s, 15m, 12h or 3d")
-    seconds = float(found[1]) * _UNITS[found[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
     if seconds > OLDEST:
         raise typer.BadParameter(f"{text[:80]!r} is more than ten years")
     return seconds
@@ -89,16 +89,16 @@ def entry(text: str) -> tuple[str, str]:
     return name, value
 
 
-def approvals(asked: list[str] | None) -> str | list[str] | None:
-    """What an agent's approvals require: one of the three words, or tools; None to leave it to the default."""
-    policies = [each for each in asked or () if each in ("never", "risky", "always")]
-    if policies and asked and len(asked) > 1:
+def approvals(choices: list[str] | None) -> str | list[str] | None:
+    """Return what an agent's approvals require: one of the three words, or tools; None to leave it to the default."""
+    policies = [choice for choice in choices or () if choice in ("never", "risky", "always")]
+    if policies and choices and len(choices) > 1:
         raise typer.BadParameter(f"--ask {policies[0]} goes alone")
-    return policies[0] if policies else asked or None
+    return policies[0] if policies else choices or None
 
 
 def text_or_stdin(text: str) -> str:
-    """What the user says: the text of the argument, or standard input for ``-``."""
+    """Return what the user says: the text of the argument, or standard input for ``-``."""
     return sys.stdin.read() if text == "-" else text
 
 

@@ -243,17 +243,17 @@ class RunFollower:
             return  # it is the user's turn
         newline = "\n" if self.transcript.mid_line else ""
         self.transcript.mid_line = False
-        say(f"{newline}… {self._now() or f'{self._told()}, {quiet:.0f} s so far'}")
+        say(f"{newline}… {self._now() or f'{self._last_known()}, {quiet:.0f} s so far'}")
 
     def _now(self) -> str:
-        """What the run says itself that it is doing; empty if it does not."""
+        """Ask the API what the run is doing; empty if it does not say."""
         if self._away is None:
             with suppress(ClientError):
                 return doing(self._client.get(self._run_id))
         return ""
 
-    def _told(self) -> str:
-        """What the events have told of it."""
+    def _last_known(self) -> str:
+        """Return what the events have said of the run."""
         return f"trying to reach the API again ({self._away})" if self._away else self.transcript.doing
 
 

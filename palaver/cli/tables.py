@@ -77,7 +77,7 @@ def since(to: Console, when: datetime) -> str:
 
 def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
     """Everything a person asks about one run; empty facts are left out. ``refused`` is why workers do not take it."""
-    told = advise(run)
+    advice = advise(run)
     facts = {
         "run": run.id,
         "conversation": run.conversation_id,
@@ -100,9 +100,9 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
         "cancel": _cancel(run.cancel),
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
-        "error" if run.error else "why": told.why,
-        "provider said": told.provider_said,
-        "what to do": told.what_to_do or (f"palaver resume {run.id}" if run.status == "paused" else ""),
+        "error" if run.error else "why": advice.why,
+        "provider said": advice.provider_message,
+        "what to do": advice.what_to_do or (f"palaver resume {run.id}" if run.status == "paused" else ""),
     }
     for name, text in facts.items():
         if text:
@@ -124,25 +124,25 @@ _CALLABLE: Final = {True: "yes", False: "NO", None: "?"}
 def show_models(to: Console, models: Iterable[ListedModel]) -> None:
     """One line a model."""
     rows = []
-    for each in models:
-        until = clock(each.cooling_until) if each.cooling_until else ""
-        price = ("", "") if each.price is None else (amount(each.price.input), amount(each.price.output))
-        rows.append((each.id, _CALLABLE[each.callable], until, *price))
+    for model in models:
+        until = clock(model.cooling_until) if model.cooling_until else ""
+        price = ("", "") if model.price is None else (amount(model.price.input), amount(model.price.output))
+        rows.append((model.id, _CALLABLE[model.callable], until, *price))
     print_list(to, ("MODEL", "WORKERS CAN ASK", "LEFT ALONE UNTIL", "$ A MILLION TOKENS IN", "OUT"), rows)
 
 
 def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
-    """What the API says of its queues: each list as a table, everything else as a line, without what is null.
+    """Print what the API says of its queues: each list as a table, everything else as a line, without what is null.
 
     A list within a table is only counted; of a queue's workers those that somebody started, and not their processes.
     """
     for name, value in queues.items():
         if name == "no_worker" and isinstance(value, list):
-            for each in value:
-                told = f"{lacked(str(each.get('code')))}: {each.get('steps')} steps wait, one of {each.get('run_id')}"
-                to.print(Text(plain(told), "yellow"), soft_wrap=True)
+            for wait in value:
+                line = f"{lacked(str(wait.get('code')))}: {wait.get('steps')} steps wait, one of {wait.get('run_id')}"
+                to.print(Text(plain(line), "yellow"), soft_wrap=True)
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
-            columns = [each for each in dict.fromkeys(name for entry in value for name in entry) if each != "cooling"]
+            columns = [key for key in dict.fromkeys(key for entry in value for key in entry) if key != "cooling"]
             shown = _for_people if to.is_terminal else _as_it_is
             rows = [[shown(column, _counted(column, entry.get(column))) for column in columns] for entry in value]
             print_list(to, [column.upper().replace("_", " ") for column in columns], rows)
@@ -161,7 +161,7 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             to.print(Text(plain(f"room: {_room(value)}")), soft_wrap=True)
         elif isinstance(value, dict):
             facts = ", ".join(
-                f"{key.replace('_', ' ')} {_cell(each)}" for key, each in value.items() if each is not None
+                f"{key.replace('_', ' ')} {_cell(fact)}" for key, fact in value.items() if fact is not None
             )
             to.print(Text(plain(f"{name}: {facts}")), soft_wrap=True)
         else:
@@ -172,12 +172,12 @@ def _counted(column: str, value: Any) -> Any:
     if column != "workers" or not isinstance(value, list):
         return value
     # Processes of one worker have its name and its life, and a number of their own.
-    ids = [str(each.get("id") or n) for n, each in enumerate(value) if isinstance(each, dict)]
-    return len({each.rpartition("/")[0] or each for each in ids})
+    ids = [str(worker.get("id") or n) for n, worker in enumerate(value) if isinstance(worker, dict)]
+    return len({worker_id.rpartition("/")[0] or worker_id for worker_id in ids})
 
 
 def _room(room: Mapping[str, Any]) -> str:
-    """How much of the room is taken. A run that is worked on, or waits for a time, takes two places."""
+    """Describe how much of the room is taken. A run that is worked on, or waits for a time, takes two places."""
     runs = f"{_cell(room.get('runs'))} of {_cell(room.get('max_runs'))} places for runs (a run at work takes two)"
     memory, most = room.get("memory_bytes"), room.get("max_memory_bytes")
     if not isinstance(memory, int):

@@ -17,7 +17,7 @@ SNIPPET: Final = 200
 
 
 _SHOWN: Final = frozenset("\n\t\u200c\u200d")
-"""Of the characters below, those that lay out a text, and those that join letters of many scripts and emoji."""
+"""Exceptions from the categories below: they lay out a text, or join letters of many scripts and emoji."""
 _STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that steer a terminal, or show a text in another order than it is written in."""
 
@@ -64,7 +64,7 @@ def moment(when: datetime | None) -> str:
 
 
 def age(when: datetime) -> str:
-    """How long ago that was, in one unit: ``45 s``, ``12 min``, ``3 h``, ``4 d``."""
+    """Return how long ago that was, in one unit: ``45 s``, ``12 min``, ``3 h``, ``4 d``."""
     passed = max(0.0, (datetime.now(UTC) - when).total_seconds())
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if passed >= size:
@@ -112,21 +112,21 @@ def usage(used: Usage) -> str:
 
 
 def why(error: object) -> str:
-    """What failed, from a run's or an event's error object: ``rate_limited: The provider …``."""
+    """Return the class and message of a run's or an event's error object: ``rate_limited: The provider …``."""
     if not isinstance(error, dict):
         return one_line(error)
-    told = (one_line(error.get("class")), one_line(error.get("message"), 600))
-    return ": ".join(part for part in told if part)
+    parts = (one_line(error.get("class")), one_line(error.get("message"), 600))
+    return ": ".join(part for part in parts if part)
 
 
-def said(error: object, limit: int = SNIPPET) -> str:
-    """What the provider said of it, in its own words; empty if it said nothing."""
+def provider_message(error: object, limit: int = SNIPPET) -> str:
+    """Return what the provider said of an error, in its own words; empty if it said nothing."""
     provider = error.get("provider") if isinstance(error, dict) else None
     return one_line(provider.get("message"), limit) if isinstance(provider, dict) else ""
 
 
 def cool_down_of(provider: str, cools: Mapping[str, Any]) -> str:
-    """Which model is left alone, and until when; from an entry of ``cooling`` of a provider."""
+    """Describe a cool-down, the model and its end, from an entry of ``cooling`` of a provider."""
     until = moment(datetime.fromisoformat(cools["until"]))
     return (
         f"{one_line(provider)}/{one_line(cools['model'])} cools down until {until}, {cools.get('waiting')} steps wait"
@@ -134,7 +134,7 @@ def cool_down_of(provider: str, cools: Mapping[str, Any]) -> str:
 
 
 def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
-    """What is out, since when, what comes next, and why; from an entry of ``outages`` of a provider."""
+    """Describe an outage, its begin, the next try and the cause, from an entry of ``outages`` of a provider."""
     what = f"{provider}/{outage['model']}" if outage.get("model") else provider
     since, probe = (moment(datetime.fromisoformat(outage[name])) for name in ("since", "next_probe"))
     why = f"{one_line(outage.get('error_class'))}: {one_line(outage.get('message'), 600)}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from palaver.cli.advice import advise
 from palaver.cli.doing import awaited, wait_cause
-from palaver.cli.text import amount, clock, one_line, plain, said, seconds, usage, why
+from palaver.cli.text import amount, clock, one_line, plain, provider_message, seconds, usage, why
 from palaver.events import (
     ActionRequired,
     ActionResolved,
@@ -49,7 +49,7 @@ _CANCELLING: Final[Mapping[str, str]] = {
     "graceful": "cancelling once nothing is under way any more",
     "rollback": "cancelling and withdrawing what was said",
 }
-"""How a run is cancelled, by mode."""
+"""Words for how a run is cancelled, by mode."""
 
 
 class Transcript:
@@ -57,16 +57,16 @@ class Transcript:
 
     def __init__(self, console: Console, *, show_input: bool) -> None:
         self.doing = "waiting for a worker"
-        """What the run is busy with, for those who wait."""
+        """The work that the run is busy with, in words for those who wait."""
         self.mid_line = False
-        """Whether the last thing written was text without a newline."""
+        """True if the last thing written was text without a newline."""
         self._console = console
         self._show_input = show_input
         self._streamed = ""
         self._nudge = ""
-        """What the model is told with the next call, if the run has one."""
+        """The text that goes to the model with the next call, if the run has one."""
         self._thinking = False
-        """Whether what was written last is what the model thinks."""
+        """True if what was written last is what the model thinks."""
         self._waits: tuple[str, str] | None = None
         """Step and code of the wait that was told last: it may be told again and again."""
 
@@ -83,13 +83,13 @@ class Transcript:
 
     def end(self, run: Run) -> None:
         """Say how it ended: why, what to do about it, status, usage and ids."""
-        told = advise(run)
-        if told.why:
-            self._line(told.why, "red")
-        if told.provider_said:
-            self._line(f"the provider said: {told.provider_said}", "red")
-        if told.what_to_do:
-            self._line(f"what to do: {told.what_to_do}", "yellow")
+        advice = advise(run)
+        if advice.why:
+            self._line(advice.why, "red")
+        if advice.provider_message:
+            self._line(f"the provider said: {advice.provider_message}", "red")
+        if advice.what_to_do:
+            self._line(f"what to do: {advice.what_to_do}", "yellow")
         reason = f" ({run.stop_reason})" if run.stop_reason and run.stop_reason.value != run.status else ""
         style = "green" if run.status == "completed" else "bold red" if run.status == "failed" else "yellow"
         ids = f"{run.id} · {run.conversation_id}"
@@ -101,7 +101,7 @@ class Transcript:
 
     @singledispatchmethod
     def _tell(self, event: BaseEvent) -> None:
-        """Of other kinds nothing is told."""
+        """Write nothing about events of other kinds."""
 
     @_tell.register
     def _queued(self, event: RunQueued) -> None:
@@ -122,7 +122,7 @@ class Transcript:
         then = "the next model takes over" if event.fallback else f"again in {seconds(event.delay)}"
         self.doing = f"backing off before step {step} is tried again"
         self._line(f"step {step}, attempt {event.attempt} failed, {then}: {why(event.error)}", "yellow")
-        if words := said(event.error):
+        if words := provider_message(event.error):
             self._line(f"the provider said: {words}", "yellow")
 
     @_tell.register
@@ -254,19 +254,19 @@ class Transcript:
     @_tell.register
     def _tool_progress(self, event: ToolProgress) -> None:
         done = "" if event.fraction is None else f" ({event.fraction:.0%})"
-        told = f"{one_line(event.tool)}: {one_line(event.text)}{done}"
-        self.doing = told
-        self._line(f"… {told}")
+        progress = f"{one_line(event.tool)}: {one_line(event.text)}{done}"
+        self.doing = progress
+        self._line(f"… {progress}")
 
     @_tell.register
     def _tool_finished(self, event: ToolFinished) -> None:
         self.doing = "running"
         result = event.message
         failed = result.is_error or event.error is not None
-        told, name = one_line(result.text) or why(event.error), one_line(result.name) or "tool"
+        text, name = one_line(result.text) or why(event.error), one_line(result.name) or "tool"
         # The model is told in one sentence, which names the tool.
         begin = f"{name} failed: "
-        self._line(*((f"← {begin}{told.removeprefix(begin)}", "red") if failed else (f"← {name} {told}", "cyan")))
+        self._line(*((f"← {begin}{text.removeprefix(begin)}", "red") if failed else (f"← {name} {text}", "cyan")))
 
     @_tell.register
     def _gap(self, event: StreamGap) -> None:

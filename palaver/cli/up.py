@@ -68,8 +68,8 @@ def up() -> None:
 
 
 def welcome(stack: Stack, model: str, how: str, *, keyed: bool, lacks: Mapping[str, str] | None = None) -> str:
-    """Where everything is, and a first request. ``how`` says what to put in the place of a word of it, and ``lacks``
-    which variables are not set that hold keys, by provider."""
+    """Say where everything is, and a first request. ``how`` says what to put in the place of a word of it, and
+    ``lacks`` which variables are not set that hold keys, by provider."""
     docs = "" if keyed else f"  (try {stack.url}/docs)"
     key = "-H 'Authorization: Bearer KEY' " if keyed else ""
     how += ", with a key of PALAVER_API_KEYS for KEY" if keyed else ""
@@ -95,8 +95,8 @@ def keys_that_lack(file: str | None) -> dict[str, str]:
         return {}
     from palaver.config.providers import load_providers
 
-    found = load_providers(Path(file)).items()
-    return {name: each.api_key_env for name, each in found if each.api_key_env and not each.has_key}
+    providers = load_providers(Path(file)).items()
+    return {name: provider.api_key_env for name, provider in providers if provider.api_key_env and not provider.has_key}
 
 
 def model_to_try(file: str | None) -> tuple[str, str]:

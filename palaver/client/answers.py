@@ -15,7 +15,13 @@ from palaver.client.sse import Frame
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.schemas.actions import PendingAction
-from palaver.schemas.conversation import AppendedMessages, Asked, Conversation, ConversationCount, ConversationMessage
+from palaver.schemas.conversation import (
+    AppendedMessages,
+    Conversation,
+    ConversationCount,
+    ConversationMessage,
+    SideAnswer,
+)
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run
 from palaver.vocabulary.limits import MIB
@@ -141,9 +147,9 @@ def secret_names_of(response: Response) -> tuple[str, ...]:
     return _model(SecretNames, _object(response), response).data
 
 
-def asked_of(response: Response) -> Asked:
+def side_answer_of(response: Response) -> SideAnswer:
     """The answer to a question beside a conversation."""
-    return _model(Asked, _json(response.body), response)
+    return _model(SideAnswer, _json(response.body), response)
 
 
 def bulk_of(response: Response) -> tuple[BulkResult, str | None]:

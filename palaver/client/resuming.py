@@ -92,7 +92,7 @@ class EventCursor:
             self.position, self.progress = event.seq, True
         return True
 
-    def told_by(self, error: ClientError) -> Event | None:
+    def event_for(self, error: ClientError) -> Event | None:
         """Return the event to show when ``error`` says that the server does not know the position any more, which was
         its own."""
         if self.position <= self._after or not isinstance(error, APIError) or error.code != "invalid_cursor":
@@ -150,7 +150,7 @@ class ConversationCursor(EventCursor):
         self.position = _position(self.place)
         return True
 
-    def told_by(self, error: ClientError) -> Event | None:
+    def event_for(self, error: ClientError) -> Event | None:
         """Return the event to show when ``error`` says that the conversation, which was there, is gone, or that the
         server does not know the place any more, which it has known."""
         if not self._ever_connected or not isinstance(error, APIError):

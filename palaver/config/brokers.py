@@ -1,4 +1,4 @@
-"""What the address of a broker says: whether it has priorities, how it is trusted, and how kombu spells it."""
+"""Facts in the address of a broker: whether it has priorities, how it is trusted, and how kombu spells it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ _CERT_REQS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "requ
 
 
 def has_priorities(url: str) -> bool:
-    """Whether the broker at ``url`` is a RabbitMQ. Elsewhere what is recovered has queues of its own."""
+    """Tell whether the broker at ``url`` is a RabbitMQ. Elsewhere what is recovered has queues of its own."""
     return urlsplit(url).scheme in ("amqp", "amqps")
 
 
 def is_redis(url: str) -> bool:
-    """Whether the broker at ``url`` is a Redis: its queues are lists."""
+    """Tell whether the broker at ``url`` is a Redis: its queues are lists."""
     return urlsplit(url).scheme in ("redis", "rediss", "unix")
 
 
 def tls_options(url: str) -> dict[str, Any]:
-    """How a rediss:// or amqps:// broker is trusted, by publishers and workers alike: the ``ssl_…`` options of its URL.
+    """Return how a rediss:// or amqps:// broker is trusted, by publishers and workers alike: the ``ssl_…`` options of
+    its URL.
 
     Its certificate is verified unless they say otherwise; kombu's own default is not to. Empty for other brokers.
 
@@ -57,7 +58,7 @@ def tls_options(url: str) -> dict[str, Any]:
 
 
 def kombu_url(url: str) -> str:
-    """``url`` as kombu wants it: a socket under another name, RabbitMQ without the options that `tls_options` has."""
+    """Return ``url`` as kombu wants it: a socket under another name, RabbitMQ without the options of `tls_options`."""
     if url.startswith("unix://"):
         return url.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
     if not has_priorities(url):

@@ -1,4 +1,4 @@
-"""How a process ends that cannot do its work: with one sentence, and a code that says whether to try again."""
+"""Ends of processes that cannot do their work: with one sentence, and a code that says whether to try again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refuse(sentence: str, status: int) -> NoReturn:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Ends the process with one sentence on standard error, and exit code 78, where the configuration is wrong."""
+    """End the process with one sentence on standard error, and exit code 78, where the configuration is wrong."""
     # Not above: with it comes pydantic, which takes a tenth of a second, and `palaver --help` does without.
     from palaver.errors import ConfigurationError
 
@@ -40,7 +40,7 @@ def refusing() -> Iterator[None]:
 
 
 def presentable(text: str) -> str:
-    """What a process that ends may show: without its secrets, and without the passwords in addresses that its
-    environment has for tools. What an import raises may repeat any of them."""
+    """Return ``text`` as a process that ends may show it: without its secrets, and without the passwords in addresses
+    that its environment has for tools. An exception of an import may repeat any of them."""
     register_secrets(map(password_of, os.environ.values()))
     return redact(text)

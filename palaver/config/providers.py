@@ -1,4 +1,4 @@
-"""Model providers: who can be asked, where, with which key. Read from the TOML file ``PALAVER_PROVIDERS``.
+"""Model providers, with their addresses and keys. Read from the TOML file ``PALAVER_PROVIDERS``.
 
     [providers.openai]                  # known by name (``palaver.config.presets``): nothing else is needed
 
@@ -51,7 +51,7 @@ _DEAREST: Final = 1_000_000
 
 
 class Timeouts(BaseModel):
-    """How long a model call may take, in seconds."""
+    """Seconds that a model call may take."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -65,7 +65,7 @@ class Timeouts(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a provider's account allows, for all workers together. None: no limit."""
+    """Limits of a provider's account, for all workers together. None: no limit."""
 
     max_in_flight: int | None = None
     requests_per_minute: int | None = None
@@ -76,25 +76,25 @@ class Limits:
 
 
 class Price(BaseModel):
-    """What a model costs, in US dollars per million tokens."""
+    """The price of a model, in US dollars per million tokens."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     input: float = Field(ge=0, le=_DEAREST)
     output: float = Field(ge=0, le=_DEAREST)
-    """Of the answer, reasoning included."""
+    """The price of the answer, reasoning included."""
     cached_input: float | None = Field(default=None, ge=0, le=_DEAREST)
-    """Of input tokens that came from the provider's cache; None: as ``input``."""
+    """The price of input tokens that came from the provider's cache; None: as ``input``."""
     cache_write: float | None = Field(default=None, ge=0, le=_DEAREST)
-    """Of input tokens that went into it; None: as ``input``."""
+    """The price of input tokens that went into it; None: as ``input``."""
 
     def cost(self, usage: Usage) -> float:
-        """US dollars for what ``usage`` counts."""
+        """Return the US dollars for what ``usage`` counts."""
         cached = self.input if self.cached_input is None else self.cached_input
         cache_write = self.input if self.cache_write is None else self.cache_write
         fresh = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
-        asked = fresh * self.input + usage.cached_tokens * cached + usage.cache_write_tokens * cache_write
-        return (asked + usage.output_tokens * self.output) / 1_000_000
+        input_cost = fresh * self.input + usage.cached_tokens * cached + usage.cache_write_tokens * cache_write
+        return (input_cost + usage.output_tokens * self.output) / 1_000_000
 
 
 class Provider(ProviderOptions):
@@ -111,7 +111,7 @@ class Provider(ProviderOptions):
     api_key_env: Annotated[str, StringConstraints(pattern=r"^[^\s=\x00-\x1f]{1,128}$")] | None = None
     timeouts: Timeouts = Timeouts()
     image_addresses: bool | None = None
-    """Whether it is sent addresses of images and files, which it fetches. None: if it is at an https:// address that
+    """True if it is sent addresses of images and files, which it fetches. None: if it is at an https:// address that
     does not lead into a network of one's own, where it would fetch what only those within may see."""
     max_response_bytes: int = Field(default=limit_of("answer"), ge=1024)
     """An answer, streamed or not, is refused beyond this."""
@@ -122,9 +122,9 @@ class Provider(ProviderOptions):
     requests_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
     """Calls that begin in a minute; up to a tenth more in bursts."""
     tokens_per_minute: int | None = Field(default=None, ge=1, le=10_000_000_000)
-    """Of prompts and answers; estimated when a call begins and corrected by what the provider reports."""
+    """Tokens of prompts and answers; estimated when a call begins and corrected by what the provider reports."""
     rate_limit_scope: RateLimitScope = "model"
-    """What its 429 is about, and so what is left alone after one: the model that was asked, or all of its models."""
+    """The scope of its 429, and so what is left alone after one: the model that was asked, or all of its models."""
 
     models: tuple[Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,200}$")], ...] = Field(
         default=(), max_length=limit_of("provider_models")
@@ -155,7 +155,7 @@ class Provider(ProviderOptions):
 
     @classmethod
     def inline(cls, endpoint: Endpoint) -> Provider:
-        """The provider that came with an agent, with the limits that one has by default."""
+        """Make the provider that came with an agent, with the limits that one has by default."""
         limit = PROTOCOL_RULES[endpoint.protocol].output_limit
         made = cls(base_url=endpoint.base_url, protocol=endpoint.protocol, max_output_tokens=limit)
         made._api_key = endpoint.api_key.get_secret_value() if endpoint.api_key else None
@@ -168,23 +168,23 @@ class Provider(ProviderOptions):
 
     @property
     def thinks(self) -> bool:
-        """Whether its models are told to think, not only to say what they think."""
+        """True if its models are to think, not only to say what they think."""
         return self.thinking in self.rules.thinking_on
 
     @cached_property
     def fetches(self) -> bool:
-        """Whether it is sent addresses of images and files."""
+        """True if it is sent addresses of images and files."""
         if self.image_addresses is not None:
             return self.image_addresses
         return self.base_url.startswith("https://") and not leads_within(self.base_url)
 
     @property
     def caches(self) -> bool:
-        """Whether prompts get cache breakpoints."""
+        """True if prompts get cache breakpoints."""
         return self.rules.caches if self.cache is None else self.cache == "auto"
 
     def price(self, model_name: str) -> Price | None:
-        """What the model costs; None if nobody said."""
+        """Return the price of the model; None if nobody said."""
         return self.prices.get(model_name) or self.prices.get("*")
 
     @property
@@ -199,7 +199,7 @@ class Provider(ProviderOptions):
 
     @property
     def has_key(self) -> bool:
-        """Whether this process could call it: it has its key, or needs none."""
+        """True if this process could call it: it has its key, or needs none."""
         return self.api_key_env is None or self._api_key is not None
 
 
@@ -211,7 +211,7 @@ class _File(BaseModel):
     @field_validator("providers", mode="before")
     @classmethod
     def _fill_in(cls, tables: Any) -> Any:
-        """What is known of providers by their names."""
+        """Add what is known of providers by their names."""
         if not isinstance(tables, dict):
             return tables
         if INLINE in tables:
@@ -220,20 +220,20 @@ class _File(BaseModel):
 
 
 def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
-    """A provider's table, with what it leaves out and a preset has. A table that says another place takes
+    """Return a provider's table, with what it leaves out and a preset has. A table that says another place takes
     something only if it names a preset, and never the key: that goes nowhere but to its own place."""
-    asked, placed = table.get("preset"), "base_url" in table
-    preset = PRESETS.get(str(asked or name))
-    if preset is None and not asked and not placed and (meant := _with_dots(name, table)):
+    named, placed = table.get("preset"), "base_url" in table
+    preset = PRESETS.get(str(named or name))
+    if preset is None and not named and not placed and (meant := _with_dots(name, table)):
         raise _refusal(name, f'no base_url; a name with a dot is in quotation marks: [providers."{meant}"]')
-    if preset is None and (asked or not placed):
-        slip = next((each for each in table if "base_url" in did_you_mean(each, Provider.model_fields)), None)
-        if slip is not None and not asked:
-            raise _refusal(name, f"no base_url, but {slip}; did you mean 'base_url'?")
-        said = f"preset {asked!r:.80} is none that there is" if asked else "no base_url, and not known by this name"
-        raise _refusal(name, said + (did_you_mean(str(asked or name), PRESETS) or f"; there are: {', '.join(PRESETS)}"))
+    if preset is None and (named or not placed):
+        typo = next((key for key in table if "base_url" in did_you_mean(key, Provider.model_fields)), None)
+        if typo is not None and not named:
+            raise _refusal(name, f"no base_url, but {typo}; did you mean 'base_url'?")
+        slip = f"preset {named!r:.80} is none that there is" if named else "no base_url, and not known by this name"
+        raise _refusal(name, slip + (did_you_mean(str(named or name), PRESETS) or f"; there are: {', '.join(PRESETS)}"))
     elsewhere = preset is not None and placed and preset.base_url is not None
-    if preset is None or (elsewhere and not asked):
+    if preset is None or (elsewhere and not named):
         return table
     if not placed and preset.base_url is None:
         raise _refusal(name, f"needs a base_url, like {preset.example}")
@@ -255,24 +255,24 @@ def _whole(name: str, table: dict[str, Any]) -> dict[str, Any]:
 def _with_dots(name: str, table: dict[str, Any]) -> str:
     """The name that was meant if ``table`` has nothing but another one: TOML takes a dot for a table within a table."""
     match list(table.items()):
-        case [(inner, dict(found))] if inner not in Provider.model_fields:
-            return _with_dots(f"{name}.{inner}", found) or f"{name}.{inner}"
+        case [(inner, dict(inner_table))] if inner not in Provider.model_fields:
+            return _with_dots(f"{name}.{inner}", inner_table) or f"{name}.{inner}"
     return ""
 
 
-def _refusal(name: str, said: str) -> PydanticCustomError:
-    return PydanticCustomError("preset", "{name}: {said}", {"name": name, "said": said})
+def _refusal(name: str, reason: str) -> PydanticCustomError:
+    return PydanticCustomError("preset", "{name}: {reason}", {"name": name, "reason": reason})
 
 
 def example_model(providers: Mapping[str, Provider]) -> str:
-    """A name of a model, as runs name it, that one of these may have."""
-    named = (f"{name}/{model}" for name, each in providers.items() for model in (*each.models, *each.prices))
+    """Return a name of a model, as runs name it, that one of these may have."""
+    named = (f"{name}/{model}" for name, entry in providers.items() for model in (*entry.models, *entry.prices))
     usual = (f"{name}/NAME" for name in providers if name != "fake")
     return next(named, None) or next(usual, "fake/tool-20")
 
 
 def load_providers(path: Path | None) -> Mapping[str, Provider]:
-    """The providers of the file; none when there is no file. Their keys are compared with what others say from here on.
+    """Load the providers of the file; none without a file. Their keys are compared with what others say from here on.
 
     Raises:
         ConfigurationError: when it cannot be read or an entry does not fit; says where.
@@ -286,7 +286,7 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
 
 
 def key_variables(path: Path | None) -> frozenset[str]:
-    """The variables that entries of the file name as those of their keys, those of entries that do not fit as well.
+    """Return the variables that entries of the file name for their keys, entries that do not fit included.
 
     Raises:
         ConfigurationError: the file cannot be read.

@@ -25,7 +25,7 @@ ROLES: Final[Mapping[str, str]] = {
     "tools": "Do tool steps: run tools, each call in a process that can be ended, or all on a loop.",
     "flower": "Show workers and tasks in a browser.",
 }
-"""What each of them does."""
+"""The work of each of them."""
 PROGRAMS: Final[Mapping[str, str]] = {
     "providers": "List the model providers; `palaver providers check` asks them.",
     "check": "Ask Redis whether it can be trusted with what it is given.",
@@ -35,8 +35,8 @@ PROGRAMS: Final[Mapping[str, str]] = {
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
 _COLUMNS: Final = "name,args,state,result,uuid,received,runtime,worker"
-"""Of Flower's page of tasks: the kind of step, the model or tool, how it ended, and the run that its id begins with.
-What tells least comes last: it leaves the screen."""
+"""Columns of Flower's page of tasks: the kind of step, the model or tool, how it ended, and the run that its id begins
+with. The least telling ones come last: they leave the screen."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _LOOK: Final = 0.2
@@ -185,11 +185,11 @@ def _require_open_flower() -> None:
 def wait_for_redis(url: str) -> None:
     """Wait until somebody listens there, and say so. That has no end: to be started anew, later and later, finds Redis
     no sooner."""
-    told = None
+    last = None
     while why := _unreachable(url):
-        if why != told:
+        if why != last:
             _say(f"waiting for Redis {why}: start it, or set PALAVER_REDIS_URL to where it is")
-            told = why
+            last = why
         time.sleep(_LOOK)
 
 
@@ -214,7 +214,7 @@ def _place(url: str) -> tuple[str, int] | None:
 
 
 def _unreachable(url: str) -> str | None:
-    """Where nobody answers, and why; None if somebody does, or nobody can tell."""
+    """Say where nobody answers, and why; None if somebody does, or nobody can tell."""
     place = _place(url)
     if place is None:
         return None

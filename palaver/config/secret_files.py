@@ -17,8 +17,8 @@ _MOST: Final = 64 << 10
 
 
 def secret_of(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What the variable ``name`` holds, or the file that ``name_FILE`` names, without space around it; None if it is
-    empty, or neither is set.
+    """Return what the variable ``name`` holds, or the file that ``name_FILE`` names, without space around it; None if
+    it is empty, or neither is set.
 
     Raises:
         ConfigurationError: both are set, or the file cannot be read; names the variable. What is no absolute path is

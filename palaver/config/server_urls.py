@@ -32,5 +32,5 @@ def known_server(url: str, *, amqp: bool) -> str:
         raise ValueError("a socket is written unix:///PATH?db=0")
     known = ("redis", "rediss", "unix", *(("amqp", "amqps") if amqp else ()))
     if scheme not in known:
-        raise ValueError(f"must begin with {', '.join(f'{each}://' for each in known)}")
+        raise ValueError(f"must begin with {', '.join(f'{prefix}://' for prefix in known)}")
     return url

@@ -45,15 +45,15 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, env_ignore_empty=True, hide_input_in_errors=True)
 
     redis_url: str | None = None
-    """Where the truth is kept. Unset: an error, but for ``palaver up``, which brings a server of its own."""
+    """The Redis that has the truth. Unset: an error, but for ``palaver up``, which brings a server of its own."""
     durability: str = Field(default="server", pattern=r"^(server|fsync|replicas=[1-9])$")
-    """What a promise to a client or the start of a tool waits for: ``server``, written there; ``fsync``, on its disk;
-    ``replicas=N``, written by so many replicas."""
+    """The condition that a promise to a client or the start of a tool waits for: ``server``, written there; ``fsync``,
+    on its disk; ``replicas=N``, written by so many replicas."""
     redis_check: Literal["warn", "fatal"] = "warn"
-    """What a process does at its start if Redis may lose what it is given, or refuses what the process needs: ``warn``,
-    it says so; ``fatal``, it does not start."""
+    """The reaction of a process at its start if Redis may lose what it is given, or refuses what the process needs:
+    ``warn``, it says so; ``fatal``, it does not start."""
     broker_url: str | None = None
-    """Where deliveries go, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
+    """The broker that deliveries go to, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
     shards: int = Field(default=1, ge=1, le=MAX_SHARDS)
     """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
     providers: Path | None = None
@@ -66,8 +66,8 @@ class Settings(BaseSettings):
     """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
     those with keys of providers only if they are named in full."""
     tool_pool: Literal["processes", "loop"] = "processes"
-    """Where a tools worker runs its calls: ``processes``, each in a child that can be ended; ``loop``, all on one event
-    loop of its own process, which leaves tools that are not ``async`` to other workers."""
+    """The place where a tools worker runs its calls: ``processes``, each in a child that can be ended; ``loop``, all on
+    one event loop of its own process, which leaves tools that are not ``async`` to other workers."""
     tool_memory: int = Field(default=limit_of("tool_memory"), ge=0)
     """MiB that a tool's process, and all that it started, may use during a call; 0 is any amount."""
     tool_kept_memory: int = Field(default=limit_of("tool_kept_memory"), ge=0)
@@ -96,21 +96,21 @@ class Settings(BaseSettings):
     insecure_open: bool = False
     """Serve at any address though there are no keys: whoever reaches it may do everything."""
     open_docs: bool = False
-    """Whether ``/docs`` and ``/openapi.json`` want no key."""
+    """True if ``/docs`` and ``/openapi.json`` want no key."""
     dialects: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Dialects that the API speaks beside its own, comma separated, as packages call them; ``*``: all that are
     installed; ``native``: none but its own."""
     flower_open: bool = False
-    """Whether Flower starts without a login: whoever reaches it may look."""
+    """True if Flower starts without a login: whoever reaches it may look."""
     log_format: LogFormat = "text"
-    """What log lines of servers look like: ``text`` for people, ``json`` for machines."""
+    """The form of servers' log lines: ``text`` for people, ``json`` for machines."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
-    """Where a worker answers ``GET /metrics`` with what it has seen; each on a machine needs one of its own. None: it
-    does not."""
+    """The port at which a worker answers ``GET /metrics`` with what it has seen; each on a machine needs one of its
+    own. None: it does not."""
     metrics_host: str = "127.0.0.1"
     """The address at which it does; whoever reaches it may look."""
     trace_content: bool = False
-    """Whether traces have the content of messages, arguments and results; otherwise names and counts alone."""
+    """True if traces have the content of messages, arguments and results; otherwise names and counts alone."""
     lease_seconds: float = Field(default=15.0, ge=1.0)
     """The right to work on a step, unless renewed; a dead worker's steps go on after this long."""
     probe_interval: float = Field(default=5.0, ge=0.1, le=300)
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
     run_deadline: float = Field(default=86400.0, ge=1)
     """The longest a run may take when it does not say."""
     max_losses: int = Field(default=3, ge=1)
-    """How often a step may be to blame for the loss of its worker before the run fails: it must not eat the fleet."""
+    """The number of workers whose loss a step may be to blame for before the run fails: it must not eat the fleet."""
     max_runs: int = Field(default=100_000, ge=1)
     """Unfinished runs, about, beyond which the API takes no new one on; one that is worked on counts twice."""
     max_queued: int = Field(default=limit_of("queued_runs"), ge=1)
@@ -142,7 +142,7 @@ class Settings(BaseSettings):
     max_watchers: int = Field(default=5_000, ge=1)
     """Streams and long polls of an API process."""
     max_watchers_per_key: int = Field(default=limit_of("watchers_per_key"), ge=1)
-    """Those of keys of one name, where there are keys of several names: the rest is for the others."""
+    """Streams and long polls of keys of one name, where there are keys of several names: the rest is for the others."""
     max_half_open: int = Field(default=1_024, ge=1)
     """Connections of one address without a whole head, half of all at most; beyond that each has a second for it, not
     ten."""
@@ -197,7 +197,7 @@ class Settings(BaseSettings):
 
     @property
     def sealer(self) -> Sealer:
-        """What seals and opens secrets of conversations."""
+        """The sealer, which seals and opens secrets of conversations."""
         return Sealer([key_of(key.get_secret_value()) for key in self.secret_key])
 
     @property
@@ -221,7 +221,7 @@ class Settings(BaseSettings):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What these settings keep secret: keys and passwords."""
+        """The secrets in these settings: keys and passwords."""
         passwords = map(password_of, (self.redis_url, self.broker_url))
         keys = (*self.api_keys, *self.metrics_keys, *self.queues_keys)
         sealing = (key.get_secret_value() for key in self.secret_key)
@@ -234,7 +234,7 @@ class Settings(BaseSettings):
 
 
 class _SecretFiles(PydanticBaseSettingsSource):
-    """What secret settings have in files."""
+    """The source of secret settings that stand in files."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
         """The secret, if there is one."""
@@ -243,8 +243,8 @@ class _SecretFiles(PydanticBaseSettingsSource):
     def __call__(self) -> dict[str, str]:
         """All of them."""
         fields = self.settings_cls.model_fields
-        found = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
-        return {name: value for name, value in found.items() if value is not None}
+        secrets = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
+        return {name: value for name, value in secrets.items() if value is not None}
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -253,7 +253,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 def _api_keys(text: str) -> tuple[ApiKey, ...]:
     """The keys in ``text``. Messages say which entry is meant and never quote it: the key may be anywhere in it."""
-    found: dict[str, ApiKey] = {}
+    keys: dict[str, ApiKey] = {}
     for number, entry in enumerate(_parts(text), 1):
         name, _, key = entry.partition("=")
         if not key.strip("="):
@@ -265,11 +265,11 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
         made = ApiKey(SecretStr(key), name or None)
         if len(key) < _SHORTEST_KEY:
             raise ValueError(f"entry {number} is a key of fewer than {_SHORTEST_KEY} characters, which can be guessed")
-        if found.setdefault(key, made) != made:
+        if keys.setdefault(key, made) != made:
             raise ValueError(f"entry {number} gives a second name to a key that is there before")
-    if text.strip() and not found:
+    if text.strip() and not keys:
         raise ValueError("holds no key; unset it or write one")
-    return tuple(found.values())
+    return tuple(keys.values())
 
 
 def _secret_keys(text: str) -> tuple[SecretStr, ...]:
@@ -286,13 +286,13 @@ def _secret_keys(text: str) -> tuple[SecretStr, ...]:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    found = []
+    hosts = []
     for part in _parts(text):
         try:
-            found.append(listed_host(part))
+            hosts.append(listed_host(part))
         except ValueError as error:
             raise ValueError(f"{part[:80]!r} {error}") from None
-    return tuple(found)
+    return tuple(hosts)
 
 
 def read(kind: type[S]) -> S:
@@ -312,11 +312,11 @@ def read(kind: type[S]) -> S:
 
 @cache
 def settings() -> Settings:
-    """This process's settings; what they keep secret is compared with what others say from here on.
+    """Return this process's settings; their secrets are compared with what others say from here on.
 
     Raises:
         ConfigurationError: naming each variable that does not fit.
     """
-    found = read(Settings)
-    register_secrets(found.secrets)
-    return found
+    loaded = read(Settings)
+    register_secrets(loaded.secrets)
+    return loaded

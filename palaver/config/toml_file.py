@@ -22,7 +22,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_toml(path: Path, variable: str) -> dict[str, Any]:
-    """The file's tables.
+    """Read the file's tables.
 
     Raises:
         ConfigurationError: when it cannot be read; names the environment variable that points at it.
@@ -36,7 +36,7 @@ def read_toml(path: Path, variable: str) -> dict[str, Any]:
 
 
 def read_model(model: type[M], path: Path, variable: str) -> M:
-    """The file as a ``model``, which forbids extra fields: those are left out with a warning.
+    """Read the file as a ``model``, which forbids extra fields: those are left out with a warning.
 
     Raises:
         ConfigurationError: when it cannot be read, or a value does not fit; says which, and what would fit.
@@ -51,7 +51,7 @@ def read_model(model: type[M], path: Path, variable: str) -> M:
     try:
         return model.model_validate(tables)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors())
         raise ConfigurationError(f"{variable}: {path}: {wrong}") from None
 
 
@@ -65,12 +65,13 @@ def _unknown(model: type[BaseModel], tables: Mapping[str, Any]) -> list[tuple[An
     try:
         model.model_validate(tables)
     except ValidationError as error:
-        return [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+        return [detail["loc"] for detail in error.errors() if detail["type"] == "extra_forbidden"]
     return []
 
 
 def _names_beside(model: type[BaseModel], place: tuple[Any, ...]) -> Iterable[str]:
-    """What the table may have in which the key at ``place`` is: a chain of models and of mappings to models."""
+    """Return the keys that may stand beside the one at ``place``, which is a chain of models and of mappings to
+    models."""
     kind: Any = model
     for part in place[:-1]:
         kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[1]

@@ -1,4 +1,4 @@
-"""The variables of the environment that Palaver reads, and what a process says of those that only look so."""
+"""The variables of the environment that Palaver reads, and the sentences about those that only look so."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ OTHERS: Final[Mapping[str, str]] = {
 """Variables that are no `Settings`, and who reads them."""
 
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-"""What Kubernetes sets in every container for a service that is named ``palaver-…``."""
+"""Matches the variables that Kubernetes sets in every container for a service that is named ``palaver-…``."""
 
 
 def variables() -> frozenset[str]:
-    """Every variable of the environment that anything in Palaver reads."""
+    """Return every variable of the environment that anything in Palaver reads."""
     files = (PREFIX + name.upper() + SUFFIX for name in SECRET)
     return frozenset(PREFIX + name.upper() for name in Settings.model_fields).union(OTHERS, files)
 
 
 def unread(environment: Mapping[str, str], own: frozenset[str] = frozenset()) -> list[str]:
-    """A sentence for each variable that is named like ours and that nobody reads. ``own`` are the users' own: those
-    that hold keys of providers, and those that tools may see. Dialects of the API read theirs themselves."""
+    """Return a sentence for each variable that is named like ours and that nobody reads. ``own`` are the users' own:
+    those that hold keys of providers, and those that tools may see. Dialects of the API read theirs themselves."""
     known = variables()
-    found = sorted(name for name in environment if name.startswith(PREFIX) and name not in known | own)
-    if found:
-        theirs = tuple(f"{PREFIX}{each.name.upper()}_" for each in entry_points(group=DIALECTS))
-        found = [name for name in found if not name.startswith(theirs)]
+    names = sorted(name for name in environment if name.startswith(PREFIX) and name not in known | own)
+    if names:
+        theirs = tuple(f"{PREFIX}{dialect.name.upper()}_" for dialect in entry_points(group=DIALECTS))
+        names = [name for name in names if not name.startswith(theirs)]
     return [
         f"{name} is no variable that Palaver reads{did_you_mean(name, known)}"
-        for name in found
+        for name in names
         if not _SERVICE_LINK.fullmatch(name) and not environment[name].startswith(("tcp://", "udp://", "sctp://"))
     ]

@@ -41,8 +41,8 @@ async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) ->
     process dies meanwhile, or Redis is away, the sweeper does the rest.
     """
     while moved:
-        publish([delivery for each in moved for delivery in each.deliveries])
-        starts = [DueItem(each.next_run, "start") for each in moved if each.next_run]
+        publish([delivery for settled in moved for delivery in settled.deliveries])
+        starts = [DueItem(settled.next_run, "start") for settled in moved if settled.next_run]
         moved = await store.due.sweep(starts) if starts else ()
 
 

@@ -12,8 +12,8 @@ MAX_DEPTH = 8
 """A schema may refer to itself; below this depth a value is left empty."""
 
 
-def given(last_user: str) -> str | None:
-    """The text that the user wrote as `[[args {...}]]`, to the letter. Raises InvalidRequest if it is no object."""
+def marked(last_user: str) -> str | None:
+    """Read the user's `[[args {...}]]`, to the letter. Raises InvalidRequest if it is no object."""
     return written(last_user, "args")
 
 

@@ -34,7 +34,7 @@ class Completions:
         self.stopping = False
 
     def authorised(self, request: web.BaseRequest) -> bool:
-        """Whether the request carries the key, if one is asked for."""
+        """Tell whether the request carries the key, if one is asked for."""
         return self._api_key is None or self._api.key(request.headers) == self._api_key
 
     def unauthorised(self) -> tuple[int, bytes]:
@@ -47,14 +47,14 @@ class Completions:
         """Answer one request; whatever happens, its exchange is closed."""
         at = (time.time(), time.monotonic())
         api = self._api
-        asked: Chat | InvalidRequest
+        parsed: Chat | InvalidRequest
         try:
             body = await request.content.read()
             self._observer.judge(api.path, body, request.headers)
-            asked = api.read(body)
+            parsed = api.read(body)
         except InvalidRequest as error:
-            asked = error
-        chat = asked if isinstance(asked, Chat) else None
+            parsed = error
+        chat = parsed if isinstance(parsed, Chat) else None
         exchange = self._exchanges.begin(request.headers.get("X-Palaver-Run"), chat)
         self._observer.begun(exchange, request, chat, at)
         sending = AnswerSender(request, exchange, api.id_header, api.end)
@@ -63,9 +63,9 @@ class Completions:
             if not self.authorised(request):
                 outcome = "refused:authentication"
                 return await sending.whole(*self.unauthorised())
-            if isinstance(asked, InvalidRequest):
-                raise asked
-            return await self._play(asked, parse(asked.model), exchange, sending)
+            if isinstance(parsed, InvalidRequest):
+                raise parsed
+            return await self._play(parsed, parse(parsed.model), exchange, sending)
         except UnknownModel as error:
             outcome = "refused:unknown_model"
             return await sending.whole(404, api.error(404, str(error), "model_not_found"))
@@ -98,7 +98,8 @@ class Completions:
     async def _play(
         self, chat: Chat, script: ModelScript, exchange: Exchange, sending: AnswerSender
     ) -> web.StreamResponse:
-        """Send what the script says. Raises InvalidRequest when it cannot be played on this request, and Refused."""
+        """Send what the script says. Raises InvalidRequest when it cannot be played on this request, and
+        RefusedRequest."""
         self._observer.check(self._api.path, script, chat)
         fault = script.fault(chat.history.call_index, exchange.attempt)
         exchange.fault = fault.name if fault else None
@@ -140,7 +141,7 @@ class Completions:
             case "html":
                 return await sending.whole(200, HTML, content_type="text/html")
             case "raw":
-                return await self._raw(raw.given(chat.history.last_user), exchange, sending)
+                return await self._raw(raw.marked(chat.history.last_user), exchange, sending)
             case "badjson":
                 if chat.stream:
                     return await sending.stream(self._api.broken_events(reply), None)

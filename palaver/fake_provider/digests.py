@@ -52,8 +52,8 @@ def of_messages(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for block in blocks:
             if block["type"] == "tool_result":
                 call_id = block["tool_use_id"]
-                said = "Error: " * bool(block.get("is_error")) + words(block.get("content"))
-                yield {"role": "tool", "tool_call_id": _first_id(call_id, call_id.startswith(MADE)), "content": said}
+                result = "Error: " * bool(block.get("is_error")) + words(block.get("content"))
+                yield {"role": "tool", "tool_call_id": _first_id(call_id, call_id.startswith(MADE)), "content": result}
             else:
                 plain = {name: value for name, value in block.items() if name != "cache_control"}
                 yield {"role": "user", "content": plain["text"] if plain["type"] == "text" else [plain]}
@@ -61,23 +61,23 @@ def of_messages(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def of_items(instructions: str | None, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The items of Responses as messages of a chat completion, without reasoning."""
-    found: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
     for item in items:
         match item.get("type", "message"):
             case "message":
                 content = item["content"]
                 if item["role"] == "assistant" and isinstance(content, list):
                     content = words(content)
-                found.append({"role": item["role"], "content": content})
+                messages.append({"role": item["role"], "content": content})
             case "function_call":
-                if not found or found[-1]["role"] != "assistant":
-                    found.append({"role": "assistant", "content": None})
+                if not messages or messages[-1]["role"] != "assistant":
+                    messages.append({"role": "assistant", "content": None})
                 call_id = _first_id(item["call_id"], _MADE_CALL.fullmatch(item["call_id"]))
-                found[-1].setdefault("tool_calls", []).append(_call(call_id, item["name"], item["arguments"]))
+                messages[-1].setdefault("tool_calls", []).append(_call(call_id, item["name"], item["arguments"]))
             case "function_call_output":
                 call_id = _first_id(item["call_id"], _MADE_CALL.fullmatch(item["call_id"]))
-                found.append({"role": "tool", "tool_call_id": call_id, "content": words(item["output"])})
-    return found
+                messages.append({"role": "tool", "tool_call_id": call_id, "content": words(item["output"])})
+    return messages
 
 
 def _call_of_block(block: Mapping[str, Any]) -> dict[str, Any]:

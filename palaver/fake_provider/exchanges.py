@@ -66,7 +66,8 @@ class Observer(Protocol):
         """See a request to an API before it is read. Raises InvalidRequest for what a real provider refuses."""
 
     def check(self, path: str, script: ModelScript, chat: Chat) -> None:
-        """See what its history brings back of what the provider had made. Raises Refused if that is not enough."""
+        """See what its history brings back of what the provider had made. Raises RefusedRequest if that is not
+        enough."""
 
     def begun(self, exchange: Exchange, request: web.BaseRequest, chat: Chat | None, at: tuple[float, float]) -> None:
         """See a request that is about to be answered. It arrived `at` this time, and on the monotonic clock."""

@@ -9,7 +9,7 @@ from palaver.fake_provider.requests import InvalidRequest
 
 
 def written(last_user: str, name: str) -> str | None:
-    """The JSON text of the object that the user wrote, if any. Raises InvalidRequest if it is no object."""
+    """Return the JSON text of the object that the user wrote, if any. Raises InvalidRequest if it is no object."""
     mark = f"[[{name}"
     at = last_user.find(mark)
     if at < 0:
@@ -24,8 +24,8 @@ def written(last_user: str, name: str) -> str | None:
     return text[:end]
 
 
-def told(last_user: str, name: str) -> dict[str, Any] | None:
-    """That object. Raises InvalidRequest as well."""
+def written_object(last_user: str, name: str) -> dict[str, Any] | None:
+    """Return that object. Raises InvalidRequest as well."""
     text = written(last_user, name)
-    found: dict[str, Any] | None = None if text is None else json.loads(text)
-    return found
+    value: dict[str, Any] | None = None if text is None else json.loads(text)
+    return value

@@ -70,8 +70,8 @@ def events(reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterato
                 call = reply.calls[index - _before_calls(reply)]
                 first, more = block | {"input": {}}, _arguments(call, script.args_split)
             case "server_tool_use":
-                given = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
-                first, more = block | {"input": {}}, iter([(given, 1)])
+                piece = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
+                first, more = block | {"input": {}}, iter([(piece, 1)])
             case _:
                 first, more = block, iter(())
         yield event("content_block_start", index=index, content_block=first), 0
@@ -105,9 +105,9 @@ def error(
 ) -> bytes:
     """An error's body."""
     kind = KINDS.get(status, "invalid_request_error" if status < 500 else "api_error")
-    said: dict[str, Any] = {"type": kind, "message": message}
-    said |= {"details": details} if details else {}
-    return orjson.dumps({"type": "error", "error": said, "request_id": None})
+    body: dict[str, Any] = {"type": kind, "message": message}
+    body |= {"details": details} if details else {}
+    return orjson.dumps({"type": "error", "error": body, "request_id": None})
 
 
 def refused(name: str) -> tuple[int, bytes] | None:
@@ -178,10 +178,10 @@ def _blocks(reply: Reply) -> Iterator[dict[str, Any]]:
         made = call_id(reply.model, reply.digest, call.id, thinks=bool(reply.reasoning))
         try:
             orjson.loads(call.arguments)
-            given: Any = orjson.Fragment(call.arguments)
+            arguments: Any = orjson.Fragment(call.arguments)
         except orjson.JSONDecodeError:
-            given = {}
-        yield {"type": "tool_use", "id": made, "name": call.name, "input": given}
+            arguments = {}
+        yield {"type": "tool_use", "id": made, "name": call.name, "input": arguments}
 
 
 def _thinking(reply: Reply, script: ModelScript, signed: str) -> Iterator[tuple[dict[str, str], int]]:

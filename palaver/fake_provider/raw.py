@@ -8,7 +8,7 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from palaver.fake_provider.marks import told
+from palaver.fake_provider.marks import written_object
 from palaver.fake_provider.requests import InvalidRequest
 
 Then = Literal["close", "reset", "hang"]
@@ -31,24 +31,24 @@ class RawBytes:
     then: Then
 
 
-class _Told(BaseModel):
+class _Directive(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _Answer(_Told):
+class _Answer(_Directive):
     status: int = Field(default=200, ge=200, le=599)
     headers: dict[str, str] = {}
     body: Any = ""
 
 
-class _Wire(_Told):
+class _Wire(_Directive):
     wire: str
     then: Then = "close"
 
 
-def given(last_user: str) -> RawAnswer | RawBytes:
-    """The user's `[[raw {...}]]`, read. Raises InvalidRequest if nothing, or nothing that can be sent."""
-    value = told(last_user, "raw")
+def marked(last_user: str) -> RawAnswer | RawBytes:
+    """Read the user's `[[raw {...}]]`. Raises InvalidRequest if nothing, or nothing that can be sent."""
+    value = written_object(last_user, "raw")
     if value is None:
         raise InvalidRequest("The model name says raw, but the last user message has no [[raw {...}]].", "messages")
     try:
@@ -59,7 +59,7 @@ def given(last_user: str) -> RawAnswer | RawBytes:
         body = answer.body.encode() if isinstance(answer.body, str) else orjson.dumps(answer.body)
         return RawAnswer(answer.status, answer.headers, body)
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors())
         raise InvalidRequest(f"[[raw …]]: {wrong}", "messages") from None
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"[[raw …]]: {error}", "messages") from None

@@ -121,12 +121,12 @@ def _calls(script: ModelScript, chat: Chat, fault: str | None) -> list[Call]:
     history = chat.history
     step = history.call_index
     before = sum(script.plan[: step - 1])
-    given = arguments.given(history.last_user)
+    written = arguments.marked(history.last_user)
     calls: list[Call] = []
     for i in range(1, (script.plan[step - 1] if step <= len(script.plan) else 1) + 1):
         ordinal = before + i
         tool = _tool(script, chat.tools, ordinal)
-        text = given or arguments.made(tool.get("parameters") or {}, ordinal)
+        text = written or arguments.made(tool.get("parameters") or {}, ordinal)
         calls.append(
             Call(
                 id=f"call_{history.turn}_{step}_{i}",

@@ -14,7 +14,7 @@ import orjson
 
 from palaver.fake_provider.digests import blocks_of, of_items, of_messages, size, words
 
-WANTED_BACK: Final = frozenset({"reasoning_content", "reasoning", "reasoning_details", "extra_content"})
+OPAQUE_FIELDS: Final = frozenset({"reasoning_content", "reasoning", "reasoning_details", "extra_content"})
 """Fields that a provider may want back with a message that it made, or with a call."""
 
 
@@ -110,7 +110,7 @@ def chat_completion(request: dict[str, Any], body: bytes) -> Chat:
             history.breakpoints += [index] * marked
             message["content"] = text
         for part in (message, *(message.get("tool_calls") or ())):
-            for name in WANTED_BACK.intersection(part):
+            for name in OPAQUE_FIELDS.intersection(part):
                 del part[name]
     choice = request.get("tool_choice")
     functions = {tool["function"]["name"]: tool["function"] for tool in request.get("tools") or ()}
@@ -134,18 +134,18 @@ def message(request: dict[str, Any], body: bytes) -> Chat:
     """A request of Anthropic's Messages."""
     messages = request["messages"]
     history = RequestHistory(messages=len(messages))
-    for index, each in enumerate(messages):
-        blocks = blocks_of(each)
-        history.breakpoints += [index] * _marked(each)
-        if each["role"] == "assistant":
+    for index, entry in enumerate(messages):
+        blocks = blocks_of(entry)
+        history.breakpoints += [index] * _marked(entry)
+        if entry["role"] == "assistant":
             # What the model said between two searches of its provider, and behind the last one, was an answer each.
             searches = sum(block["type"] == "server_tool_use" for block in blocks)
             history.call_index += searches + (blocks[-1]["type"] != "server_tool_use")
             continue
         results = [block for block in blocks if block["type"] == "tool_result"]
-        if said := [block.get("text", "") for block in blocks if block["type"] != "tool_result"]:
+        if texts := [block.get("text", "") for block in blocks if block["type"] != "tool_result"]:
             # Messages of a user in a row are texts of one, here: what was said last is the last of them.
-            history.says(next(filter(None, reversed(said)), ""))
+            history.says(next(filter(None, reversed(texts)), ""))
         else:
             history.tool_results += len(results)
             history.last_result = words(results[-1].get("content"))
@@ -218,12 +218,12 @@ def _chosen(functions: Mapping[str, dict[str, Any]], none: bool, name: str | Non
 
 
 def _shows(message: Mapping[str, Any]) -> bool:
-    """Whether there is more than text in it."""
+    """Tell whether there is more than text in it."""
     content = message.get("content")
     return isinstance(content, list) and any(part["type"] != "text" for part in content)
 
 
 def _marked(message: Mapping[str, Any]) -> int:
-    """How many blocks of the content end a prefix to be cached."""
+    """Count the blocks of the content that end a prefix to be cached."""
     content = message.get("content")
     return sum("cache_control" in block for block in content) if isinstance(content, list) else 0

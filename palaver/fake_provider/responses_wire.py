@@ -46,8 +46,8 @@ def events(reply: Reply, script: ModelScript, *, include_usage: bool) -> Iterato
                 for at in range(0, len(item["arguments"]), size):
                     piece = item["arguments"][at : at + size]
                     yield event(numbers, "response.function_call_arguments.delta", delta=piece, **where), 1
-                said = {"name": item["name"], "arguments": item["arguments"]}
-                yield event(numbers, "response.function_call_arguments.done", **said, **where), 0
+                function = {"name": item["name"], "arguments": item["arguments"]}
+                yield event(numbers, "response.function_call_arguments.done", **function, **where), 0
         yield event(numbers, "response.output_item.done", output_index=index, item=item), 0
     yield _ending(numbers, reply, items), 0
 
@@ -67,17 +67,17 @@ def broken_events(reply: Reply) -> Iterator[Event]:
 
 def event(numbers: Iterator[int], kind: str, **more: Any) -> bytes:
     """An event with its name, which stands in it, too, and its number."""
-    said = {"type": kind, "sequence_number": next(numbers), **more}
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps(said))
+    payload = {"type": kind, "sequence_number": next(numbers), **more}
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps(payload))
 
 
 def interrupted(*, overloaded: bool) -> tuple[bytes, bytes]:
     """An error in the middle of an answer: as an event, and as a document."""
-    said = {"code": "server_error", "message": "The server had an error while processing your request."}
+    fault = {"code": "server_error", "message": "The server had an error while processing your request."}
     if overloaded:
-        said = {"code": "rate_limit_exceeded", "message": "The engine is currently overloaded."}
-    body = error(said["message"], "server_error", said["code"])
-    return event(count(9), "error", **said, param=None), body
+        fault = {"code": "rate_limit_exceeded", "message": "The engine is currently overloaded."}
+    body = error(fault["message"], "server_error", fault["code"])
+    return event(count(9), "error", **fault, param=None), body
 
 
 def _whole(reply: Reply, items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def _items(reply: Reply) -> Iterator[dict[str, Any]]:
         yield {"id": f"msg_{mark}", "type": "message", "role": "assistant", "status": cut, "content": content}
     for index, call in enumerate(reply.calls):
         made = response_call_id(reply.model, reply.digest, index, thinks=bool(reply.reasoning))
-        said = {"call_id": made, "name": call.name, "arguments": call.arguments}
-        yield {"id": f"fc_{index:02}{mark}", "type": "function_call", "status": cut, **said}
+        function = {"call_id": made, "name": call.name, "arguments": call.arguments}
+        yield {"id": f"fc_{index:02}{mark}", "type": "function_call", "status": cut, **function}
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class FakeProvider:
         self._completions = [Completions(api, counted, observer or Nobody(), api_key) for api in APIS]
         self._runner: web.ServerRunner | None = None
         self.routes: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
-            **{("POST", api.path): each.answer for api, each in zip(APIS, self._completions, strict=True)},
+            **{("POST", api.path): handler.answer for api, handler in zip(APIS, self._completions, strict=True)},
             ("GET", "/v1/models"): self._models,
             ("GET", "/healthz"): self._healthz,
         }
@@ -97,8 +97,8 @@ class FakeProvider:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for each in self._completions:
-            each.stopping = True
+        for handler in self._completions:
+            handler.stopping = True
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -120,7 +120,7 @@ class FakeProvider:
         return await handler(request)
 
     async def _models(self, request: web.BaseRequest) -> web.StreamResponse:
-        if not any(each.authorised(request) for each in self._completions):
+        if not any(handler.authorised(request) for handler in self._completions):
             return json_answer(*self._completions[0].unauthorised())
         data = [{"id": name, "object": "model", "created": 0, "owned_by": "palaver"} for name in MODELS]
         return json_answer(200, orjson.dumps({"object": "list", "data": data, "directives": known()}))

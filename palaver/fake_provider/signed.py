@@ -58,7 +58,7 @@ def _details(thoughts: Sequence[str]) -> Made:
     more = ',"format":"anthropic-claude-v1","index":0'
     seal, text = _sealed(thoughts), orjson.dumps("".join(thoughts)).decode()
     hidden = f'{{"type":"reasoning.encrypted","id":null,"data":"{seal}","index":1,"z":1e2,"a":0.10}}'
-    pieces = [f'{{"type":"reasoning.text","text":{orjson.dumps(each).decode()}{more}}}' for each in thoughts]
+    pieces = [f'{{"type":"reasoning.text","text":{orjson.dumps(thought).decode()}{more}}}' for thought in thoughts]
     return Made(
         details=(f'{{"type":"reasoning.text","text":{text}{more},"signature":"{seal}"}}', hidden),
         detail_pieces=(*pieces, f'{{"type":"reasoning.text"{more},"signature":"{seal}"}}', hidden),

@@ -36,9 +36,9 @@ def search(digest: str, number: int) -> dict[str, Any]:
     return {"type": "server_tool_use", "id": made, "name": "web_search", "input": {"query": f"about {made}"}}
 
 
-def call_id(model: str, digest: str, given: str, *, thinks: bool) -> str:
+def call_id(model: str, digest: str, sent_id: str, *, thinks: bool) -> str:
     """An id that no other answer has."""
-    return f"{MADE}{thinker_of(model) if thinks else PLAIN}_{digest[:16]}_{given.rpartition('_')[2]}"
+    return f"{MADE}{thinker_of(model) if thinks else PLAIN}_{digest[:16]}_{sent_id.rpartition('_')[2]}"
 
 
 def thinker_of(model: str) -> str:

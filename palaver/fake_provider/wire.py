@@ -28,7 +28,7 @@ def document(reply: Reply) -> bytes:
     if reply.reasoning:
         message["reasoning_content"] = "".join(reply.reasoning)
     if reply.made.details:
-        message["reasoning_details"] = [orjson.Fragment(each) for each in reply.made.details]
+        message["reasoning_details"] = [orjson.Fragment(detail) for detail in reply.made.details]
     if reply.made.extra:
         message["extra_content"] = orjson.Fragment(reply.made.extra)
     if reply.calls:
@@ -132,8 +132,8 @@ def _call(call: Call) -> dict[str, Any]:
 
 def _extra(reply: Reply, index: int) -> dict[str, orjson.Fragment]:
     extras = reply.made.call_extras
-    found = extras[index] if extras else None
-    return {} if found is None else {"extra_content": orjson.Fragment(found)}
+    extra = extras[index] if extras else None
+    return {} if extra is None else {"extra_content": orjson.Fragment(extra)}
 
 
 def _call_deltas(index: int, call: Call, split: int | None) -> Iterator[dict[str, Any]]:

@@ -12,11 +12,11 @@ from pydantic_core import from_json
 from palaver.errors import InvalidToolCall
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-_TOLD_FAULTS: Final = 8
+_SHOWN_FAULTS: Final = 8
 """The number of a call's faults that its model sees; below, the characters and levels of each."""
-_TOLD_FAULT: Final = 120
-_TOLD_NAME: Final = 40
-_TOLD_LEVELS: Final = 8
+_SHOWN_FAULT: Final = 120
+_SHOWN_NAME: Final = 40
+_SHOWN_LEVELS: Final = 8
 _QUOTED: Final = 100
 """Characters of the parser's complaint that a model sees."""
 _HUGE: Final = re.compile(r"\d{200}|[eE]\+?\d{3}")
@@ -52,8 +52,8 @@ def readable(text: str) -> dict[str, Any] | None:
 def in_words(faults: Sequence[tuple[Sequence[int | str], str]], *, whole: str = "arguments") -> str:
     """Describe what does not fit, each fault with its place in the ``whole``, as far as a model can make use of it."""
     sentences = [
-        f"{'.'.join(str(part)[:_TOLD_NAME] for part in place[:_TOLD_LEVELS]) or whole}: {fault[:_TOLD_FAULT]}"
-        for place, fault in faults[:_TOLD_FAULTS]
+        f"{'.'.join(str(part)[:_SHOWN_NAME] for part in place[:_SHOWN_LEVELS]) or whole}: {fault[:_SHOWN_FAULT]}"
+        for place, fault in faults[:_SHOWN_FAULTS]
     ]
     more = len(faults) - len(sentences)
     return "; ".join([*sentences, f"and {more} more"] if more else sentences)

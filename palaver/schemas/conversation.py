@@ -1,4 +1,4 @@
-"""Conversations as they are on the wire: what one is, its messages, how it is begun, and what of it can be changed."""
+"""Conversations as they are on the wire: the resource, its messages, and the bodies that begin and change it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ConversationMessage(Message):
     withdrawn: bool = False
     """Rolled back with its run, or behind the place that somebody went back to: models are not told of it any more."""
     opaque: dict[str, Any] | None = None
-    """What its provider wants back unchanged, as `origin` and `fields`; null unless the request says
+    """The parts that its provider wants back unchanged, as `origin` and `fields`; null unless the request says
     `include=opaque`."""
 
 
@@ -75,17 +75,17 @@ class AppendedMessages(BaseModel):
     """The user's words that a conversation took without a run of their own."""
 
     position: int | None
-    """Of the last one in the log; None if they went into a run."""
+    """The position of the last one in the log; None if they went into a run."""
     run_id: str | None
     """The run that was active: its next model call is told them. If it is being cancelled, they come behind it."""
 
 
-class Asked(BaseModel):
-    """What a model answered to a question beside a conversation."""
+class SideAnswer(BaseModel):
+    """The answer of a model to a question beside a conversation."""
 
     answer: str
     usage: Usage
-    """Of the answer: no run of the conversation counts it."""
+    """The usage of the answer: no run of the conversation counts it."""
 
 
 class ConversationCount(BaseModel):
@@ -134,7 +134,7 @@ class ConversationPatch(Strict):
 
 
 ConversationOrder = Literal["created", "-created", "updated", "-updated"]
-"""By when they were begun or when something last happened to them; with a minus the newest first."""
+"""The order by the time when they were begun or when something last happened to them; with a minus the newest first."""
 
 
 class ConversationFilter(TypedDict, total=False):

@@ -34,7 +34,7 @@ _WEIGHTS: Final = ((1, 1 << 13), (3, 1 << 14))
 """The weights of patterns that compile to at most so many bytes: by the time that a character takes where nearly each
 is a new state, as for ``(a|b)*a(a|b){14}c``, which is 0.5 and 1.5 µs on a core of 2024; and 4.5 for the others."""
 _HEAVIEST: Final = 9
-_KEPT: Final = 16
+_CACHED: Final = 16
 """Schemas that stay compiled, with at most a few MB each."""
 _APART: Final = frozenset({"properties", "prefixItems"})
 """Keywords that hold schemas of which a value meets one."""
@@ -44,7 +44,7 @@ _HOLDERS: Final = _APART | _ASIDE | {"patternProperties", "dependentSchemas", "d
 """Keywords whose schemas have names, which are no keywords; or places."""
 _TWICE: Final = frozenset({"unevaluatedProperties", "unevaluatedItems"})
 """Keywords for which what stands beside them is looked at again."""
-_TOLD: Final = 50
+_MOST_FAULTS: Final = 50
 """Faults that are looked at; a model sees a few of them."""
 _ALL_FAULTS: Final = 5_000
 """The number of values times parts of the schema up to which all faults are looked for, which takes 50 µs each; beyond,
@@ -110,7 +110,7 @@ def misfits(schema: dict[str, Any], value: Any) -> list[SchemaMismatch]:
         return [SchemaMismatch((), "does not fit in some place")]
     if max(work, matching) > _ALL_FAULTS:
         return [SchemaMismatch.of(_first(validator, value))]
-    return [SchemaMismatch.of(error) for error in islice(validator.iter_errors(value), _TOLD)]
+    return [SchemaMismatch.of(error) for error in islice(validator.iter_errors(value), _MOST_FAULTS)]
 
 
 def _first(validator: jsonschema_rs.Validator, value: Any) -> jsonschema_rs.ValidationError:
@@ -129,7 +129,7 @@ def require_fit(schema: dict[str, Any]) -> None:
     _prepared(orjson.dumps(schema))
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def _prepared(text: bytes) -> tuple[_Extent, jsonschema_rs.Validator]:
     """The schema in the JSON ``text``, measured before it is compiled."""
     schema = orjson.loads(text)

@@ -34,10 +34,10 @@ class Opaque:
         return cls(origin, fields)
 
     def reasoning(self) -> str:
-        """What of it people can read, as the protocol has it that it came in."""
+        """Return the part of it that people can read, as the protocol has it that it came in."""
         protocol = self.origin.partition("/")[0]
-        rules = (rules for name, rules in PROTOCOL_RULES.items() if name == protocol)
-        return "".join(each.reasoning(self._read()) for each in rules)
+        speaking = (rules for name, rules in PROTOCOL_RULES.items() if name == protocol)
+        return "".join(rules.reasoning(self._read()) for rules in speaking)
 
     def shown(self) -> dict[str, Any]:
         """The JSON values, as the API shows them to clients that ask; whole numbers of any length stay whole. Without

@@ -25,7 +25,7 @@ _HOLDERS: Final[Mapping[str, type[dict[str, Any]] | type[list[Any]]]] = {
 
 
 def tool_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where ``schema`` is none for the arguments of a tool, as a JSON pointer, and why."""
+    """Yield where ``schema`` is none for the arguments of a tool, as a JSON pointer, and why."""
     if schema.get("type") != "object":
         yield "/type", 'must be "object": the arguments of a call are one'
     yield from _size_fault(schema, "tool_schema")
@@ -33,9 +33,9 @@ def tool_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def answer_schema_faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where ``schema`` is none that an answer can be held to, as a JSON pointer, and why."""
-    found = [*_size_fault(schema, "output_schema"), *_faults(schema, ())]
-    yield from found or output_schema_faults(schema)
+    """Yield where ``schema`` is none that an answer can be held to, as a JSON pointer, and why."""
+    faults = [*_size_fault(schema, "output_schema"), *_faults(schema, ())]
+    yield from faults or output_schema_faults(schema)
 
 
 def _size_fault(schema: dict[str, Any], limit: str) -> Iterator[tuple[str, str]]:
@@ -61,8 +61,8 @@ def _faults(schema: Any, path: Path) -> Iterator[tuple[str, str]]:
         if not isinstance(held, kind):
             yield pointer((*path, key)), f"must be {'an object' if kind is dict else 'a list'} of schemas"
             continue
-        for name, each in held.items() if isinstance(held, dict) else enumerate(held):
-            yield from _faults(each, (*path, key, name))
+        for name, member in held.items() if isinstance(held, dict) else enumerate(held):
+            yield from _faults(member, (*path, key, name))
     for key in ("items", "additionalProperties", "not"):
         if key in schema:
             yield from _faults(schema[key], (*path, key))

@@ -30,7 +30,7 @@ _ENOUGH: Final = 16
 _LITERAL: Final = 4
 """Characters of a text that somebody has called a secret, to be looked for as it is."""
 _GRAM: Final = 8
-_TOLD: Final = _ENOUGH + _ENOUGH // 2
+_TELLTALE: Final = _ENOUGH + _ENOUGH // 2
 """Characters of a form from which on its beginning gives it away."""
 _MANY: Final = 100
 """Finds in one text; what follows them is left out as a whole, so that a flood of them costs no time."""
@@ -48,7 +48,7 @@ class Secrets:
         self._forms: dict[str, list[str]] = {}
         """The forms, by what gives them away."""
         for form in sorted(forms):
-            start = form[:_ENOUGH] if len(form) >= _TOLD else form
+            start = form[:_ENOUGH] if len(form) >= _TELLTALE else form
             self._forms.setdefault(start, []).append(form)
         self._short = tuple(start for start in self._forms if len(start) < 2 * _GRAM - 1)
         self._grams: dict[str, set[str]] = {}
@@ -57,7 +57,7 @@ class Secrets:
         for start in self._forms.keys() - set(self._short):
             for i in range(_GRAM):
                 self._grams.setdefault(start[i : i + _GRAM], set()).add(start)
-        self._beginnings = {form[:length] for form in forms for length in range(1, min(len(form), _TOLD))}
+        self._beginnings = {form[:length] for form in forms for length in range(1, min(len(form), _TELLTALE))}
         self._parts = {value[i : i + _GRAM].lower() for value in values if _tells(value) for i in _places(value)}
         """The parts that ``redact_parts`` looks for."""
         self._alphabet = frozenset("".join(forms))
@@ -132,7 +132,7 @@ class Secrets:
     def _open(self, text: str, done: int) -> int:
         """Return where the end of ``text`` begins that may be the beginning of a secret."""
         place, first = len(text), max(done, len(text) - self._longest)
-        for i in range(len(text) - 1, max(first - 1, len(text) - _TOLD), -1):
+        for i in range(len(text) - 1, max(first - 1, len(text) - _TELLTALE), -1):
             if text[i] not in self._alphabet:
                 break
             if text[i:] in self._beginnings:

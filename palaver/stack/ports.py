@@ -56,7 +56,7 @@ class Ports:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could listen on `port` of the loopback address now."""
+    """Tell whether a server could listen on `port` of the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -93,7 +93,7 @@ class RedisServer:
         self._program = program
         self._port = port
         # The server goes there before it opens its log.
-        self._given_dir = self._data_dir = data_dir and data_dir.resolve()
+        self._chosen_dir = self._data_dir = data_dir and data_dir.resolve()
         self._deadline = deadline
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -119,7 +119,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """What PALAVER_REDIS_URL wants."""
+        """The address, for PALAVER_REDIS_URL."""
         login = f"{self._login[0]}:{self._login[1]}@" if self._login else ""
         return f"redis://{login}{HOST}:{self.port}/0"
 
@@ -130,12 +130,12 @@ class RedisServer:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, paused or not."""
+        """True if the process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def data_dir(self) -> Path:
-        """Where the data and the log are; raises RedisServerError when there is none yet."""
+        """The directory of the data and the log; raises RedisServerError when there is none yet."""
         if self._data_dir is None:
             raise RedisServerError("the server was never started")
         return self._data_dir
@@ -212,7 +212,7 @@ class RedisServer:
     def close(self) -> None:
         """Stop, and remove the data directory unless it was given."""
         self.stop()
-        if self._given_dir is None and self._data_dir is not None:
+        if self._chosen_dir is None and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
 
@@ -268,7 +268,7 @@ class RedisServer:
 
 
 def _answers(port: int, pid: int, login: tuple[str, str] | None) -> bool:
-    """Whether the server on `port` is the process `pid` and has loaded its data (no -LOADING to a PING)."""
+    """Tell whether the server on `port` is the process `pid` and has loaded its data (no -LOADING to a PING)."""
     auth = f"AUTH {login[0]} {login[1]}\r\n" if login else ""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:

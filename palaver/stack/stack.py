@@ -71,7 +71,7 @@ class Stack:
             options=redis_options,
             login=redis_login,
         )
-        self._given_redis_url = redis_url
+        self._external_redis_url = redis_url
         self._deadline = deadline
         self._grace = grace
         self._report = report
@@ -121,12 +121,12 @@ class Stack:
     @property
     def redis_url(self) -> str:
         """The URL of the Redis that the stack uses, embedded or not."""
-        return self._given_redis_url or self._redis.url
+        return self._external_redis_url or self._redis.url
 
     @property
     def processes(self) -> dict[str, Process]:
         """Every process the stack has started, running or not, by a name that counts: `worker-2`."""
-        embedded: dict[str, Process] = {} if self._given_redis_url else {"redis": self._redis}
+        embedded: dict[str, Process] = {} if self._external_redis_url else {"redis": self._redis}
         return embedded | {child.name: child for group in self._children.values() for child in group}
 
     def up(self) -> None:
@@ -139,7 +139,7 @@ class Stack:
             self._take_data_dir()
             give_up_at = time.monotonic() + self._deadline
             names = [name for name in self._counts for _ in range(self._counts[name])]
-            first = ["fake_provider"] if self._given_redis_url else ["redis", "fake_provider"]
+            first = ["fake_provider"] if self._external_redis_url else ["redis", "fake_provider"]
             for name in first + names:
                 self.ports.require(name)
             for name in first:

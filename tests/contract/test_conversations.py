@@ -12,7 +12,7 @@ from palaver.errors import NewerVersion, NoRoom, StateConflict, UnknownConversat
 from palaver.schemas.conversation import Conversation, ConversationPatch, NewConversation
 from palaver.schemas.models import AgentSpec
 from palaver.store import Store
-from palaver.store.conversations.conversations import KeptText
+from palaver.store.conversations.conversations import DialectText
 from palaver.store.redis import keys
 from palaver.vocabulary.ids import new_conversation_id
 from tests.contract.store_driver import AGENT, StoreDriver
@@ -68,16 +68,16 @@ async def test_of_two_who_change_the_same_one_has_to_look_again(store: Store) ->
         )
     assert conflict.value.code == "conversation_revised"
     assert (await store.runs.conversation(made.id)).title == "one"
-    assert await store.conversations.dialect_text(made.id, "d") == KeptText(None, 1)
+    assert await store.conversations.dialect_text(made.id, "d") == DialectText(None, 1)
     assert (await store.conversations.change(made.id, ConversationPatch(title="two", revision=1))).title == "two"
 
 
 async def test_a_dialect_keeps_a_text_of_its_own(store: Store) -> None:
     made, _ = await store.conversations.begin(NewConversation(), dialect_texts={"one": "x" * 10, "two": "y"})
-    assert await store.conversations.dialect_text(made.id, "one") == KeptText("x" * 10, 0)
+    assert await store.conversations.dialect_text(made.id, "one") == DialectText("x" * 10, 0)
     await store.conversations.change(made.id, ConversationPatch(revision=0), dialect_texts={"one": "z", "two": None})
-    assert await store.conversations.dialect_text(made.id, "one") == KeptText("z", 1)
-    assert await store.conversations.dialect_text(made.id, "two") == KeptText(None, 1)
+    assert await store.conversations.dialect_text(made.id, "one") == DialectText("z", 1)
+    assert await store.conversations.dialect_text(made.id, "two") == DialectText(None, 1)
 
 
 async def test_of_positions_that_watchers_leave_the_smallest_stays_a_while(driver: StoreDriver, redis: Any) -> None:

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 
 from palaver.schemas.model_options import JsonObjectFormat, JsonSchemaFormat, TextFormat
-from palaver.schemas.structured_output import NotAsAsked, output_schema_faults, structured
+from palaver.schemas.structured_output import UnfitAnswer, output_schema_faults, structured
 from palaver.vocabulary.limits import exceeded, limit_of
 
 INVOICE = {
@@ -36,7 +36,7 @@ def of(schema: dict[str, Any]) -> JsonSchemaFormat:
 
 
 def why_not(text: str, schema: dict[str, Any] = INVOICE) -> str:
-    with pytest.raises(NotAsAsked) as caught:
+    with pytest.raises(UnfitAnswer) as caught:
         structured(of(schema), text)
     return str(caught.value)
 
@@ -72,7 +72,7 @@ def test_a_misfit_is_told_with_its_place(text: str, says: str) -> None:
 
 
 def test_an_object_is_an_object() -> None:
-    with pytest.raises(NotAsAsked, match="no JSON object"):
+    with pytest.raises(UnfitAnswer, match="no JSON object"):
         structured(JsonObjectFormat(type="json_object"), "[1]")
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.model_options import JsonSchemaFormat, TextFormat
 from palaver.schemas.models import Message
-from palaver.schemas.structured_output import NotAsAsked, structured
+from palaver.schemas.structured_output import UnfitAnswer, structured
 from palaver.steps.verdicts import FormatMismatch
 
 from .attempt import Attempt
@@ -24,7 +24,7 @@ def misfit_of(answer: Message, attempt: Attempt) -> FormatMismatch | None:
         return None
     try:
         structured(wanted, answer.text)
-    except NotAsAsked as error:
+    except UnfitAnswer as error:
         fits = f" that fits the schema {wanted.name}" if isinstance(wanted, JsonSchemaFormat) else ""
         text = f"[Automatic note] This answer is not what is asked for: {error}. Answer with nothing but JSON{fits}."
         return FormatMismatch(text, _failure(attempt))

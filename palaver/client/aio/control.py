@@ -8,12 +8,20 @@ from typing import Any, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.transport import ApiTransport
-from palaver.client.answers import BulkResult, appended_of, asked_of, bulk_of, conversation_of, run_of, secret_names_of
+from palaver.client.answers import (
+    BulkResult,
+    appended_of,
+    bulk_of,
+    conversation_of,
+    run_of,
+    secret_names_of,
+    side_answer_of,
+)
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.schemas.actions import ALL, Item
-from palaver.schemas.conversation import AppendedMessages, Asked, Conversation
+from palaver.schemas.conversation import AppendedMessages, Conversation, SideAnswer
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, Message, Run
 from palaver.vocabulary.lifecycle import RunAction
 
@@ -164,7 +172,7 @@ class AsyncRunControl:
         """
         return run_of(await self._transport.call(requests.condense(conversation_id, idempotency_key)))
 
-    async def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> Asked:
+    async def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> SideAnswer:
         """Ask the conversation's agent a question, with all of its messages. The conversation has no trace of it.
         ``seconds`` is how long the answer may take, at most 60.
 
@@ -173,7 +181,7 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be asked.
         """
-        return asked_of(await self._transport.call(requests.ask(conversation_id, question, seconds)))
+        return side_answer_of(await self._transport.call(requests.ask(conversation_id, question, seconds)))
 
     async def withdraw(self, conversation_id: str, after: int, *, idempotency_key: str | None = None) -> Conversation:
         """Go back to position ``after`` of the conversation's log: models do not see any more what follows. It stays in

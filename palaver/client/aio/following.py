@@ -34,7 +34,7 @@ async def follow(
                 cursor.look(run_of(await transport.send(request, transport.timeout)))
         except ClientError as failed:
             error = failed
-            if implied := cursor.told_by(failed):
+            if implied := cursor.event_for(failed):
                 error = None
                 yield implied
         if cursor.finished:

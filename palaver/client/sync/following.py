@@ -32,7 +32,7 @@ def follow(transport: ApiTransport, cursor: EventCursor, include: str | None = N
                 cursor.look(run_of(transport.send(request, transport.timeout)))
         except ClientError as failed:
             error = failed
-            if implied := cursor.told_by(failed):
+            if implied := cursor.event_for(failed):
                 error = None
                 yield implied
         if cursor.finished:

@@ -19,7 +19,7 @@ from .rules import ProtocolRules, Role
 __all__ = ["PROTOCOL_RULES", "ProtocolName", "ProtocolRules", "ProviderOptions", "Role", "Thinking"]
 
 ProtocolName = Literal["chat_completions", "anthropic", "responses"]
-"""How a provider is spoken to: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
+"""The protocol that a provider speaks: OpenAI's chat completions, Anthropic's Messages, or OpenAI's Responses."""
 
 PROTOCOL_RULES: Final[Mapping[ProtocolName, ProtocolRules]] = MappingProxyType(
     {"chat_completions": CHAT_COMPLETIONS, "anthropic": MESSAGES, "responses": RESPONSES}

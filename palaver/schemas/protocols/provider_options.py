@@ -1,4 +1,4 @@
-"""How a provider wants to be spoken to: the fields of its entry that mean something to some protocols alone."""
+"""Options of a provider: the fields of its entry that mean something to some protocols alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Thinking = Literal["adaptive", "summarized", "off"]
-"""Whether a model thinks before it answers: as much as it finds right, the same and says so in words, or not."""
+"""The thinking of a model before it answers: as much as it finds right, the same and shown in words, or none."""
 
 
 class ProviderOptions(BaseModel):
@@ -18,20 +18,20 @@ class ProviderOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cache: Literal["auto", "off"] | None = None
-    """Whether prompts get cache breakpoints: ``cache_control`` on blocks of content. None: as its protocol has it."""
+    """Cache breakpoints in prompts, ``cache_control`` on blocks of content, or none. None: as its protocol has it."""
     thinking: Thinking | None = None
     """None leaves it to the model."""
     max_output_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
-    """Of an answer to an agent that does not say it itself."""
+    """The limit of an answer to an agent that does not say it itself."""
     max_completion_tokens: bool = False
-    """Whether a request calls that so, as OpenAI's models that think want it; most others know ``max_tokens``."""
+    """True if a request calls that so, as OpenAI's models that think want it; most others know ``max_tokens``."""
     short_call_ids: bool = False
-    """Whether ids of calls are made to have nine letters and digits, as Mistral wants them."""
+    """True if ids of calls are made to have nine letters and digits, as Mistral wants them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an option of a provider does not go with a protocol."""
+    """The reason why an option of a provider does not go with a protocol."""
 
     sentence: str
     takes: Collection[object] = (None, False)

@@ -1,4 +1,4 @@
-"""What the rules of a protocol are."""
+"""The shape of the rules of a protocol."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ProtocolRules:
     least_output: int = 1
     """Tokens that an answer may be limited to at least."""
     lax: bool = True
-    """Whether ``strict`` of a schema may be false: the model is not held to it while it writes."""
+    """True if ``strict`` of a schema may be false: the model is not held to it while it writes."""
 
     parts: Mapping[Role, frozenset[str]]
     """Kinds of content besides text, by the role of the message."""
@@ -56,22 +56,22 @@ class ProtocolRules:
     refusals: Mapping[str, Refusal]
     """Fields of ``ProviderOptions`` that do not go with it, all or some of their values."""
     key_beside_login: bool
-    """Whether a request has room for a key and for a login that stands in the address."""
+    """True if a request has room for a key and for a login that stands in the address."""
     caches: bool = False
-    """Whether prompts get cache breakpoints unless the provider's entry says otherwise."""
+    """True if prompts get cache breakpoints unless the provider's entry says otherwise."""
     output_limit: int | None = None
-    """Where a request has to have one: the limit of answers at an agent's own endpoint. A provider's entry has to say
-    one."""
+    """The limit of answers at an agent's own endpoint, where a request has to have one. A provider's entry has to say
+    one. None: a request needs none."""
     thinking_on: frozenset[str] = frozenset()
     """Values of a provider's ``thinking`` that make a model think, and do not only make it say what it thinks."""
     refused_while_thinking: Callable[[ModelOptions], Iterator[OptionFault]] = _takes_every_option
-    """Options that a model that is told to think does not take, each with what it would."""
+    """Yields the options that a model that is told to think does not take, and what it would take."""
 
     reasoning: Callable[[Mapping[str, Any]], str]
-    """What people can read of the fields that a provider wants back: what the model thought."""
+    """Reads the model's thoughts, as people can read them, from the fields that a provider wants back."""
 
     def option_faults(self, options: ModelOptions, model: str) -> Iterator[OptionFault]:
-        """What ``model``, whose provider speaks this protocol, cannot be sent."""
+        """Yield the options that ``model``, whose provider speaks this protocol, cannot be sent."""
         speaks = f"cannot be sent to {model}: its provider speaks {self.name}, which"
         for path, lack in self._lacks(options):
             yield path, f"{speaks} {lack}"
@@ -81,13 +81,13 @@ class ProtocolRules:
                 yield ("extra_body", name), f"is a field that Palaver writes itself{own}"
 
     def thinking_faults(self, options: ModelOptions, model: str) -> Iterator[OptionFault]:
-        """What ``model``, which its provider's table tells to think, does not take."""
+        """Yield the options that ``model``, which its provider's table makes think, does not take."""
         speaks = f"cannot be sent to {model}: its provider's table has thinking on, and a model that thinks"
         for path, takes in self.refused_while_thinking(options):
             yield path, f"{speaks} {takes}"
 
     def lacks(self, role: Role, part: Part) -> str:
-        """Why ``part`` cannot be sent in a message of ``role``; empty if it can."""
+        """Say why ``part`` cannot be sent in a message of ``role``; empty if it can."""
         if part.type == "text":
             return ""
         if part.type not in self.parts[role]:
@@ -99,7 +99,7 @@ class ProtocolRules:
         return ""
 
     def provider_faults(self, options: ProviderOptions) -> Iterator[str]:
-        """What of a provider's entry does not go with the protocol."""
+        """Yield a sentence for what in a provider's entry does not go with the protocol."""
         limit = options.max_output_tokens
         if self.output_limit is not None and limit is None:
             yield f'max_output_tokens is needed with protocol = "{self.name}": how long an answer may be'
@@ -133,12 +133,12 @@ _NAMED: Final[Mapping[str, str]] = {"image": "an image", "file": "a file", "reas
 
 
 def _media_fault(part: ImagePart | FilePart, types: frozenset[str]) -> str:
-    """Why the data of ``part`` are not such as are taken; empty if they are."""
+    """Say why the data of ``part`` are not such as are taken; empty if they are."""
     taken = f"(send {' or '.join(sorted(types))}, as data:TYPE;base64,DATA)"
-    found = inline_data(part.url)
-    if found is None:
+    inline = inline_data(part.url)
+    if inline is None:
         return f"{_NAMED[part.type]} whose data: URL has no data {taken}"
-    kind, in_base64, data = found
+    kind, in_base64, data = inline
     if kind not in types:
         return f"{_NAMED[part.type]} of the type {kind:.80} {taken}"
     if not data:

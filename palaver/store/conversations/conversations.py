@@ -37,7 +37,7 @@ from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-Kept = Mapping[str, str | None]
+DialectTexts = Mapping[str, str | None]
 """For the name of a dialect, a text that it keeps with a conversation; None takes it away."""
 _ABOUT: Final[tuple[str, ...]] = ("title", "metadata", "tags", "agent")
 
@@ -51,7 +51,7 @@ class ListedConversations:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptText:
+class DialectText:
     """A text that a dialect stores with a conversation."""
 
     text: str | None
@@ -70,7 +70,7 @@ class Conversations:
         self._capacity = capacity
 
     async def begin(
-        self, new: NewConversation, conversation_id: str | None = None, *, dialect_texts: Kept | None = None
+        self, new: NewConversation, conversation_id: str | None = None, *, dialect_texts: DialectTexts | None = None
     ) -> tuple[Conversation, bool]:
         """An empty conversation, or the one that has that id already: then it is left as it is, and the second value
         is true. It goes after the retention unless a run uses it.
@@ -95,7 +95,7 @@ class Conversations:
         return await self._reading.conversation(chosen), there
 
     async def change(
-        self, conversation_id: str, patch: ConversationPatch, *, dialect_texts: Kept | None = None
+        self, conversation_id: str, patch: ConversationPatch, *, dialect_texts: DialectTexts | None = None
     ) -> Conversation:
         """The conversation with what ``patch`` gives, and with these texts.
 
@@ -119,14 +119,14 @@ class Conversations:
         await promised(self._scripts.promise(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)
 
-    async def dialect_text(self, conversation_id: str, dialect: str) -> KeptText:
+    async def dialect_text(self, conversation_id: str, dialect: str) -> DialectText:
         """Return the text that a dialect stores with a conversation.
 
         Raises:
             UnknownConversation: there is none of that id (any more).
         """
         text, revision = await known_fields(self._redis, conversation_id, f"kept:{dialect}", "revision")
-        return KeptText(None if text is None else text.decode(), int(revision or 0))
+        return DialectText(None if text is None else text.decode(), int(revision or 0))
 
     async def leave_position(self, conversation_id: str, dialect: str, position: int, lasts: int) -> None:
         """Say up to which position a watcher of a dialect was told everything, for ``lasts`` seconds. Of several the
@@ -224,7 +224,7 @@ def _written(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def fields_of(about: Mapping[str, object], texts: Kept) -> Iterator[GivenField]:
+def fields_of(about: Mapping[str, object], texts: DialectTexts) -> Iterator[GivenField]:
     """Yield the fields of the hash for these values; None for those that it is not to have."""
     for name, value in about.items():
         if name == "agent":

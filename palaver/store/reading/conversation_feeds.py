@@ -126,7 +126,7 @@ class _Follower:
         self._id = conversation_id
         self._position, self._resumed = after
         self._news = news
-        self._told_at: datetime | None = None
+        self._sent_at: datetime | None = None
         """The time of the event at the position, if it was sent to this watcher."""
         self._entries: deque[LogEntry] = deque()
         """Entries that were read and not sent yet."""
@@ -199,7 +199,7 @@ class _Follower:
         due = list[PlacedEvent]()
         while self._entries and (self._entries[0].run_id != self._run or self._entries[0].seq <= self._heard):
             entry = self._entries.popleft()
-            self._position, self._told_at, self._resumed = entry.position, entry.at, 0
+            self._position, self._sent_at, self._resumed = entry.position, entry.at, 0
             if entry.run_id == self._run and entry.type == EventKind.RUN_FINISHED:
                 self._run = None
             due.append(PlacedEvent.of(entry, entry.position))
@@ -245,13 +245,13 @@ class _Follower:
         if active is None:
             return
         run_id = active.decode()
-        newest = await self._told_before(run_id)
+        newest = await self._seq_before(run_id)
         if newest is None:
             return
         self._run, self._heard = run_id, newest
         self._feed = self._feeds.follow(run_id, after=self._heard, counted=False)
 
-    async def _told_before(self, run_id: str) -> int | None:
+    async def _seq_before(self, run_id: str) -> int | None:
         """The number of the run's last event up to the place where this watcher is; None if there is no such run."""
         entered, logged = await self._redis.hmget(keys.run(run_id), ("entered", "logged"))
         if logged is None:
@@ -308,7 +308,7 @@ class _Follower:
 
         Events that were deleted are not lost. Redis's clock goes on: what took the place of lost events is younger.
         """
-        if self._told_at is None:
+        if self._sent_at is None:
             return None
         there, length = await asyncio.gather(
             self._redis.xrange(keys.log(self._id), f"{self._position}-0", f"{self._position}-0", 1),
@@ -316,21 +316,21 @@ class _Follower:
         )
         if length is None:
             return None
-        if int(length) >= self._position and (not there or from_log(*there[0]).at == self._told_at):
+        if int(length) >= self._position and (not there or from_log(*there[0]).at == self._sent_at):
             return None
         intact, intact_at = await self._newest_seen(min(int(length), self._position - 1))
         now = records.instant(await now_ms(self._redis))
         lost = about_stream(EventKind.STREAM_REWOUND, self._run or "", 0, now, intact + 1, self._position)
         await self._hear_no_more()
         self._entries.clear()
-        self._position, self._told_at, self._resumed = intact, intact_at, 0
+        self._position, self._sent_at, self._resumed = intact, intact_at, 0
         return PlacedEvent.of(lost, intact)
 
     async def _newest_seen(self, newest: int) -> tuple[int, datetime | None]:
         """Return the newest position up to ``newest`` whose event this watcher has seen, and its time."""
         async with aclosing(self._back_from(newest)) as entries:
             async for entry in entries:
-                if self._told_at is not None and entry.at <= self._told_at:
+                if self._sent_at is not None and entry.at <= self._sent_at:
                     return entry.position, entry.at
         return 0, None
 

@@ -277,9 +277,9 @@ def parse_cursor(text: str, kind: Literal["run", "conv"] = "run") -> tuple[int, 
         ValueError: when it did not write this.
     """
     try:
-        at, found_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        at, entry_id = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, TypeError) as error:
         raise ValueError("the cursor is not one that a list gave") from error
-    if not isinstance(at, int) or not isinstance(found_id, str) or not is_id(kind, found_id):
+    if not isinstance(at, int) or not isinstance(entry_id, str) or not is_id(kind, entry_id):
         raise ValueError("the cursor is not one that a list gave")
-    return at, found_id
+    return at, entry_id

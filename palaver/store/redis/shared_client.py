@@ -133,7 +133,7 @@ class _SharedPipeline(Pipeline):
         return results
 
 
-class _Asked:
+class _SentBatch:
     """Commands that were sent together, and the waiters for their answers."""
 
     __slots__ = ("answers", "at", "count", "done")
@@ -156,7 +156,7 @@ class _Line(asyncio.Protocol):
         made: Any = connection
         self._transport: asyncio.Transport = made._writer.transport
         self._reader: Any = made._parser._reader
-        self._waiting: deque[_Asked] = deque()
+        self._waiting: deque[_SentBatch] = deque()
         self._unsent: list[bytes] = []
         self._looking: asyncio.TimerHandle | None = None
         self._heard_at = self._loop.time()
@@ -173,7 +173,7 @@ class _Line(asyncio.Protocol):
             # All commands of this turn of the loop are one write.
             self._loop.call_soon(self._send)
         self._unsent += questions
-        self._waiting.append(_Asked(len(questions), done, self._loop.time()))
+        self._waiting.append(_SentBatch(len(questions), done, self._loop.time()))
         if self._looking is None:
             self._look_in(_PATIENCE)
         return done

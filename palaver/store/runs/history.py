@@ -12,10 +12,10 @@ import orjson
 
 from palaver.errors import IdempotencyMismatch, StateConflict, UnknownConversation
 from palaver.schemas.conversation import Conversation
-from palaver.schemas.conversation import Fork as WantedFork
+from palaver.schemas.conversation import Fork as ForkRequest
 from palaver.schemas.first_words import TITLE, first_words
 from palaver.schemas.models import Message
-from palaver.store.conversations.conversations import Kept, fields_of
+from palaver.store.conversations.conversations import DialectTexts, fields_of
 from palaver.store.conversations.vault import Vault, with_key
 from palaver.store.reading.reading import check_conversation_id, unknown_conversation
 from palaver.store.redis import keys
@@ -107,10 +107,10 @@ class History:
     async def fork(
         self,
         conversation_id: str,
-        body: WantedFork,
+        body: ForkRequest,
         target: str | None = None,
         *,
-        dialect_texts: Kept | None = None,
+        dialect_texts: DialectTexts | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> tuple[Conversation, bool]:
