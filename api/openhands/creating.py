@@ -168,7 +168,7 @@ async def start_conversation(backend: Backend, caller: Caller, wanted: StartConv
     first = wanted.initial_message
     said = None if first is None else user_message(first.content)
     begun, there = await operations.create_conversation(
-        backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
+        backend, wanted.conversation(), dialect_texts={NAME: wanted.kept().text()}
     )
     number = uuid_of(begun.id)
     if first is not None and said is not None:
@@ -195,5 +195,5 @@ async def fork_conversation(
     with refusing(named={"metadata": "tags"}):
         fork = Fork(**{name: value for name, value in given.items() if value is not None})
     kept = {NAME: snapshot.kept.changed(paused_after=None, deleted_with=None).text()}
-    made, _ = await operations.fork(backend, snapshot.id, fork, caller, kept=kept)
+    made, _ = await operations.fork(backend, snapshot.id, fork, caller, dialect_texts=kept)
     return (await load_snapshot(backend, uuid_of(made.id))).info()

@@ -127,7 +127,7 @@ async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
     """
     id = operations.conversation_of(backend, number)
     conversation, text = await asyncio.gather(
-        operations.read_conversation(backend, id), operations.read_kept(backend, id, NAME)
+        operations.read_conversation(backend, id), operations.read_dialect_text(backend, id, NAME)
     )
     run_id = conversation.active_run or (conversation.last_outcome.run_id if conversation.last_outcome else None)
     run = None
@@ -159,7 +159,7 @@ async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **chan
         snapshot = await load_snapshot(backend, conversation)
         kept = snapshot.kept.changed(**changes)
         try:
-            await operations.change_conversation(backend, snapshot.id, patch(snapshot, kept), kept={NAME: kept.text()})
+            await operations.change_conversation(backend, snapshot.id, patch(snapshot, kept), dialect_texts={NAME: kept.text()})
             return
         except StateConflict as conflict:
             if conflict.code != "conversation_revised" or not left:
