@@ -55,7 +55,7 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings, dialects: Sequence[Dialect]) -> Access:
-        """The access to an application with these settings, which speaks these dialects.
+        """Return the access to an application with these settings, which speaks these dialects.
 
         Raises:
             ConfigurationError: traces are to be sent, and not as Palaver can.
@@ -114,7 +114,7 @@ class Middleware:
         dialect = dialect_of(path, app_state.dialects)
         state.update(request_id=request_id, dialect=dialect, caller=Caller(trusted=False))
         enter_root(scope)
-        began, status, asked_at = False, 0, monotonic()
+        began, status, arrived_at = False, 0, monotonic()
 
         async def send_with_id(message: Message) -> None:
             nonlocal began, status
@@ -142,7 +142,7 @@ class Middleware:
                     await answer(scope, receive, send_with_id)
             finally:
                 if status:
-                    log_request(scope, status, state["caller"].name, monotonic() - asked_at)
+                    log_request(scope, status, state["caller"].name, monotonic() - arrived_at)
 
 
 def _request_id(header: bytes | None) -> str:

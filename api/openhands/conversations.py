@@ -26,7 +26,7 @@ from .tables import FOUND_BY, ExecutionStatus
 from .wire import (
     ConversationInfo,
     ConversationList,
-    ConversationsFound,
+    ConversationSearchPage,
     Count,
     FinalResponse,
     LenientModel,
@@ -68,7 +68,7 @@ class ConversationSearch(ConversationCounting):
     "/openhands/api/conversations/search",
     tag="openhands",
     summary="Search conversations",
-    answers={200: ("A page.", ConversationsFound)},
+    answers={200: ("A page.", ConversationSearchPage)},
 )
 async def search_conversations(backend: Backend, query: ConversationSearch) -> Response:
     """All conversations, whichever dialect they were begun through. A page that no list has named is the first one."""

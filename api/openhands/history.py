@@ -24,7 +24,7 @@ from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp
 from .ids import FIRST, event_id, place_of
 from .snapshot import Snapshot, load_snapshot
-from .wire import Count, EventsFound, OpenHandsEvent, plain
+from .wire import Count, EventSearchPage, OpenHandsEvent, plain
 
 _BY_INDEX: Final = 2048
 """Added to the number of an event in its entry, in the name of its place."""
@@ -172,7 +172,7 @@ class EventSearch(EventFilter):
     f"{_PLACE}/search",
     tag="openhands",
     summary="Search events",
-    answers={200: ("A page.", EventsFound)},
+    answers={200: ("A page.", EventSearchPage)},
     problems=("conversation_not_found",),
 )
 async def search_events(backend: Backend, conversation: ConversationUuid, query: EventSearch) -> Response:

@@ -77,8 +77,8 @@ class Snapshot:
             return self.run.output
         match self.last:
             # Its newest run has only condensed.
-            case {"role": "assistant", "content": said} | {"role": "tool", "name": "finish", "content": said}:
-                return "\n".join(part.get("text", "") for part in shown(said))
+            case {"role": "assistant", "content": content} | {"role": "tool", "name": "finish", "content": content}:
+                return "\n".join(part.get("text", "") for part in shown(content))
             case _:
                 return ""
 

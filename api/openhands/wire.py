@@ -97,8 +97,8 @@ class OpenHandsHealth(BaseModel):
     status: str = "ok"
 
 
-class ConversationsFound(BaseModel):
-    """Conversations, in order."""
+class ConversationSearchPage(BaseModel):
+    """A page of conversations, in order."""
 
     items: list[ConversationInfo]
     next_page_id: str | None
@@ -109,8 +109,8 @@ class OpenHandsEvent(RootModel[dict[str, Any]]):
     """An event as OpenHands' clients read it, told apart by `kind`."""
 
 
-class EventsFound(BaseModel):
-    """Events, in order."""
+class EventSearchPage(BaseModel):
+    """A page of events, in order."""
 
     items: list[OpenHandsEvent]
     next_page_id: str | None
