@@ -47,7 +47,7 @@ _FRAME: Final = limit_of("socket_frame")
 
 
 def main() -> None:
-    """Serve until a signal says otherwise. What the command line does not say, the environment does."""
+    """Serve until a signal ends it. Options that the command line leaves out come from the environment."""
     words = argparse.ArgumentParser(prog="palaver api", description="Serve Palaver's API.")
     words.add_argument("--host", default=os.environ.get("PALAVER_HOST") or "127.0.0.1", help="default: PALAVER_HOST")
     words.add_argument("--port", default=os.environ.get("PALAVER_API_PORT") or "8080", help="default: PALAVER_API_PORT")
@@ -100,7 +100,7 @@ def _root_path(text: str) -> str:
 
 
 def _app(host: str) -> FastAPI:
-    """The application that listens at ``host``, once its environment has been looked at.
+    """Return the application that listens at ``host``, once its environment has been looked at.
 
     Raises:
         ConfigurationError: it could not serve.

@@ -1,4 +1,4 @@
-"""A log line for each request: who asked for what, the answer, and how long it took."""
+"""A log line for each request: its caller, its path, the answer, and the time that it took."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palaver.secrets.redaction import REDACTED
 ACCESS: Final = logging.getLogger("palaver.access")
 _FIELD: Final = re.compile(r"((?:^|&)([^=&]*)=)[^&]*")
 _OF_A_KEY: Final = re.compile(r"(?i)key|token|secret|password|%")
-"""In the name of a field that a key may stand in; one that is escaped says nothing of itself."""
+"""The pattern of names of fields that may hold a key; a name that is escaped may be any."""
 _NOBODY: Final = "-"
 
 

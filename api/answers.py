@@ -11,10 +11,10 @@ from .headers import JSON
 
 
 def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """``model`` as JSON, nulls included."""
+    """Return ``model`` as JSON, nulls included."""
     return answer_json(model.model_dump_json(by_alias=True).encode(), status, headers)
 
 
 def answer_json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON that is written already."""
+    """Return JSON that is written already."""
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, media_type=JSON)

@@ -44,9 +44,9 @@ _GROUPS: Final = {
     "conversations": "What was said, and what is known about it.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
-"""In the order in which people read about them; behind them a group for each dialect."""
+"""Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""
 _SOCKETS_A_TURN: Final = 8
-"""Sockets that are admitted, told something or closed in a turn of the event loop: what is done for one takes up to a
+"""Sockets that are admitted, sent something or closed in a turn of the event loop: the work for one takes up to a
 millisecond, and others are to be served in between."""
 _RUN: Final = "/v1/runs/{run_id}"
 _FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
@@ -62,7 +62,8 @@ def create_app(
     policies: Mapping[str, RetryPolicy] | None = None,
     dialects: Sequence[Dialect] | None = None,
 ) -> FastAPI:
-    """The API. What is not given is made from the settings, and those from the environment, when it starts.
+    """Return the API. Arguments that are left out are made from the settings, and these from the environment, when it
+    starts.
 
     One of the ``dialects`` has no prefix: it owns what the others do not. Raises ValueError if none is such, and
     ConfigurationError for dialects that are not installed.
@@ -80,17 +81,17 @@ def create_app(
         refuse_open_bind(chosen, chosen.host)
         app.state.turns = Turns(_SOCKETS_A_TURN)
         app.state.access = Access.of(chosen, app.state.dialects)
-        kept = store or Store.connect(chosen, shared=True)
+        opened = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,
-            store=kept,
+            store=opened,
             publisher=publisher or LoopPublisher(chosen.deliveries_url),
             providers=known,
-            catalog=Catalog(kept),
-            measured=Measured(kept, known),
+            catalog=Catalog(opened),
+            measured=Measured(opened, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
-            dialect_settings=[read(each.settings) for each in app.state.dialects if each.settings],
+            dialect_settings=[read(dialect.settings) for dialect in app.state.dialects if dialect.settings],
         )
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
@@ -132,8 +133,8 @@ def create_app(
 
 
 class _Application(FastAPI):
-    """Without the spans that the framework has of each request where OpenTelemetry is installed: traces are those of
-    `palaver.telemetry.traces`."""
+    """The application without the spans that the framework makes of each request where OpenTelemetry is installed:
+    traces are those of `palaver.telemetry.traces`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette.__call__(self, scope, receive, send)
@@ -169,8 +170,8 @@ def closing_on_signals(closing: asyncio.Event) -> Iterator[None]:
 
 
 def require_redis(settings: Settings) -> None:
-    """Raises ConfigurationError if Redis cannot be trusted, or cannot keep what PALAVER_DURABILITY promises. For a
-    process that has no loop yet."""
+    """Check Redis, for a process that has no loop yet. Raises ConfigurationError if Redis cannot be trusted, or cannot
+    keep the promise of PALAVER_DURABILITY."""
     Preflight(settings, "api").require()
     asyncio.run(_require_durability(settings))
 
@@ -192,8 +193,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
         if _wants_keys(app):
             components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         else:
-            for operation in (each for methods in document["paths"].values() for each in methods.values()):
-                operation.pop("security", None)
+            for methods in document["paths"].values():
+                for operation in methods.values():
+                    operation.pop("security", None)
         groups = _GROUPS | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.name}
         document["paths"] = dict(sorted(document["paths"].items(), key=lambda entry: _when_used(entry, [*groups])))
         document["tags"] = [{"name": name, "description": about} for name, about in groups.items()]
@@ -209,16 +211,16 @@ def _when_used(entry: tuple[str, Mapping[str, Any]], groups: Sequence[str]) -> t
 
 
 def _schemas(dialects: Sequence[Dialect]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for dialect in dialects:
         own = {dialect.errors.name: dialect.errors.schema, **dialect.schemas.components()}
         for name, schema in own.items():
-            if found.setdefault(name, schema) != schema:
+            if schemas.setdefault(name, schema) != schema:
                 raise ValueError(f"two dialects have a schema {name}, and not the same")
-    return found
+    return schemas
 
 
 def _wants_keys(app: FastAPI) -> bool:
-    """Whether there are keys; as long as it has not been started, nobody knows that there are none."""
+    """Tell whether there are keys; before the application is started it is not known that there are none."""
     access: Access | None = getattr(app.state, "access", None)
     return access is None or not access.keys.none

@@ -1,6 +1,6 @@
-"""A log line for each request that changed something: who did what to which run or conversation.
+"""A log line for each request that changed something: the key, the operation, and the run or conversation.
 
-What a submit does is not among them: a run says itself who submitted it.
+Submits are not among them: a run says itself who submitted it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _details: Final[ContextVar[dict[str, Any] | None]] = ContextVar("details", defau
 
 
 def detail(**facts: Any) -> None:
-    """Say more of what the present request does: kinds and counts, never what somebody wrote."""
+    """Add details of the present request to its line: kinds and counts, never texts of users."""
     details = _details.get()
     if details is not None:
         details.update(facts)
 
 
 class Audit:
-    """Around the handler of a route."""
+    """The audit of one request, around the handler of its route."""
 
     def __init__(self, scope: Scope, route: APIRoute) -> None:
         self._scope = scope
@@ -41,7 +41,7 @@ class Audit:
             self._write(answer.status_code, answer.headers.get("location"))
 
     def failed(self) -> None:
-        """Write the line of a request whose effect nobody knows: the store did not answer."""
+        """Write the line of a request whose effect is unknown: the store did not answer."""
         if self._facts or self._operation not in self._unaudited:
             self._write(None, None)
 

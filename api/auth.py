@@ -1,4 +1,5 @@
-"""API keys: ``Authorization: Bearer …`` on everything but probes and what is named here, if there are any."""
+"""API keys, if there are any: ``Authorization: Bearer …`` on all requests but probes and the paths that are named
+here."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ QUEUES: Final = "/v1/queues"
 DOCUMENTS: Final = frozenset(
     {"/", "/docs", "/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/openapi.json"}
 )
-"""Open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
+"""Paths that are open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
 
 
 class Keys:
@@ -32,26 +33,26 @@ class Keys:
 
     @property
     def none(self) -> bool:
-        """Whether there are none."""
+        """True if there are no keys."""
         return not self._known
 
     def caller(self, key: bytes | None) -> Caller:
-        """Who bears this key; everybody is trusted where there are no keys."""
+        """Return the caller with this key; every caller is trusted where there are no keys."""
         if not self._known:
             return Caller(trusted=True)
-        given = _digest(key or b"")
-        found = [name for digest, name in self._known if hmac.compare_digest(given, digest)]
-        return Caller(True, found[0]) if found and key else Caller(trusted=False)
+        digest = _digest(key or b"")
+        names = [name for known, name in self._known if hmac.compare_digest(digest, known)]
+        return Caller(True, names[0]) if names and key else Caller(trusted=False)
 
 
 def bearer(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key of ``Authorization: Bearer``."""
+    """Return the key of ``Authorization: Bearer``."""
     scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
     return key.strip() if scheme.lower() == b"bearer" else None
 
 
 def unauthenticated() -> Problem:
-    """Nobody that we know."""
+    """Return the problem of a caller without a valid key."""
     return Problem(
         "unauthenticated",
         "Send Authorization: Bearer with an API key.",
@@ -60,7 +61,8 @@ def unauthenticated() -> Problem:
 
 
 def routed_path(scope: Scope) -> str:
-    """The path that routes are compared with: without what the server, or an application around this one, is under."""
+    """Return the path that routes are compared with: without the root path of the server, or of an application around
+    this one."""
     path, root = str(scope["path"]), str(scope.get("root_path") or "")
     below = path.removeprefix(root)
     return below if root and path != below and below[:1] in {"", "/"} else path

@@ -1,4 +1,4 @@
-"""Request bodies: their type, their size, and how long they may take."""
+"""Request bodies: their type, their size, and the time that they may take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGE: Final = 16 * KIB
 
 
 async def read_body(request: Request, model: type[M]) -> M:
-    """The JSON body, as a ``model``.
+    """Return the JSON body as a ``model``.
 
     Raises:
         Refused: the faults of it.
@@ -37,7 +37,7 @@ async def read_body(request: Request, model: type[M]) -> M:
 
 
 async def read_optional_body(request: Request, model: type[M]) -> M:
-    """The JSON body as a ``model``; its defaults when there is none.
+    """Return the JSON body as a ``model``; its defaults when there is none.
 
     Raises:
         Refused: the faults of it.

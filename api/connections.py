@@ -1,4 +1,4 @@
-"""A connection to the process: how long it may take, and what one hears that is refused.
+"""A connection to the process: the time that it may take, and the answer to one that is refused.
 
 uvicorn waits for ever for a head, for a client that does not read, and takes on as many connections as there are file
 descriptors. ``Bounded`` goes over one of its protocol classes, whatever parses there, and adds what costs nothing a
@@ -40,7 +40,7 @@ _PIECE: Final = 16 * KIB
 
 
 class Bounded(Sending, _Base):
-    """Over a protocol class of uvicorn's: limits on one connection, and errors of its parser as problems."""
+    """A protocol class over one of uvicorn's: limits on one connection, and errors of its parser as problems."""
 
     def __init__(self, *args: Any, gate: Gate | None = None, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -48,7 +48,7 @@ class Bounded(Sending, _Base):
         self._counted = self._refused = self._lingers = False
         self._address = ""
         self._late: asyncio.TimerHandle | None = None
-        """Runs until the head is here; the connection is half-open while there is one."""
+        """The timer that runs until the head is here; the connection is half-open while there is one."""
         self._end: asyncio.TimerHandle | None = None
 
     # The methods that depend on the parser.
@@ -61,8 +61,8 @@ class Bounded(Sending, _Base):
         """Tell whether an answer may be written that the application knows nothing of."""
         raise NotImplementedError
 
-    def what_the_parser_said(self) -> Problem:
-        """The problem with the part that was just parsed."""
+    def parser_problem(self) -> Problem:
+        """Return the problem with the part that was just parsed."""
         return Problem("malformed_request", "It is not HTTP as RFC 9112 has it.")
 
     # The life of a connection.
@@ -152,7 +152,7 @@ class Bounded(Sending, _Base):
     def send_400_response(self, msg: str) -> None:
         """Answer what cannot be parsed. uvicorn calls this while it handles the parser's exception."""
         if self.may_answer():
-            self._refuse(self.what_the_parser_said())
+            self._refuse(self.parser_problem())
         else:
             self._let_go()
             self.transport.close()
@@ -203,13 +203,13 @@ class H11(Bounded, H11Protocol):
         """Tell whether an answer may be written that the application knows nothing of."""
         return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
 
-    def what_the_parser_said(self) -> Problem:
-        """The problem with the part that was just parsed."""
+    def parser_problem(self) -> Problem:
+        """Return the problem with the part that was just parsed."""
         error = sys.exception()
         if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
             count_exceeded("headers")
             return Problem("headers_too_large")
-        return super().what_the_parser_said()
+        return super().parser_problem()
 
 
 def _full() -> Problem:

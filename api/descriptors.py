@@ -20,7 +20,8 @@ _RESERVE: Final = 64 + LINGERING + 4 * _AT_ONCE + 32
 
 
 def capacity(needed: int) -> int:
-    """Connections that this process may have: as many as are ``needed``, or fewer if its descriptors do not reach."""
+    """Return the number of connections that this process may have: ``needed``, or fewer if its descriptors do not
+    reach."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return needed if limit == resource.RLIM_INFINITY else max(1, min(needed, limit - _RESERVE))
 
@@ -34,7 +35,7 @@ class PacedListener(socket.socket):
     _left = _AT_ONCE
 
     def accept(self) -> tuple[socket.socket, object]:
-        """A connection.
+        """Return a connection.
 
         Raises:
             BlockingIOError: none waits, or enough were taken in this turn of the event loop.

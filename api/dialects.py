@@ -40,7 +40,7 @@ class ClosedTable:
     @property
     def amiss(self) -> set[str]:
         """Members without a row, and rows without a member."""
-        return {str(each) for each in {*self.members} ^ {*self.rows}}
+        return {str(member) for member in {*self.members} ^ {*self.rows}}
 
 
 class Dialect:
@@ -60,7 +60,7 @@ class Dialect:
         settings: type[BaseSettings] | None = None,
     ) -> None:
         self.name: Final = name
-        """Before the names of its operations in the document; empty for none."""
+        """The prefix of the names of its operations in the document; empty for none."""
         self.prefix: Final = prefix
         """The prefix of all its paths; empty for the dialect of all paths that no other one has."""
         self.respond: Final = respond
@@ -69,11 +69,13 @@ class Dialect:
         self.query: Final = query
         """The query model of routes that take no parameters there."""
         self.unfit: Final = unfit
-        """Looks, where a query or a body does not fit, whether something else has to be answered first."""
+        """The function that looks, where a query or a body does not fit, whether something else has to be answered
+        first."""
         self.about: Final = about
         """A sentence of the document about the operations that have its name as their tag."""
         self.tables: Final = tables
-        """Its names for what is closed here, such as error classes and statuses; a test asks whether they are whole."""
+        """Its names for the members of our closed lists, such as error classes and statuses; a test checks that none is
+        missing."""
         self.settings: Final = settings
         """Variables of its operator, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
         self.probes: Final[set[str]] = set()
@@ -161,12 +163,12 @@ class Dialect:
 
 
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
-    """The dialect that owns a path: of those that do, the one with the longest prefix."""
+    """Return the dialect that owns a path: of several, the one with the longest prefix."""
     return max((dialect for dialect in dialects if dialect.owns(path)), key=lambda dialect: len(dialect.prefix))
 
 
 def respond(error: Exception, request: HTTPConnection) -> Response:
-    """The answer to an exception, in the dialect of the request."""
+    """Return the answer to an exception, in the dialect of the request."""
     state = request.scope["state"]
     dialect, request_id = cast(Dialect, state["dialect"]), state["request_id"]
     return dialect.respond(problem_of(error, request_id), request.scope["path"], request_id)

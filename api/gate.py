@@ -23,7 +23,7 @@ _QUIET: Final = 10.0
 
 
 class OpenConnection(Protocol):
-    """One that was let in."""
+    """A connection that was let in."""
 
     def give_way(self) -> None:
         """Close it, because there is a new one."""
@@ -40,9 +40,9 @@ class Gate:
         self.lingering = 0
         """The number of connections that were refused and still get the reason."""
         self.heads: Counter[str] = Counter()
-        """Half-open connections of each address: without a whole head, or sockets of whom nobody knows."""
+        """The number of half-open connections of each address: without a whole head, or sockets of unknown callers."""
         self.spare: OrderedDict[OpenConnection, float] = OrderedDict()
-        """Connections with nothing under way, and since when; the first has been so for longest."""
+        """Connections with nothing under way, by the time since then; the first has been so for longest."""
         self._logged_at = float("-inf")
 
     def enter(self, connection: OpenConnection, now: float) -> bool:
@@ -61,12 +61,12 @@ class Gate:
         return True
 
     def leave(self, connection: OpenConnection) -> None:
-        """One that was let in is gone."""
+        """Note that a connection that was let in is gone."""
         self.open -= 1
         self.spare.pop(connection, None)
 
     def begin_head(self, address: str) -> float:
-        """One more of ``address`` is half-open: the seconds that it has."""
+        """Count one more half-open connection of ``address``. Return the seconds that it has."""
         seconds = _HEAD_TIME
         if self.heads[address] >= self.half_open:
             count_exceeded("half_open")
@@ -75,7 +75,7 @@ class Gate:
         return seconds
 
     def end_head(self, address: str) -> None:
-        """One of ``address`` is half-open no more."""
+        """Note that a connection of ``address`` is half-open no more."""
         self.heads[address] -= 1
         if not self.heads[address]:
             del self.heads[address]
@@ -83,7 +83,7 @@ class Gate:
 
 @cache
 def process_gate() -> Gate:
-    """The gate of this process, as its settings and its file descriptors say.
+    """Return the gate of this process, as its settings and its file descriptors say.
 
     Raises:
         ConfigurationError: a setting does not fit.

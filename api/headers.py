@@ -24,7 +24,7 @@ _SEQ: Final = re.compile(r"[0-9]{1,15}")
 
 
 def accepted(request: Request, *offered: str) -> str:
-    """The media type of ``offered`` that the client likes best; the first when it does not care.
+    """Return the media type of ``offered`` that the client likes best; the first when it does not care.
 
     Raises:
         Problem: ``not_acceptable``.
@@ -57,7 +57,7 @@ def _quality(ranges: str, kind: str) -> float:
 
 
 def preferred_wait(request: Request) -> int:
-    """Seconds that the client would wait (``Prefer: wait=N``), 0 for none. What cannot be read is ignored."""
+    """Return the seconds that the client would wait (``Prefer: wait=N``), 0 for none. An unreadable wait is ignored."""
     for preference in ",".join(request.headers.getlist("prefer")).split(",", limit_of("accept"))[: limit_of("accept")]:
         if match := _WAIT.fullmatch(preference.strip()):
             return min(int(match[1]), MAX_WAIT)
@@ -65,7 +65,7 @@ def preferred_wait(request: Request) -> int:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """The ``Idempotency-Key``, if there is one.
+    """Return the ``Idempotency-Key``, if there is one.
 
     Raises:
         Problem: ``invalid_idempotency_key``.
@@ -79,7 +79,7 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def last_event_id(request: Request) -> int | None:
-    """The ``Last-Event-ID``, if there is one.
+    """Return the ``Last-Event-ID``, if there is one.
 
     Raises:
         Problem: ``invalid_cursor``.
@@ -101,7 +101,7 @@ class Header:
     schema: Mapping[str, Any]
     description: str
     problems: tuple[str, ...] = ()
-    """The codes of what reading it may raise."""
+    """The codes of the problems that reading it may raise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -57,7 +57,7 @@ class Hosts:
         return is_loopback(host) or (self._open and _address(host) is not None)
 
     def _check_page(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Browsers say which page sends what; nobody else does."""
+        """Refuse requests from pages of others: only browsers name the page that sends a request."""
         if scope.get("method") not in _SAFE and headers.get(b"sec-fetch-site") == b"cross-site":
             raise Problem("origin_not_allowed", "A page of another site must not do this.")
         origin = headers.get(b"origin")
@@ -71,7 +71,7 @@ class Hosts:
 
 
 def host_of(headers: Mapping[bytes, bytes]) -> str:
-    """The host that is asked for, without its port, in lower case.
+    """Return the host that is asked for, without its port, in lower case.
 
     Raises:
         Problem: ``invalid_host``.

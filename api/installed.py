@@ -24,7 +24,7 @@ _OURS: Final = "palaver.api"
 
 
 def dialects_of(chosen: Sequence[str]) -> tuple[Dialect, ...]:
-    """The native dialect, and others by their names; ``*`` is all that are installed.
+    """Return the native dialect, and others by their names; ``*`` is all that are installed.
 
     Raises:
         ConfigurationError: none of that name is installed, or it cannot be imported.
@@ -32,9 +32,9 @@ def dialects_of(chosen: Sequence[str]) -> tuple[Dialect, ...]:
     names = [name for name in chosen if name != _ALWAYS]
     if not names:
         return (NATIVE,)
-    known = {each.name: each for each in entry_points(group=DIALECTS)}
-    wanted = known if "*" in names else dict.fromkeys(names)
-    return (NATIVE, *(_load(name, known) for name in wanted))
+    known = {entry.name: entry for entry in entry_points(group=DIALECTS)}
+    selected = known if "*" in names else dict.fromkeys(names)
+    return (NATIVE, *(_load(name, known) for name in selected))
 
 
 def _load(name: str, known: Mapping[str, EntryPoint]) -> Dialect:

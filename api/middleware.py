@@ -1,8 +1,7 @@
-"""The outermost layer: request ids, arrival, who may ask, limits on what precedes the body, and the answer to errors.
+"""The outermost layer: request ids, arrival, access, limits on URL and headers, and the answers to errors.
 
-Everything wants a key but the probes of dialects and what ``api.auth`` names: a route that somebody adds, mounts or
-forgets is closed.
-"""
+Every route wants a key, except the probes of dialects and the paths that ``api.auth`` names: a route that somebody
+adds, mounts or forgets is closed."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _MAX_HEADERS: Final = limit_of("headers")
 _MAX_HEADER_COUNT: Final = limit_of("header_count")
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 _REFUSED: Final = 1008
-"""The code of a WebSocket that is closed for what its opening request was."""
+"""The code with which a WebSocket is closed if its opening request is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +45,17 @@ class Access:
     keys: Keys
     hosts: Hosts
     probes: frozenset[str]
-    """Paths of routes that tell nobody more than yes or no, and that whoever asks may have no key for."""
+    """Paths of routes that answer no more than yes or no, and need no key."""
     opened: frozenset[str]
     """Paths of all routes that need no key."""
     narrow: Mapping[str, Keys]
-    """By the path that they open, keys for nothing else."""
+    """Keys for one path alone, by that path."""
     tracing: Tracing | None = None
     """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
     def of(cls, settings: Settings, dialects: Sequence[Dialect]) -> Access:
-        """The access to an application with these settings, which speaks these dialects.
+        """Return the access to an application with these settings, which speaks these dialects.
 
         Raises:
             ConfigurationError: traces are to be sent, and not as Palaver can.
@@ -67,8 +66,8 @@ class Access:
         return cls(Keys(settings.api_keys), Hosts(settings), probes, opened, narrow, Tracing.of(os.environ))
 
     def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
-        """Return the caller of a path, as routes are compared with it. A socket of a dialect hears that from the
-        client.
+        """Return the caller of a path, as routes are compared with it. A socket of a dialect gets its key from the
+        client later.
 
         Raises:
             Problem: the caller may not ask, or not from there.
@@ -87,7 +86,7 @@ class Access:
 
     @contextmanager
     def trace(self, headers: dict[bytes, bytes]) -> Iterator[None]:
-        """Around a request: what it begins belongs to the trace that its headers name."""
+        """Serve a request in the trace that its headers name: runs that it begins belong to it."""
         if self.tracing is None:
             yield
             return
@@ -115,7 +114,7 @@ class Middleware:
         dialect = dialect_of(path, app_state.dialects)
         state.update(request_id=request_id, dialect=dialect, caller=Caller(trusted=False))
         enter_root(scope)
-        began, status, asked_at = False, 0, monotonic()
+        began, status, arrived_at = False, 0, monotonic()
 
         async def send_with_id(message: Message) -> None:
             nonlocal began, status
@@ -143,11 +142,11 @@ class Middleware:
                     await answer(scope, receive, send_with_id)
             finally:
                 if status:
-                    log_request(scope, status, state["caller"].name, monotonic() - asked_at)
+                    log_request(scope, status, state["caller"].name, monotonic() - arrived_at)
 
 
 def _request_id(header: bytes | None) -> str:
-    """The client's, if it is one that may enter a log; else a new one."""
+    """Return the client's request id, if it is one that may enter a log; else a new one."""
     if header is not None and _REQUEST_ID.fullmatch(header):
         return header.decode()
     return f"req_{secrets.token_hex(10)}"

@@ -39,31 +39,31 @@ Answer = type[BaseModel] | UnionType | None
 
 
 class _Generator(GenerateJsonSchema):
-    """Says what generators of clients need to know: answers have every field, and which fields a body may leave out.
+    """The generator of schemas for generators of clients: answers have every field, and bodies may leave some out.
 
     Some generators take a field with a ``default`` for one that is always there, so bodies say theirs in words.
     """
 
     def field_is_required(self, field: Any, total: bool) -> bool:
-        """As its base."""
+        """Tell whether a field is required, as the base does; of an answer every field is."""
         return self.mode == "serialization" or super().field_is_required(field, total)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """A title of a field would only say its name again."""
+        """Tell that fields have no titles: one would only repeat the name."""
         return False
 
     def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
-        """As its base; where names have a pattern, there are no others."""
-        found = super().dict_schema(schema)
-        return {**found, "additionalProperties": False} if "patternProperties" in found else found
+        """Return the schema as the base does; where names have a pattern, there are no others."""
+        described = super().dict_schema(schema)
+        return {**described, "additionalProperties": False} if "patternProperties" in described else described
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-        """As its base."""
-        found = super().default_schema(schema)
-        default = found.pop("default", None)
+        """Return the schema as the base does, with the default of a body's field in words."""
+        described = super().default_schema(schema)
+        default = described.pop("default", None)
         if self.mode == "validation" and default not in (None, "", [], {}):
-            found["description"] = f"Default: `{json.dumps(default)}`."
-        return found
+            described["description"] = f"Default: `{json.dumps(default)}`."
+        return described
 
 
 class Schemas:
@@ -77,11 +77,11 @@ class Schemas:
         self._models: dict[type[BaseModel], JsonSchemaMode] = {}
 
     def of_body(self, model: type[BaseModel]) -> dict[str, str]:
-        """A reference to the schema of a body."""
+        """Return a reference to the schema of a body."""
         return self._ref(model, "validation")
 
     def of_answer(self, model: type[BaseModel]) -> dict[str, str]:
-        """A reference to the schema of an answer."""
+        """Return a reference to the schema of an answer."""
         return self._ref(model, "serialization")
 
     def _ref(self, model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, str]:
@@ -90,19 +90,20 @@ class Schemas:
         return {"$ref": _REF.format(model=model.__name__)}
 
     def components(self) -> dict[str, Any]:
-        """The schemas, by name."""
+        """Return the schemas, by name."""
         _, definitions = models_json_schema([*self._models.items()], ref_template=_REF, schema_generator=_Generator)
-        found: dict[str, Any] = _renamed(definitions).get("$defs", {})
-        if lost := [model.__name__ for model in self._models if model.__name__ not in found]:
+        schemas: dict[str, Any] = _renamed(definitions).get("$defs", {})
+        if lost := [model.__name__ for model in self._models if model.__name__ not in schemas]:
             raise TypeError(f"part of an answer and a whole body, or the other way round: {', '.join(lost)}")
         # Some generators name a class by the title.
-        return {name: {**schema, "title": name} for name, schema in found.items()}
+        return {name: {**schema, "title": name} for name, schema in schemas.items()}
 
 
 def _renamed(part: Any) -> Any:
-    """Schemas whose names have no dashes, as names in programs: pydantic ends them with ``-Input`` and ``-Output``."""
+    """Return schemas whose names have no dashes, as names in programs: pydantic ends them with ``-Input`` and
+    ``-Output``."""
     if isinstance(part, list):
-        return [_renamed(each) for each in part]
+        return [_renamed(item) for item in part]
     if not isinstance(part, dict):
         return _name(part) if isinstance(part, str) and part.startswith(_REF.format(model="")) else part
     renamed = {_name(key): _renamed(value) for key, value in part.items()}
@@ -112,7 +113,7 @@ def _renamed(part: Any) -> Any:
 
 
 def _name(name: str) -> str:
-    return _MODE.sub(lambda found: "" if found[0] == "-Output" else "Input", name)
+    return _MODE.sub(lambda match: "" if match[0] == "-Output" else "Input", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Says:
     answers: Mapping[int, tuple[str, Answer]]
     """By status; the first is the usual one."""
     problems: Sequence[str] = ()
-    """Codes, beside those that come from what it takes."""
+    """Codes, beside those that come from its parameters."""
     examples: Mapping[str, Any] | None = None
     """Examples of its body."""
     also: Mapping[str, Any] | None = None
@@ -140,9 +141,9 @@ class Says:
 
 
 def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route."""
+    """Return the ``openapi_extra`` of a route."""
     problems = [code for header in takes.headers for code in header.problems] + list(says.problems)
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "parameters": [
             *_path_parameters(takes.path),
             *_query_parameters(takes.query),
@@ -151,28 +152,28 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
         "responses": {str(status): _answer(*answer, schemas) for status, answer in says.answers.items()},
     }
     if says.also is not None:
-        found["responses"]["200"].setdefault("content", {}).update(says.also)
+        description["responses"]["200"].setdefault("content", {}).update(says.also)
     if takes.body is not None:
         content: dict[str, Any] = {"schema": schemas.of_body(takes.body)}
         if says.examples:
             content["examples"] = {name: {"value": value} for name, value in says.examples.items()}
-        found["requestBody"] = {"required": takes.body_required, "content": {JSON: content}}
+        description["requestBody"] = {"required": takes.body_required, "content": {JSON: content}}
         problems += _OF_BODIES
     if takes.query is not None:
         problems += _OF_QUERIES
     if any(part.read is not str for part in takes.path.values()):
         problems.append("validation_error")
     if not takes.probe:
-        found["security"] = [{"key": []}]
+        description["security"] = [{"key": []}]
         problems.append("unauthenticated")
-    found["responses"] |= _problems((*problems, *_EVERYWHERE), errors)
-    return found
+    description["responses"] |= _problems((*problems, *_EVERYWHERE), errors)
+    return description
 
 
 def _answer(description: str, model: Answer, schemas: Schemas) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": description}
     if isinstance(model, UnionType):
-        schema: dict[str, Any] = {"anyOf": [schemas.of_answer(each) for each in get_args(model)]}
+        schema: dict[str, Any] = {"anyOf": [schemas.of_answer(alternative) for alternative in get_args(model)]}
         answer["content"] = {JSON: {"schema": schema}}
     elif model is not None:
         answer["content"] = {JSON: {"schema": schemas.of_answer(model)}}
@@ -185,10 +186,10 @@ def _problems(codes: Sequence[str], errors: ErrorFormat) -> dict[str, Any]:
         by_status.setdefault(CODES[code][0], []).append(code)
     return {
         str(status): {
-            "description": "; ".join(f"`{code}`: {CODES[code][1]}" for code in found),
+            "description": "; ".join(f"`{code}`: {CODES[code][1]}" for code in group),
             "content": {errors.media_type: {"schema": {"$ref": _REF.format(model=errors.name)}}},
         }
-        for status, found in sorted(by_status.items())
+        for status, group in sorted(by_status.items())
     }
 
 
@@ -224,16 +225,16 @@ def _query_parameters(query: type[Query] | None) -> list[dict[str, Any]]:
 
 
 def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
-    """A schema with its references replaced by what they refer to, and without null: parameters are left out."""
+    """Return a schema with each reference replaced by its target, and without null: parameters are left out."""
     if isinstance(part, list):
-        return [_inlined(each, definitions) for each in part]
+        return [_inlined(item, definitions) for item in part]
     if not isinstance(part, dict):
         return part
     meant: dict[str, Any] = {}
     if "$ref" in part:
         meant = definitions[part["$ref"].rpartition("/")[2]]
     elif {"type": "null"} in part.get("anyOf", ()):
-        meant = _inlined(next(each for each in part["anyOf"] if each != {"type": "null"}), definitions)
+        meant = _inlined(next(item for item in part["anyOf"] if item != {"type": "null"}), definitions)
         part = {key: value for key, value in part.items() if key not in {"anyOf", "default"}}
     return {
         key: _inlined(value, definitions) for key, value in {**meant, **part}.items() if key not in {"$ref", "title"}
@@ -242,6 +243,12 @@ def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
 
 def _header_parameters(headers: Sequence[Header]) -> list[dict[str, Any]]:
     return [
-        {"name": each.name, "in": "header", "required": False, "schema": each.schema, "description": each.description}
-        for each in headers
+        {
+            "name": header.name,
+            "in": "header",
+            "required": False,
+            "schema": header.schema,
+            "description": header.description,
+        }
+        for header in headers
     ]

@@ -32,7 +32,7 @@ from palaver.errors import (
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
 ROOM_AFTER: Final = 5
-"""The same where a limit is reached: runs must end before there is room."""
+"""Seconds after which a client may try again where a limit is reached: runs must end before there is room."""
 _log = logging.getLogger("palaver.api")
 
 CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
@@ -123,7 +123,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
 
 
 class Problem(Refused):
-    """A request that cannot be answered as asked, and what HTTP says about that."""
+    """A request that cannot be answered as it is, with its HTTP status and headers."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Problem(Refused):
 
 
 def problem_of(error: Exception, request_id: str) -> Problem:
-    """The problem that an exception is. What nobody foresaw is ``internal``; its traceback is logged."""
+    """Return the problem that an exception is. An unforeseen one is ``internal``; its traceback is logged."""
     match error:
         case Problem():
             return error

@@ -26,7 +26,7 @@ class Query(BaseModel):
 
 
 class AnyQuery(Query):
-    """The same, and others, which are left out."""
+    """The parameters of one route; others are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -47,7 +47,7 @@ Q = TypeVar("Q", bound=Query)
 
 
 def moment(text: str) -> datetime:
-    """A time in any form of ISO 8601.
+    """Read a time in any form of ISO 8601.
 
     Raises:
         ValueError: it is none, in a sentence.
@@ -59,10 +59,10 @@ def moment(text: str) -> datetime:
 
 
 def read_query(request: Request, model: type[Q]) -> Q:
-    """The query parameters, as a ``model``.
+    """Return the query parameters as a ``model``.
 
     Raises:
-        Refused: which parameter does not fit.
+        Refused: a parameter does not fit.
     """
     parameters: dict[str, str] = {}
     for name, value in _pairs(request.scope["query_string"]):

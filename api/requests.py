@@ -1,4 +1,4 @@
-"""What a request finds where it is served: the backend, who sent it, and where its client sees this API."""
+"""The surroundings of a request: the backend, its caller, and the root at which its client sees this API."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from starlette.types import Scope
 from .operations import Backend, Caller
 
 _ROOT: Final[ContextVar[str]] = ContextVar("palaver-root", default="")
-"""Below what a proxy takes off the path, or what an application around this one is at."""
+"""The root: the part that a proxy takes off the path, or the path of an application around this one."""
 
 
 def backend_of(request: HTTPConnection) -> Backend:
-    """The backend of the application that serves ``request``."""
+    """Return the backend of the application that serves ``request``."""
     return cast(Backend, request.app.state.backend)
 
 
@@ -26,10 +26,10 @@ def caller_of(request: HTTPConnection) -> Caller:
 
 
 def enter_root(scope: Scope) -> None:
-    """From here on links are for the client of this request."""
+    """Make links for the client of this request from here on."""
     _ROOT.set(quote(str(scope.get("root_path") or "").rstrip("/")))
 
 
 def below_root(path: str) -> str:
-    """``path`` of a route, as the client of this request has to ask for it."""
+    """Return the ``path`` of a route, as the client of this request has to ask for it."""
     return _ROOT.get() + path

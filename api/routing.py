@@ -24,7 +24,7 @@ about."""
 
 
 class Handlers:
-    """ASGI middleware: the handlers of the dialects' routes, before an application that has what they do not serve.
+    """ASGI middleware: the handlers of the dialects' routes, before an application that serves all other requests.
 
     FastAPI documents a route; here its handler is called as it is. It takes a request and gives an answer, and has no
     dependencies to be solved and no response to be validated.
@@ -37,9 +37,9 @@ class Handlers:
             if isinstance(route, APIRoute):
                 by_path[route.path] |= dict.fromkeys(route.methods or (), route)
         self._paths: defaultdict[tuple[int, str], list[dict[str, APIRoute]]] = defaultdict(list)
-        """By what paths have alike, the routes of each by their methods. Of paths that a request fits, the one that has
-        the fewest parts filled in is meant, so it is the first."""
-        for path in sorted(by_path, key=lambda each: each.count("{")):
+        """By the shape of paths, the routes of these paths by their methods. Of paths that a request fits, the one with
+        the fewest parts to fill in is meant, so it is the first."""
+        for path in sorted(by_path, key=lambda path: path.count("{")):
             self._paths[_shape(path)].append(by_path[path])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,10 +48,10 @@ class Handlers:
             path = routed_path(scope)
             for methods in self._paths.get(_shape(path), ()):
                 route = next(iter(methods.values()))
-                if found := route.path_regex.match(path):
+                if match := route.path_regex.match(path):
                     if scope["method"] not in methods:
                         raise HTTPException(405, headers={"Allow": ", ".join(sorted(methods))})
-                    parts, convertors = found.groupdict(), route.param_convertors
+                    parts, convertors = match.groupdict(), route.param_convertors
                     scope["path_params"] = {name: convertors[name].convert(parts[name]) for name in parts}
                     route, request = methods[scope["method"]], Request(scope, receive, send)
                     answer = await (route.endpoint(request) if scope["method"] in READING else _audited(route, request))

@@ -1,4 +1,4 @@
-"""A client that takes nothing of what it is sent does not keep its connection."""
+"""Sending to clients: one that takes nothing does not keep its connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SEND_TIME: Final = float(limit_of("send_time"))
 
 
 class Sending(_Base):
-    """Over a protocol class: a connection is aborted whose client takes nothing for a while."""
+    """A protocol class over another one: a connection is aborted whose client takes nothing for a while."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -36,30 +36,30 @@ class Sending(_Base):
         self._send_time = _SEND_TIME
 
     def pause_writing(self) -> None:
-        """The client is behind."""
+        """Note that the client is behind."""
         super().pause_writing()
         self.watch_sending()
 
     def resume_writing(self) -> None:
-        """The client took something."""
+        """Note that the client took something."""
         super().resume_writing()
         self._unsent = float("inf")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """End: nothing is to be sent any more."""
         if self._stalled is not None:
             self._stalled.cancel()
         super().connection_lost(exc)
 
     def watch_sending(self) -> None:
-        """See that what is to be sent gets less, if there is something."""
+        """See that unsent bytes get fewer, if there are any."""
         left = self.transport.get_write_buffer_size()
         if left and self._stalled is None:
             self._unsent = left
             self._stalled = self.loop.call_later(self._send_time, self._look_at_sending)
 
     def send_hastily(self) -> None:
-        """The process ends: there is no time for a client that is slow."""
+        """Give slow clients no more time: the process ends."""
         self._send_time = HASTE
         if self._stalled is not None:
             self._stalled.cancel()

@@ -22,7 +22,7 @@ from .requests import backend_of, caller_of
 
 Handler = Callable[..., Awaitable[Response]]
 Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
-"""Gets a request whose body does not fit, and the other parameters that were read of it."""
+"""A function of a request whose query or body does not fit, and of the other parameters that were read of it."""
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -32,7 +32,7 @@ class InPath:
 
     description: str
     read: Callable[[str], Any] = str
-    """Makes the parameter's value of it. Raises if there is something wrong with it."""
+    """The function that makes the parameter's value of it. Raises if there is something wrong with it."""
     format: str | None = None
     """The form of it, as JSON Schema names it."""
 
@@ -48,7 +48,7 @@ class Takes:
 
     handler: Handler
     probe: bool = False
-    """It wants no key, and answers whatever else is asked."""
+    """True if it wants no key, and ignores queries and media types."""
     path: dict[str, InPath] = field(default_factory=dict)
     """The parts of the path by name."""
     query: type[Query] | None = None
@@ -103,7 +103,8 @@ class Takes:
     def endpoint(
         self, *, in_json: bool, others: type[Query] = Query, unfit: Unfit | None = None
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Reads all that from a request and hands it to the handler, which answers ``in_json`` or with nothing.
+        """Return a function that reads these parameters from a request and calls the handler, which answers ``in_json``
+        or with nothing.
 
         A query is read as ``others`` where the handler takes none. ``unfit`` gets the parameters that were read where
         the query or the body does not fit, and raises another answer in place of that one.

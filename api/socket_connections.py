@@ -25,7 +25,7 @@ _MOST_PARTS: Final = limit_of("socket_parts")
 
 
 class BoundedSocket(Sending, WebSocketsSansIOProtocol):
-    """Over uvicorn's protocol class. Until the route knows whose it is, it is half-open, and the first to give way."""
+    """A protocol class over uvicorn's. Until its caller is known it is half-open, and the first to give way."""
 
     def __init__(self, *args: Any, gate: Gate, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -33,7 +33,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         self._counted = True
         self._address = ""
         self._late: asyncio.TimerHandle | None = None
-        """Runs until it is known whose this is."""
+        """The timer that runs until the caller is known."""
         self._pings = 0
         """Pings that came while the client was behind."""
         self.logger = self.conn.logger = _log
@@ -42,19 +42,19 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
     # Its place.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It takes the place of the connection that it was."""
+        """Take the place of the connection that it was."""
         super().connection_made(transport)
         self._address = network_of(self.client[0]) if self.client else ""
         self._gate.spare[self] = self.loop.time()
         self._late = self.loop.call_later(self._gate.begin_head(self._address), self._is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over: there is room for another one."""
+        """End: there is room for another connection."""
         self._let_go()
         super().connection_lost(exc)
 
     def give_way(self) -> None:
-        """End, for another connection: nobody knows whose this is."""
+        """End, for another connection: the caller of this one is not known."""
         self._let_go()
         self.transport.abort()
 
@@ -64,10 +64,10 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
             self._counted = False
             self._gate.leave(self)
 
-    # Whose it is.
+    # Its caller.
 
     async def run_asgi(self) -> None:
-        """Serve it, and let the route tell once it knows whose it is."""
+        """Serve it, and let the route report once its caller is known."""
         extensions = cast(dict[str, Any], self.scope["extensions"])
         extensions[KNOWN] = self._is_known
         await super().run_asgi()
@@ -86,7 +86,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         self._hurry()
 
     def _hurry(self) -> None:
-        """Nobody will know whose this is: it hears why, and is not waited for."""
+        """End it soon: its caller will never be known. It hears why, and is not waited for."""
         if self._late is not None:
             self._late.cancel()
             self._late = self.loop.call_later(HASTE, self.transport.abort)
@@ -94,7 +94,7 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
     # Back-pressure.
 
     def pause_writing(self) -> None:
-        """The client is behind."""
+        """Note that the client is behind."""
         super().pause_writing()
         self._pings = 0
 

@@ -1,4 +1,4 @@
-"""WebSockets: who may open one, the answers to others, and the ends of each.
+"""WebSockets: their callers, the answers to strangers, and the ends of sockets.
 
 A socket is accepted before anybody knows whose it is: clients send their key in the first frame, or in the query of the
 address. Without one they get nothing.
@@ -34,7 +34,8 @@ _PATIENCE: Final = float(limit_of("head_time"))
 PARTING: Final = 5.0
 """Seconds that a handler has when the process ends, to leave something to the next one."""
 KNOWN: Final = "palaver.known"
-"""In the extensions of a scope: what to call as soon as it is known whose a socket is. ``api.connections`` has it."""
+"""The name of a function in the extensions of a scope, to call as soon as the caller of a socket is known.
+``api.connections`` puts it there."""
 _routes: Final[list[WebSocketRoute]] = []
 
 
@@ -57,7 +58,7 @@ KeyInFrame = Callable[[str], bytes | None]
 
 
 def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: CloseCodes) -> WebSocketRoute:
-    """The route of a socket; ``has_socket`` knows it from then on."""
+    """Return the route of a socket; ``has_socket`` knows it from then on."""
 
     async def endpoint(socket: WebSocket) -> None:
         if backend_of(socket).closing.is_set():
@@ -87,7 +88,7 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
 
 
 def turns_of(socket: WebSocket) -> Turns:
-    """The turns of the loop that all sockets of the process share."""
+    """Return the turns of the loop that all sockets of the process share."""
     turns: Turns = socket.app.state.turns
     return turns
 
@@ -123,7 +124,7 @@ async def _serve(backend: Backend, socket: WebSocket, handler: SocketHandler, co
 
 
 async def _pumped(backend: Backend, socket: WebSocket, handler: SocketHandler, codes: CloseCodes) -> int:
-    """The code to close with, once the handler has ended."""
+    """Run the handler to its end. Return the code to close with."""
     try:
         await handler(backend, socket)
     except (UnknownConversation, UnknownRun):
@@ -140,7 +141,8 @@ async def _pumped(backend: Backend, socket: WebSocket, handler: SocketHandler, c
 
 
 async def _hear(socket: WebSocket) -> None:
-    """Take what the client says, to notice that it goes. Keys are sent again where none is needed; there is no more."""
+    """Read what the client sends, to notice that it goes. Keys are sent again where none is needed; there is no
+    more."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
 

@@ -37,7 +37,7 @@ class Frames(Generic[E]):
         self._size = 0
 
     def of(self, event: E) -> bytes:
-        """The frame of an event."""
+        """Return the frame of an event."""
         frame = self._made.get(event)
         if frame is not None:
             return frame

@@ -1,4 +1,4 @@
-"""JSON read strictly: what parsers disagree about is refused, so that nobody sees another body than we do."""
+"""JSON read strictly: text that parsers disagree about is refused, so that nobody sees another body than we do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_DIGITS: Final = 19
 
 
 def parse(raw: bytes) -> Any:
-    """The value that ``raw`` is the JSON text of, in UTF-8.
+    """Return the value that ``raw`` is the JSON text of, in UTF-8.
 
     Raises:
         Refused: it is no JSON; a key is doubled; it is nested too deeply or has too many values; a number is out
@@ -94,7 +94,7 @@ def _too_many() -> Refused:
 
 
 def _count(raw: bytes) -> None:
-    """Refuse what has too many values before they are made: there are more of them than commas outside of texts."""
+    """Refuse a text with too many values before they are made: there are more of them than commas outside of texts."""
     if raw.count(b",") < _MAX_VALUES:
         return
     commas = texts = 0

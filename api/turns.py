@@ -1,4 +1,5 @@
-"""Turns of the event loop: what very many want at the same moment is done a few at a time, with others in between."""
+"""Turns of the event loop: work that very many want at the same moment is done a few at a time, with others in
+between."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from collections import deque
 
 
 class Turns:
-    """So many may go on in each turn of the loop; the others wait in line for later turns."""
+    """A line: ``per_turn`` of those in it may go on in each turn of the loop, and the others wait for later turns."""
 
-    def __init__(self, each: int) -> None:
-        self._each = self._left = each
+    def __init__(self, per_turn: int) -> None:
+        self._per_turn = self._left = per_turn
         self._line: deque[asyncio.Future[None]] = deque()
         self._called = False
 
@@ -31,11 +32,11 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        self._called, self._left = False, self._each
+        self._called, self._left = False, self._per_turn
         while self._line and self._left:
             waiting = self._line.popleft()
             if not waiting.done():
                 waiting.set_result(None)
                 self._left -= 1
-        if self._line or self._left < self._each:
+        if self._line or self._left < self._per_turn:
             self._call()

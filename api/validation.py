@@ -51,7 +51,8 @@ _PATTERNS: Final[Mapping[str, str]] = {
 
 
 def validate(model: type[M], raw: bytes, value: Any, providers: Mapping[str, Provider]) -> M:
-    """The body ``raw``, parsed before as ``value``, as a ``model``; ``providers`` are those that examples are of.
+    """Return the body ``raw``, parsed before as ``value``, as a ``model``; ``providers`` are those that examples are
+    of.
 
     Raises:
         Refused: ``validation_error`` with a fault for each field that does not fit.
@@ -99,7 +100,7 @@ def _fault(model: type[BaseModel], value: Any, error: Any, providers: Mapping[st
 
 
 def _path(location: Path, value: Any, *, missing: bool) -> Path:
-    """The place in the body. Pydantic also names the branches of a union, and says when it means a key."""
+    """Return the place in the body. Pydantic also names the branches of a union, and says when it means a key."""
     path: list[str | int] = []
     for at, part in enumerate(location):
         if _inside(value, part):
@@ -117,7 +118,7 @@ def _inside(value: Any, part: str | int) -> bool:
 
 
 def _names_beside(model: type[BaseModel], path: Path) -> Iterator[str]:
-    """The fields that the object has, or may have, in which ``path`` ends."""
+    """Yield the fields that the object has, or may have, in which ``path`` ends."""
     for inner in _models_at(model, path[:-1]):
         yield from inner.model_fields
 

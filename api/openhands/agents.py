@@ -15,13 +15,13 @@ from palaver.schemas.models import AgentSpec
 from palaver.schemas.protocols import ProtocolName
 from palaver.schemas.stuck_limits import StuckLimits
 
-from .wire import Known, refusing
+from .wire import LenientModel, refusing
 
 _UNASKED = frozenset({"finish", "think"})
-"""They have no effect outside the conversation: nobody is asked about them."""
+"""Tools without an effect outside the conversation: their calls need no approval."""
 
 
-class Policy(Known):
+class Policy(LenientModel):
     """A confirmation policy."""
 
     kind: Literal["NeverConfirm", "AlwaysConfirm", "ConfirmRisky"] = "NeverConfirm"
@@ -29,48 +29,49 @@ class Policy(Known):
     confirm_unknown: bool = True
 
     def shown(self) -> dict[str, object]:
-        """As clients read it."""
+        """Return it as clients read it."""
         if self.kind != "ConfirmRisky":
             return {"kind": self.kind}
         return {"kind": self.kind, "threshold": self.threshold, "confirm_unknown": self.confirm_unknown}
 
 
 def approvals(policy: Policy, tools: Sequence[str], *, analyzed: bool) -> Approvals:
-    """The approvals that an agent with these tools has.
+    """Return the approvals of an agent with these tools.
 
-    How risky a call is, its tool says (``risky``), for who has a security analyzer; without one it is not known.
+    Tools declare their risk (``risky``). It counts for an agent with a security analyzer; without one the risk is
+    unknown.
     """
-    asked = tuple(name for name in tools if name not in _UNASKED)
+    guarded = tuple(name for name in tools if name not in _UNASKED)
     match policy.kind:
         case "NeverConfirm":
             return Approvals(require="never")
         case "AlwaysConfirm":
-            return Approvals(require=asked or "never")
+            return Approvals(require=guarded or "never")
         case "ConfirmRisky":
             if analyzed:
-                return Approvals(require=asked if policy.threshold == "LOW" and asked else "risky")
-            return Approvals(require=asked if policy.confirm_unknown and asked else "never")
+                return Approvals(require=guarded if policy.threshold == "LOW" and guarded else "risky")
+            return Approvals(require=guarded if policy.confirm_unknown and guarded else "never")
 
 
 DEFAULT_TOOLS: Final = {"FinishTool": "finish", "ThinkTool": "think"}
-"""Those that an agent has unless it says otherwise, by their names there and here."""
+"""The tools of an agent that names no others, by their names there and here."""
 _NO_PROMPT: Final = (
     "You are an agent that solves tasks with the tools that it has. Work step by step, and look at what a tool answers "
     "before you go on."
 )
-"""Where the client leaves the prompt to the server."""
+"""The prompt if the client leaves it to the server."""
 _MODEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}")
 _RETRIED: Final = (ErrorClass.RATE_LIMITED, ErrorClass.PROVIDER_ERROR, ErrorClass.CONNECTION, ErrorClass.TIMEOUT)
 _KINDS: Final = frozenset({"openai", "anthropic", "litellm_proxy", "hosted_vllm"})
-"""What LiteLLM calls the protocols that there are here."""
+"""LiteLLM's names of the protocols that there are here."""
 _LEAST_SIZE: Final = 10
 """Messages that a conversation may have in any case before it is condensed."""
 _USUAL_EFFORT: Final = "high"
-"""What the client sends if nobody chose: models that do not reason would refuse it."""
+"""The effort that the client sends if nobody chose one: models that do not reason would refuse it."""
 
 
-class GivenLlm(Known):
-    """The model, and how it is asked."""
+class OpenHandsLlm(LenientModel):
+    """A model, and the settings of its calls."""
 
     model: str = Field(max_length=300)
     base_url: str | None = None
@@ -88,13 +89,14 @@ class GivenLlm(Known):
     usage_id: str = "default"
 
     def model_here(self) -> str:
-        """The model: of a provider of this server, or at the address that comes with it. There it has the name that
-        its server knows, which LiteLLM puts the name of a protocol before."""
+        """Return the name of the model here: of a provider of this server, or at the address that comes with it. There
+        it has the name that its server knows, which LiteLLM puts the name of a protocol before."""
         kind, _, name = self.model.partition("/")
         return f"{INLINE}/{name if kind in _KINDS else self.model}" if self.base_url else self.model
 
     def endpoint(self) -> Endpoint | None:
-        """Where that is. A key without an address is not needed: providers of this server have theirs.
+        """Return the endpoint of the model, if it has an address. A key without an address is not needed: providers of
+        this server have theirs.
 
         Raises:
             ValidationError: the address is none.
@@ -105,29 +107,29 @@ class GivenLlm(Known):
         return Endpoint(base_url=self.base_url, api_key=self.api_key, protocol=protocol)
 
 
-class GivenTool(Known):
+class OpenHandsTool(LenientModel):
     """A tool, by its name."""
 
     name: str
     params: dict[str, Any] = Field(default={})
 
 
-class GivenSkill(Known):
-    """Something that the agent knows."""
+class OpenHandsSkill(LenientModel):
+    """A skill: something that the agent knows."""
 
     content: str = ""
     trigger: Any = None
 
 
-class GivenContext(Known):
-    """What is said to the model beside the prompt."""
+class OpenHandsContext(LenientModel):
+    """Texts for the model beside the prompt."""
 
     system_message_suffix: str | None = None
-    skills: list[GivenSkill] = Field(default=[])
+    skills: list[OpenHandsSkill] = Field(default=[])
 
 
-class GivenCondenser(Known):
-    """What becomes of conversations that are too long."""
+class OpenHandsCondenser(LenientModel):
+    """A condenser, for conversations that are too long."""
 
     kind: str = ""
     max_tokens: int | None = None
@@ -139,36 +141,36 @@ class GivenCondenser(Known):
         return None if self.max_size is None else max(self.max_size - 1, _LEAST_SIZE)
 
 
-class GivenAgent(Known):
+class OpenHandsAgent(LenientModel):
     """An agent."""
 
     kind: str = "Agent"
-    llm: GivenLlm
-    tools: list[GivenTool] = Field(default=[])
+    llm: OpenHandsLlm
+    tools: list[OpenHandsTool] = Field(default=[])
     mcp_config: dict[str, Any] = Field(default={})
     filter_tools_regex: str | None = None
     include_default_tools: list[str] | None = None
-    agent_context: GivenContext | None = None
+    agent_context: OpenHandsContext | None = None
     system_prompt: str | None = None
-    condenser: GivenCondenser | None = None
+    condenser: OpenHandsCondenser | None = None
 
 
-def tools_of(agent: GivenAgent) -> tuple[str, ...]:
-    """Its tools by their names here, each once."""
+def tools_of(agent: OpenHandsAgent) -> tuple[str, ...]:
+    """Return the tools of an agent by their names here, without doubles."""
     usual = list(DEFAULT_TOOLS) if agent.include_default_tools is None else agent.include_default_tools
     names = [*(tool.name for tool in agent.tools), *(DEFAULT_TOOLS[name] for name in usual if name in DEFAULT_TOOLS)]
     return tuple(dict.fromkeys(names))
 
 
-def prompt_of(agent: GivenAgent) -> str:
-    """What the model is told before everything else."""
-    context = agent.agent_context or GivenContext()
+def prompt_of(agent: OpenHandsAgent) -> str:
+    """Return the prompt: the text that the model gets before everything else."""
+    context = agent.agent_context or OpenHandsContext()
     known = [skill.content for skill in context.skills if skill.trigger is None]
     return "\n\n".join(filter(None, (agent.system_prompt or _NO_PROMPT, *known, context.system_message_suffix)))
 
 
 def spec_of(
-    agent: GivenAgent,
+    agent: OpenHandsAgent,
     *,
     max_iterations: int = 500,
     stuck: StuckLimits | None = None,
@@ -176,10 +178,10 @@ def spec_of(
     policy: Policy | None = None,
     analyzed: bool = False,
 ) -> AgentSpec:
-    """The agent here. ``stuck`` is None where runs that repeat themselves go on.
+    """Return the spec of an agent. ``stuck`` is None where runs that repeat themselves go on.
 
     Raises:
-        Refused: everything that it asks for and that there is not.
+        Refused: everything that it asks for and that there is not here.
     """
     faults = list(_faults(agent))
     if faults:
@@ -214,16 +216,17 @@ def spec_of(
         )
 
 
-def retry_policy(llm: GivenLlm) -> dict[str, Any]:
-    """How model calls are retried: its attempts and waits. A provider that asks for a longer wait gets that."""
+def retry_policy(llm: OpenHandsLlm) -> dict[str, Any]:
+    """Return the retry policy for model calls, with the attempts and waits of ``llm``. A provider that asks for a
+    longer wait gets that."""
     longest = min(llm.retry_max_wait, 86_400.0)
     first = min(max(llm.retry_multiplier, llm.retry_min_wait), longest)
     # Half of a wait is drawn by lot: agents that failed together do not come back together.
     rule = {"attempts": min(max(llm.num_retries, 1), 100), "first": first, "max_delay": longest, "jitter": "equal"}
-    return {"rules": {each.value: rule for each in _RETRIED}}
+    return {"rules": {error_class.value: rule for error_class in _RETRIED}}
 
 
-def _faults(agent: GivenAgent) -> Iterator[FieldError]:
+def _faults(agent: OpenHandsAgent) -> Iterator[FieldError]:
     if agent.kind != "Agent":
         yield FieldError("/agent/kind", "unsupported_option", "only agents of the kind Agent are run here")
     if not agent.llm.base_url and not _MODEL.fullmatch(agent.llm.model):
@@ -249,11 +252,11 @@ _PLACES: Final = {
     "extra_body": "llm/litellm_extra_body",
     **{name: f"llm/{name}" for name in ("temperature", "top_p", "max_output_tokens", "seed", "reasoning_effort")},
 }
-"""Where a field of the spec comes from."""
+"""Places in OpenHands' agent by the fields of the spec."""
 
 
 def there(pointer: str) -> str:
-    """The place in OpenHands' body of a place in an agent's spec."""
+    """Return the place in OpenHands' body for a place in an agent's spec."""
     if pointer.startswith("/agent/endpoint"):
         return "/agent/llm/api_key" if pointer.endswith("api_key") else "/agent/llm/base_url"
     if pointer.startswith("/agent/client_tools"):

@@ -1,4 +1,4 @@
-"""What clients send into a conversation, in our words: content of messages, tools of their own, secrets."""
+"""Content that clients send into a conversation, in our words: messages, tools of their own, secrets."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from pydantic import BeforeValidator, Field
 from palaver.errors import FieldError, Refused
 from palaver.schemas.actions import ClientTool
 from palaver.schemas.content import ImagePart, Part, TextPart
-from palaver.schemas.fields import AtMost, SecretName, SecretText
+from palaver.schemas.fields import SecretText
 from palaver.schemas.models import Message
 from palaver.vocabulary.limits import KIB
 
-from .wire import Known, refusing
+from .wire import LenientModel, refusing
 
 
-class TextContent(Known):
-    """Text. Whether it is to be cached is the provider's setting here."""
+class TextContent(LenientModel):
+    """Text. Caching is the provider's setting here."""
 
     type: Literal["text"] = "text"
     text: str
 
 
-class ImageContent(Known):
+class ImageContent(LenientModel):
     """Images, each by its address."""
 
     type: Literal["image"]
     image_urls: list[str]
 
 
-GivenContent = str | list[Annotated[TextContent | ImageContent, Field(discriminator="type")]]
+OpenHandsContent = str | list[Annotated[TextContent | ImageContent, Field(discriminator="type")]]
 
 
-def user_message(content: GivenContent) -> Message:
-    """What a user says.
+def user_message(content: OpenHandsContent) -> Message:
+    """Return a message of the user.
 
     Raises:
-        Refused: what of it cannot be taken.
+        Refused: the parts of it that cannot be taken.
     """
     if isinstance(content, str):
         return Message(role="user", content=content)
     parts: list[Part] = []
     with refusing("/content"):
-        for each in content:
-            if isinstance(each, TextContent):
-                parts.append(TextPart(type="text", text=each.text))
+        for part in content:
+            if isinstance(part, TextContent):
+                parts.append(TextPart(type="text", text=part.text))
             else:
-                parts += [ImagePart(type="image", url=url) for url in each.image_urls]
+                parts += [ImagePart(type="image", url=url) for url in part.image_urls]
         return Message(role="user", content=tuple(parts))
 
 
 def shown(content: str | Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The content of a message in the log, as an event has it."""
+    """Return the content of a message in the log, as an event has it."""
     return [_text(content)] if isinstance(content, str) else [_part(part) for part in content]
 
 
@@ -76,7 +76,7 @@ def _text(text: str) -> dict[str, Any]:
 
 _ACKNOWLEDGEMENT: Final = "The call has been handed to the client, which carries it out. Nothing more is heard of it."
 _TOGETHER: Final = 256 * KIB
-"""Bytes of all of them as JSON: clients are told them with each state, in a frame."""
+"""Bytes of all client tools as JSON: clients get them with each state, in a frame."""
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
     "integer": int,
@@ -86,7 +86,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 
 
-class GivenClientTool(Known):
+class OpenHandsClientTool(LenientModel):
     """A tool of the client."""
 
     name: str
@@ -94,38 +94,39 @@ class GivenClientTool(Known):
     parameters: dict[str, Any] = Field(default={"type": "object", "properties": {}})
 
 
-def client_tools_of(given: Sequence[GivenClientTool]) -> tuple[ClientTool, ...]:
-    """These tools here: their calls are acknowledged at once.
+def client_tools_of(tools: Sequence[OpenHandsClientTool]) -> tuple[ClientTool, ...]:
+    """Return these tools as ours: their calls are acknowledged at once.
 
     Raises:
-        Refused: what of them cannot be taken.
+        Refused: everything of them that cannot be taken.
     """
     made = []
-    for index, each in enumerate(given):
+    for index, tool in enumerate(tools):
         with refusing(f"/client_tools/{index}"):
-            made.append(ClientTool(**dict(each), acknowledgement=_ACKNOWLEDGEMENT))
-    if len(told_of(made)) != len(made):
+            made.append(ClientTool(**dict(tool), acknowledgement=_ACKNOWLEDGEMENT))
+    if len(announced(made)) != len(made):
         why = f"are too large together: at most {_TOGETHER} bytes as JSON"
         raise Refused.of_faults([FieldError("/client_tools", "unsupported_option", why)])
     return tuple(made)
 
 
-def told_of(tools: Sequence[ClientTool]) -> tuple[ClientTool, ...]:
-    """Those that clients are told of. Another dialect may have taken more than there is room for."""
+def announced(tools: Sequence[ClientTool]) -> tuple[ClientTool, ...]:
+    """Return the tools that clients are shown. Another dialect may have taken more than there is room for."""
     sizes = accumulate(len(orjson.dumps(described(tool))) for tool in tools)
     return tuple(tool for tool, size in zip(tools, sizes, strict=True) if size <= _TOGETHER)
 
 
 def described(tool: ClientTool) -> dict[str, Any]:
-    """A tool as clients read it: who attaches learns its actions from that."""
+    """Return a tool as clients read it: a client that attaches learns its actions from that."""
     return tool.model_dump(include={"name", "description", "parameters"})
 
 
 def client_action(tool: ClientTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A call of such a tool in the kind that its client has made for it; None if that would not take the arguments.
+    """Return a call of such a tool in the kind that its client has made for it; None if that kind would not take the
+    arguments.
 
-    Clients know the properties of an object with their types, and nothing else of a schema: what it allows besides
-    would break them.
+    Clients know the properties of an object with their types, and nothing else of a schema: other arguments that it
+    allows would break them.
     """
     fields = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
@@ -137,41 +138,37 @@ def client_action(tool: ClientTool, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def _takes(schema: Any, value: Any) -> bool:
-    """Whether a client takes the value for its type."""
+    """Tell whether a client takes the value for its type."""
     kind = schema.get("type") if isinstance(schema, dict) else None
     if isinstance(kind, list):
-        others = [each for each in kind if each != "null"]
+        others = [name for name in kind if name != "null"]
         kind = others[0] if len(others) == 1 else None
     if kind == "array":
         items = schema.get("items", {})
-        return isinstance(value, list) and all(_takes(items, each) for each in value)
+        return isinstance(value, list) and all(_takes(items, item) for item in value)
     if not isinstance(kind, str) or kind not in _TYPES:
         return True
     return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
-class StaticSecret(Known):
-    """A secret that is here. Without a value it is taken away."""
+class StaticSecret(LenientModel):
+    """A secret by its value. Without one it is removed."""
 
     kind: Literal["StaticSecret"] = "StaticSecret"
     value: SecretText | None = None
 
 
-def _value(given: object) -> object:
-    match given:
+def _value(value: object) -> object:
+    match value:
         case {"kind": kind} if kind != "StaticSecret":
             raise ValueError("must be the value itself, or a StaticSecret: nothing is looked up from here")
         case dict():
-            return given.get("value")
+            return value.get("value")
         case _:
-            return given
+            return value
 
 
-GivenSecret = Annotated[SecretText | None, BeforeValidator(_value, json_schema_input_type=SecretText | StaticSecret)]
+OpenHandsSecret = Annotated[
+    SecretText | None, BeforeValidator(_value, json_schema_input_type=SecretText | StaticSecret)
+]
 """A secret as a text, or as an object of a client."""
-
-
-class NewSecrets(Known):
-    """Secrets by name."""
-
-    secrets: Annotated[dict[SecretName, GivenSecret], AtMost("secrets")]

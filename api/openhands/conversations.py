@@ -26,10 +26,10 @@ from .tables import FOUND_BY, ExecutionStatus
 from .wire import (
     ConversationInfo,
     ConversationList,
-    ConversationsFound,
+    ConversationSearchPage,
     Count,
     FinalResponse,
-    Known,
+    LenientModel,
     OpenHandsSuccess,
     done,
     plain,
@@ -43,7 +43,7 @@ _KnownStatus = Literal["idle", "running", "paused", "waiting_for_confirmation", 
 
 
 class ConversationCounting(AnyQuery):
-    """Which conversations."""
+    """A filter of conversations."""
 
     status: _KnownStatus | None = Field(
         default=None,
@@ -51,12 +51,12 @@ class ConversationCounting(AnyQuery):
     )
 
     def admitted(self) -> ConversationFilter:
-        """The same here."""
+        """Return the filter in our words."""
         return {} if self.status is None else {"status": FOUND_BY[ExecutionStatus(self.status)]}
 
 
 class ConversationSearch(ConversationCounting):
-    """Which conversations, and how many."""
+    """A filter of conversations, and a page of them."""
 
     page_id: str | None = Field(default=None, description="`next_page_id` of the page before.")
     limit: Number = Field(default=100, ge=1, le=100, description="Conversations on a page.")
@@ -68,21 +68,21 @@ class ConversationSearch(ConversationCounting):
     "/openhands/api/conversations/search",
     tag="openhands",
     summary="Search conversations",
-    answers={200: ("A page.", ConversationsFound)},
+    answers={200: ("A page.", ConversationSearchPage)},
 )
 async def search_conversations(backend: Backend, query: ConversationSearch) -> Response:
     """All conversations, whichever dialect they were begun through. A page that no list has named is the first one."""
     try:
-        found = await _listed(backend, query, query.page_id)
+        page = await _listed(backend, query, query.page_id)
     except Refused as refused:
         if refused.code != "invalid_cursor":
             raise
-        found = await _listed(backend, query, None)
+        page = await _listed(backend, query, None)
     items: list[dict[str, Any]] = []
-    for each in found.conversations:
+    for conversation in page.conversations:
         with suppress(UnknownConversation):
-            items.append((await load_snapshot(backend, uuid_of(each.id))).info())
-    return plain({"items": items, "next_page_id": found.next_cursor})
+            items.append((await load_snapshot(backend, uuid_of(conversation.id))).info())
+    return plain({"items": items, "next_page_id": page.next_cursor})
 
 
 async def _listed(backend: Backend, query: ConversationSearch, cursor: str | None) -> operations.ListedConversations:
@@ -108,8 +108,8 @@ _LETTING_GO: Final = 5.0
 """Seconds that workers may take to let go of a run that is cancelled: a call of a model is closed at once."""
 
 
-class ConversationChange(Known):
-    """What of a conversation is to be another."""
+class ConversationChange(LenientModel):
+    """New values for fields of a conversation."""
 
     title: str | None = None
     tags: dict[str, str] | None = None
@@ -120,7 +120,7 @@ def _split(text: object) -> object:
 
 
 class ManyQuery(AnyQuery):
-    """Which conversations."""
+    """Conversations by their ids."""
 
     ids: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(max_length=_MOST, description="UUIDs.")
 
@@ -134,13 +134,13 @@ class ManyQuery(AnyQuery):
 )
 async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
     """Conversations, in the order of their ids in the request."""
-    found: list[dict[str, Any] | None] = []
-    for each in query.ids:
+    infos: list[dict[str, Any] | None] = []
+    for id in query.ids:
         info = None
         with suppress(UnknownConversation):
-            info = (await load_snapshot(backend, number_of(each))).info()
-        found.append(info)
-    return plain(found)
+            info = (await load_snapshot(backend, number_of(id))).info()
+        infos.append(info)
+    return plain(infos)
 
 
 @OPENHANDS.route(
@@ -154,7 +154,7 @@ async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
 async def conversation_info(backend: Backend, conversation: ConversationUuid) -> Response:
     """Its state, its agent without keys, and what was used."""
     snapshot = await load_snapshot(backend, conversation)
-    if snapshot.kept.generation is Generation.OLDER:
+    if snapshot.state.generation is Generation.OLDER:
         # Its clients take the end of a run from here, and then look at what their sockets have brought.
         await caught_up(backend, snapshot.id, snapshot.conversation)
     return plain(snapshot.info())
@@ -168,16 +168,16 @@ async def conversation_info(backend: Backend, conversation: ConversationUuid) ->
     answers={200: ("Changed.", OpenHandsSuccess)},
     problems=("conversation_not_found", "store_nearly_full", "not_durable"),
 )
-async def change_conversation(backend: Backend, conversation: ConversationUuid, wanted: ConversationChange) -> Response:
-    """What is given takes the place of what there was."""
-    given: dict[str, Any] = {}
-    if "title" in wanted.model_fields_set:
-        given["title"] = wanted.title
-    if "tags" in wanted.model_fields_set:
-        given["metadata"] = wanted.tags or {}
+async def change_conversation(backend: Backend, conversation: ConversationUuid, body: ConversationChange) -> Response:
+    """Replace the fields that the body has."""
+    fields: dict[str, Any] = {}
+    if "title" in body.model_fields_set:
+        fields["title"] = body.title
+    if "tags" in body.model_fields_set:
+        fields["metadata"] = body.tags or {}
     id = operations.conversation_of(backend, conversation)
     with refusing(named={"metadata": "tags"}):
-        patch = ConversationPatch(**given)
+        patch = ConversationPatch(**fields)
     await operations.change_conversation(backend, id, patch)
     return done()
 
@@ -199,8 +199,9 @@ async def delete_conversation(backend: Backend, caller: Caller, conversation: Co
 
 
 async def _say_that_it_goes(backend: Backend, conversation: UUID) -> None:
-    """Before what goes on in it is cancelled: who waits for that is to hear that the conversation is gone, and not that
-    it has stopped. Only a word to them: nothing that hinders it keeps a conversation from being deleted."""
+    """Say so before the unfinished runs are cancelled: clients that wait for them are to hear that the conversation is
+    gone, and not that it has stopped. This is only a courtesy: if it fails, the conversation is deleted all the
+    same."""
     with suppress(UnknownConversation, StateConflict, NoRoom, NotDurable):
         snapshot = await load_snapshot(backend, conversation)
         if snapshot.conversation.active_run or snapshot.conversation.queued_runs:

@@ -18,33 +18,33 @@ from palaver.vocabulary.ids import uuid_of
 from .. import operations
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
-from .agents import GivenAgent, Policy, spec_of
-from .content import GivenClientTool, GivenContent, GivenSecret, client_tools_of, user_message
+from .agents import OpenHandsAgent, Policy, spec_of
+from .content import OpenHandsClientTool, OpenHandsContent, OpenHandsSecret, client_tools_of, user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .history import find_position
 from .snapshot import NAME, load_snapshot
 from .state import ClientState, Generation
 from .steering import begin_unless_running
-from .wire import ConversationInfo, Known, plain, refusing
+from .wire import ConversationInfo, LenientModel, plain, refusing
 
 
-class FirstMessage(Known):
+class FirstMessage(LenientModel):
     """A message to begin with."""
 
     role: Literal["user"] = "user"
-    content: GivenContent
+    content: OpenHandsContent
     run: bool = True
 
 
-class Thresholds(Known):
-    """When a run counts as stuck."""
+class Thresholds(LenientModel):
+    """Numbers of repetitions from which a run counts as stuck."""
 
     action_observation: int = Field(default=4, ge=2, le=100)
     action_error: int = Field(default=3, ge=1, le=99)
     alternating_pattern: int = Field(default=6, ge=2, le=100)
 
     def limits(self) -> StuckLimits:
-        """The same here: the model is told once before the run ends for errors."""
+        """Return the limits here: the model gets one warning before the run ends for errors."""
         return StuckLimits(
             same_result=self.action_observation,
             nudge_after=self.action_error,
@@ -53,8 +53,8 @@ class Thresholds(Known):
         )
 
 
-class ForkConversation(Known):
-    """What a fork is to be."""
+class ForkConversation(LenientModel):
+    """A fork to make."""
 
     id: UUID | None = None
     title: str | None = None
@@ -62,13 +62,13 @@ class ForkConversation(Known):
     from_event_id: str | None = Field(default=None, max_length=100)
 
 
-class _Context(Known):
+class _Context(LenientModel):
     """The secrets that come with an agent."""
 
-    secrets: dict[str, GivenSecret] | None = None
+    secrets: dict[str, OpenHandsSecret] | None = None
 
 
-class StartConversation(Known):
+class StartConversation(LenientModel):
     """A conversation to begin."""
 
     agent: dict[str, Any]
@@ -79,39 +79,39 @@ class StartConversation(Known):
     stuck_detection_thresholds: Thresholds = Thresholds()
     workspace: dict[str, Any] = Field(default={})
     tool_module_qualnames: dict[str, str] = Field(default={})
-    client_tools: list[GivenClientTool] | None = None
+    client_tools: list[OpenHandsClientTool] | None = None
     tags: dict[str, str] | None = None
     plugins: list[dict[str, Any]] | None = None
     hook_config: dict[str, Any] | None = None
-    secrets: dict[str, GivenSecret] = Field(default={})
+    secrets: dict[str, OpenHandsSecret] = Field(default={})
     confirmation_policy: Policy = Policy()
     security_analyzer: dict[str, Any] | None = None
     title: str | None = None
 
     @property
     def generation(self) -> Generation:
-        """That of the client which sends this."""
+        """The generation of the client that sends this."""
         return Generation.of_fields(self.model_fields_set)
 
-    def given_agent(self) -> GivenAgent:
-        """The agent as it is described.
+    def validated_agent(self) -> OpenHandsAgent:
+        """Return the agent as it is described.
 
         Raises:
             Refused: everything that does not fit.
         """
         with refusing("/agent"):
-            return GivenAgent.model_validate(self.agent)
+            return OpenHandsAgent.model_validate(self.agent)
 
     def spec(self) -> AgentSpec:
-        """The agent here.
+        """Return the spec of the agent.
 
         Raises:
-            Refused: everything that is asked for and that there is not.
+            Refused: everything that it asks for and that there is not here.
         """
         if faults := list(self._faults()):
             raise Refused.of_faults(faults)
         return spec_of(
-            self.given_agent(),
+            self.validated_agent(),
             max_iterations=self.max_iterations,
             stuck=self.stuck_detection_thresholds.limits() if self.stuck_detection else None,
             client_tools=client_tools_of(self.client_tools or ()),
@@ -120,7 +120,7 @@ class StartConversation(Known):
         )
 
     def conversation(self) -> NewConversation:
-        """The conversation to begin, under an id of its own if none is chosen."""
+        """Return the conversation to begin, under an id of its own if none is chosen."""
         number, agent = self.conversation_id or uuid4(), self.spec()
         secrets = {**self._of_context(), **self.secrets}
         with refusing(named={"metadata": "tags"}):
@@ -128,8 +128,8 @@ class StartConversation(Known):
                 id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets
             )
 
-    def kept(self) -> ClientState:
-        """What clients want back."""
+    def state(self) -> ClientState:
+        """Return the fields that clients want back."""
         return ClientState(
             generation=self.generation,
             agent=self.agent,
@@ -141,7 +141,7 @@ class StartConversation(Known):
             analyzer=self.security_analyzer,
         )
 
-    def _of_context(self) -> dict[str, GivenSecret]:
+    def _of_context(self) -> dict[str, OpenHandsSecret]:
         with refusing("/agent/agent_context"):
             return _Context.model_validate(self.agent.get("agent_context") or {}).secrets or {}
 
@@ -163,18 +163,18 @@ class StartConversation(Known):
     answers={201: ("Begun.", ConversationInfo), 200: ("It was there, and is as it was.", ConversationInfo)},
     problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
 )
-async def start_conversation(backend: Backend, caller: Caller, wanted: StartConversation) -> Response:
+async def start_conversation(backend: Backend, caller: Caller, body: StartConversation) -> Response:
     """Begin a conversation with an agent, under the id that the client has chosen or one of ours."""
-    first = wanted.initial_message
-    said = None if first is None else user_message(first.content)
+    first = body.initial_message
+    message = None if first is None else user_message(first.content)
     begun, there = await operations.create_conversation(
-        backend, wanted.conversation(), kept={NAME: wanted.kept().text()}
+        backend, body.conversation(), dialect_texts={NAME: body.state().text()}
     )
     number = uuid_of(begun.id)
-    if first is not None and said is not None:
+    if first is not None and message is not None:
         # A request that is made again finishes what the one before has left undone.
         if not begun.entries:
-            await operations.append(backend, begun.id, [said], caller, key=f"first message of {number}")
+            await operations.append(backend, begun.id, [message], caller, key=f"first message of {number}")
         snapshot = await load_snapshot(backend, number)
         if first.run and snapshot.untouched:
             await begin_unless_running(backend, caller, snapshot)
@@ -182,18 +182,18 @@ async def start_conversation(backend: Backend, caller: Caller, wanted: StartConv
 
 
 async def fork_conversation(
-    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: ForkConversation
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: ForkConversation
 ) -> dict[str, Any]:
     """A conversation that begins with what this one has, up to an event if one is named."""
     snapshot = await load_snapshot(backend, conversation)
-    given: dict[str, Any] = {
-        "id": wanted.id and str(wanted.id),
-        "title": wanted.title,
-        "metadata": wanted.tags,
-        "through": await find_position(backend, snapshot, wanted.from_event_id, "/from_event_id"),
+    fields: dict[str, Any] = {
+        "id": body.id and str(body.id),
+        "title": body.title,
+        "metadata": body.tags,
+        "through": await find_position(backend, snapshot, body.from_event_id, "/from_event_id"),
     }
     with refusing(named={"metadata": "tags"}):
-        fork = Fork(**{name: value for name, value in given.items() if value is not None})
-    kept = {NAME: snapshot.kept.changed(paused_after=None, deleted_with=None).text()}
-    made, _ = await operations.fork(backend, snapshot.id, fork, caller, kept=kept)
+        fork = Fork(**{name: value for name, value in fields.items() if value is not None})
+    texts = {NAME: snapshot.state.changed(paused_after=None, deleted_with=None).text()}
+    made, _ = await operations.fork(backend, snapshot.id, fork, caller, dialect_texts=texts)
     return (await load_snapshot(backend, uuid_of(made.id))).info()

@@ -58,7 +58,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def respond(problem: Problem, path: str, request_id: str) -> Response:
-    """The answer to a request for ``path``."""
+    """Return the answer to a request for ``path``."""
     status = HTTP_STATUS.get(problem.code, problem.status)
     body: dict[str, Any] = {"detail": [_fault(fault) for fault in problem.faults] or _sentence(problem)}
     if status == 500:
@@ -81,7 +81,8 @@ _MOST_FIELDS: Final = 16
 
 
 def key_of(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The key of ``X-Session-API-Key``, of ``Authorization``, or of the query of a socket, as older clients send it."""
+    """Return the key of ``X-Session-API-Key``, of ``Authorization``, or of the query of a socket, as older clients send
+    it."""
     key = headers.get(b"x-session-api-key") or bearer(scope, headers)
     if key is None and scope["type"] == "websocket":
         return _in_query(scope["query_string"])
@@ -90,26 +91,26 @@ def key_of(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
 
 def _in_query(query: bytes) -> bytes | None:
     try:
-        found = parse_qs(query, max_num_fields=_MOST_FIELDS).get(b"session_api_key", [])
+        keys = parse_qs(query, max_num_fields=_MOST_FIELDS).get(b"session_api_key", [])
     except ValueError:
         # More fields than any client sends.
         return None
-    return found[0] if found else None
+    return keys[0] if keys else None
 
 
-async def _conversation_first(request: Request, given: Mapping[str, Any]) -> None:
-    """OpenHands looks for the conversation before it reads query and body.
+async def _conversation_first(request: Request, parameters: Mapping[str, Any]) -> None:
+    """Look for the conversation first, as OpenHands does, before query and body are read.
 
     Raises:
         UnknownConversation: there is none.
     """
-    if "conversation" in given:
+    if "conversation" in parameters:
         backend = backend_of(request)
-        await operations.read_conversation(backend, operations.conversation_of(backend, given["conversation"]))
+        await operations.read_conversation(backend, operations.conversation_of(backend, parameters["conversation"]))
 
 
 class OpenHandsSettings(BaseSettings):
-    """What operators can set."""
+    """The settings of operators for this dialect."""
 
     model_config = SettingsConfigDict(env_prefix="PALAVER_OPENHANDS_", frozen=True, env_ignore_empty=True)
 
@@ -132,10 +133,10 @@ OPENHANDS: Final = Dialect(
 
 
 def number_of(text: str) -> UUID:
-    """The conversation that a UUID names.
+    """Return the number of the conversation that a text names.
 
     Raises:
-        Refused: it is none.
+        Refused: it is no UUID.
     """
     try:
         return UUID(text)

@@ -34,13 +34,14 @@ _TEXTS: Final = (128 * KIB, 16 * KIB)
 """Characters that are left of a long text, if that is enough."""
 _TEXT: Final = KIB
 _ITEMS: Final = 24
-"""What is left in any case of a text and of a list: an event has two lists of texts at most, of 6 KiB each as JSON."""
+"""Characters of a text and items of a list that are left in any case: an event has two lists of texts at most, of 6 KiB
+each as JSON."""
 _NOT_SHOWN: Final = {"kind": "MCPToolAction", "data": {"left_out": "The arguments are too large to be shown."}}
 
 
 def fitting(event: dict[str, Any]) -> dict[str, Any]:
-    """An event that a client can take: of one that is too large, long texts are cut, and if it has many short ones, the
-    first are kept. It is so wherever it is shown, so that no two tellings of it differ."""
+    """Return an event that a client can take: of one that is too large, long texts are cut, and if it has many short
+    ones, only the first stay. That is done wherever it is shown, so that it is the same event everywhere."""
     shown = event
     for longest in _TEXTS:
         if len(orjson.dumps(shown)) <= MOST:
@@ -56,9 +57,9 @@ def _cut(value: Any, longest: int, items: int | None = None) -> Any:
     if isinstance(value, str) and len(value) > longest:
         return f"{value[:longest]}… [{len(value) - longest} characters more]"
     if isinstance(value, dict):
-        return {name: _cut(each, longest, items) for name, each in value.items()}
+        return {name: _cut(part, longest, items) for name, part in value.items()}
     if isinstance(value, list):
-        return [_cut(each, longest, items) for each in value[:items]]
+        return [_cut(part, longest, items) for part in value[:items]]
     return value
 
 
@@ -75,10 +76,10 @@ class Writer:
     conversation: UUID
     generation: Generation
     client_tools: Mapping[str, ClientTool] = field(default_factory=dict)
-    """By name."""
+    """The client's tools by name."""
 
     def system_prompt(self, at: datetime, text: str) -> Event:
-        """What the agent is told before everything else."""
+        """Return the event with the agent's prompt, which stands before all others."""
         return self._event("SystemPromptEvent", event_id(self.conversation, FIRST), at, "agent") | {
             "system_prompt": {"type": "text", "text": text},
             # Each kind of tool would have to be known to the client.
@@ -86,16 +87,17 @@ class Writer:
         }
 
     def state(self, id: str, at: datetime, key: str, value: Any) -> Event:
-        """A part of the conversation's state, or all of it."""
+        """Return the event for a part of the conversation's state, or for all of it."""
         return self._event("ConversationStateUpdateEvent", id, at, "environment") | {"key": key, "value": value}
 
     def delta(self, event: StoredEvent) -> Event:
-        """What a model says, or thinks, just now. It is not kept, so it needs no name that is found again."""
+        """Return the event for a delta of a model's text or reasoning. It is not stored, so nobody looks for its id
+        later."""
         field = "content" if event.type == EventKind.MESSAGE_DELTA else "reasoning_content"
         return self._event("StreamingDeltaEvent", str(uuid4()), event.at, "agent") | {field: event.data["text"]}
 
     def of(self, entry: LogEntry) -> list[Event]:
-        """The events that an entry is, in order."""
+        """Return the events that an entry is, in order."""
         write = _WRITERS.get(entry.type)
         return [] if write is None else [fitting(event) for event in write(self, entry, entry.data)]
 
@@ -112,9 +114,9 @@ class Writer:
             case "assistant" if message.get("tool_calls"):
                 yield from self._actions(entry, data)
             case "assistant":
-                yield self._said(entry, "agent", message) | self._response(entry, data.get("step"))
+                yield self._spoken(entry, "agent", message) | self._response(entry, data.get("step"))
             case _:
-                yield self._said(entry, "environment" if data.get("nudge") else "user", message)
+                yield self._spoken(entry, "environment" if data.get("nudge") else "user", message)
 
     def _finished_tool(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
         yield self._result(entry, data["message"], data["step"], data.get("error"))
@@ -136,11 +138,11 @@ class Writer:
     def _finished(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
         status, reason, error = data["status"], data["stop_reason"], data.get("error")
         if reason != StopReason.STUCK:
-            told = of_failure(error) if error else None
+            report = of_failure(error) if error else None
             if status in (RunStatus.INCOMPLETE, RunStatus.EXPIRED):
-                told = of_limit(reason, data.get("incomplete_details"))
-            if told is not None:
-                code, detail, classification = told
+                report = of_limit(reason, data.get("incomplete_details"))
+            if report is not None:
+                code, detail, classification = report
                 # Before the status: who waits takes the reason from what came until then.
                 yield self._event("ConversationErrorEvent", self._id(entry), entry.at, "environment") | {
                     "code": code,
@@ -156,14 +158,14 @@ class Writer:
             **self._response(entry, data["step"]),
         }
 
-    # What they are made of.
+    # The parts that they are made of.
 
-    def _said(self, entry: LogEntry, source: str, message: dict[str, Any]) -> Event:
+    def _spoken(self, entry: LogEntry, source: str, message: dict[str, Any]) -> Event:
         role = "assistant" if source == "agent" else "user"
-        said: dict[str, Any] = {"role": role, "content": shown(message.get("content", ""))}
+        llm_message: dict[str, Any] = {"role": role, "content": shown(message.get("content", ""))}
         if thoughts := entry.opaque.reasoning() if entry.opaque else "":
-            said["reasoning_content"] = thoughts
-        return self._event("MessageEvent", self._id(entry), entry.at, source) | {"llm_message": said}
+            llm_message["reasoning_content"] = thoughts
+        return self._event("MessageEvent", self._id(entry), entry.at, source) | {"llm_message": llm_message}
 
     def _actions(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
         message, step = data["message"], data.get("step")
@@ -189,18 +191,19 @@ class Writer:
         about = {"tool_name": tool, "tool_call_id": call_id}
         action = {"action_id": self._action_id(entry, step, call_id)}
         content = shown(message.get("content", ""))
-        said = "\n".join(part["text"] for part in content if part["type"] == "text")
+        text = "\n".join(part["text"] for part in content if part["type"] == "text")
         if error and error["class"] == ErrorClass.TOOL_DENIED:
             event = self._event("UserRejectObservation", self._id(entry), entry.at, "environment")
-            return event | about | action | {"rejection_reason": said}
+            return event | about | action | {"rejection_reason": text}
         if error or message.get("is_error"):
-            event = self._event("AgentErrorEvent", self._id(entry), entry.at, "agent") | about | {"error": said}
+            event = self._event("AgentErrorEvent", self._id(entry), entry.at, "agent") | about | {"error": text}
             return event | self._if_newer(classification=of_failure(error)[2]) if error else event
         event = self._event("ObservationEvent", self._id(entry), entry.at, "environment")
         return event | about | action | {"observation": self._observation(tool, content)}
 
     def _action(self, tool: str, arguments: str) -> Event | None:
-        """What a call does, in a kind that its clients know; None if its arguments are no object: nothing was done."""
+        """Return the action of a call, in a kind that its clients know; None if its arguments are no object: nothing
+        was done."""
         try:
             data = orjson.loads(arguments or "{}")
         except orjson.JSONDecodeError:
@@ -228,11 +231,11 @@ class Writer:
                 return {"kind": "MCPToolObservation", **shown, "tool_name": tool}
 
     def _is_of_client(self, tool: str) -> bool:
-        """Whether the client carries it out, and has a kind of its own for it."""
+        """Tell whether the client carries a tool out, and has a kind of its own for it."""
         return self.generation is Generation.NEWER and tool in self.client_tools
 
     def _risk(self, call: dict[str, Any], risky: Sequence[str] | None) -> dict[str, str]:
-        """How risky a call is, as its tool said when it was begun. Of tools that clients carry out nobody knows."""
+        """Return the risk of a call, as its tool declared it when the call began. It is unknown for client tools."""
         if risky is None or call["name"] in self.client_tools:
             return {}
         return {"security_risk": "HIGH" if call["id"] in risky else "LOW"}
@@ -241,7 +244,7 @@ class Writer:
         return self.state(self._id(entry, part), entry.at, STATUS, status.value)
 
     def _response(self, entry: LogEntry, step: str | None) -> dict[str, str]:
-        """The name of the model's answer: all of its actions have the same."""
+        """Return the id of the model's answer: all of its actions have the same."""
         return {"llm_response_id": f"{entry.run_id}:{step or entry.position}"}
 
     def _action_id(self, entry: LogEntry, step: str | None, call_id: str) -> str:
@@ -275,5 +278,6 @@ _WRITERS: Final[Mapping[str, _Write]] = MappingProxyType(
 
 
 def timestamp(at: datetime) -> str:
-    """A time as all events have it: clients order by the text, so it is always as long, and of one zone, UTC."""
+    """Return a time as all events have it: clients order by the text, so its length and its zone, UTC, are always the
+    same."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")

@@ -1,6 +1,6 @@
-"""Followers of conversations in this process: how far the sockets of clients have come, and snapshots that they share.
+"""Followers of conversations in this process: the positions of the sockets of clients, and snapshots that they share.
 
-A client that is answered may look at once at what its socket has brought.
+A client that gets an answer may look at once at the events that its socket has brought.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Follower:
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def reach(self, position: int, revision: int) -> None:
-        """It has the log up to this position, and the conversation by this revision."""
+        """Note that it has the log up to this position, and the conversation by this revision."""
         self.position, self.revision = position, revision
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
@@ -44,13 +44,13 @@ class Follower:
             await self._moved.wait()
 
     def leave(self) -> None:
-        """It follows no more: nobody is to wait for it."""
+        """Note that it follows no more: nobody is to wait for it."""
         self.gone = True
         self._moved.set()
 
 
 class Followers:
-    """All of this process, by conversation; one for each application."""
+    """All followers of this process, by conversation; one object for each application."""
 
     def __init__(self) -> None:
         self.snapshots: Final = SingleFlight(_READS)
@@ -61,7 +61,7 @@ class Followers:
 
     @contextmanager
     def joined(self, conversation_id: str, position: int, revision: int) -> Iterator[Follower]:
-        """One more, that knows so much already."""
+        """Add a follower that has the log and the conversation so far, for as long as the context lasts."""
         follower = Follower(position, revision)
         others = self._of.setdefault(conversation_id, set())
         others.add(follower)
@@ -84,8 +84,8 @@ class Followers:
 
 
 async def caught_up(backend: Backend, conversation_id: str, known: Conversation | None = None) -> None:
-    """Wait until the sockets that follow the conversation in this process have what has happened up to now, or what is
-    ``known``; a quarter of a second at most, whatever keeps them. Nobody waits for those of other processes."""
+    """Wait until the sockets that follow the conversation in this process have its events up to now, or up to the
+    conversation as it is ``known``; a quarter of a second at most. Nobody waits for those of other processes."""
     followers = backend.guest(Followers)
     if conversation_id not in followers:
         return

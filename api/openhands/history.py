@@ -1,4 +1,4 @@
-"""What was said and done in a conversation: its events in order, search, count, look at one."""
+"""The events of a conversation: in order, search, count, look at one."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from .dialect import OPENHANDS, ConversationUuid, EventUuid
 from .events import Event, timestamp
 from .ids import FIRST, event_id, place_of
 from .snapshot import Snapshot, load_snapshot
-from .wire import Count, EventsFound, OpenHandsEvent, plain
+from .wire import Count, EventSearchPage, OpenHandsEvent, plain
 
 _BY_INDEX: Final = 2048
 """Added to the number of an event in its entry, in the name of its place."""
 
 
 class Placed(NamedTuple):
-    """An event, and where it stands."""
+    """An event, and its place."""
 
     position: int
-    """In the log, of the entry that it is of."""
+    """The position in the log of the entry that it belongs to."""
     name: str
-    """Of its place: events of calls are named otherwise, but a page may begin at each."""
+    """The name of its place: events of calls have other ids, but a page may begin at any event."""
     event: Event
 
 
 async def placed_events(
     backend: Backend, snapshot: Snapshot, first: str | None = None, *, newest_first: bool = False
 ) -> AsyncGenerator[Placed, None]:
-    """The events from the one of a name, or at the place of that name, to the end; with ``newest_first`` back to the
-    beginning. A name that the conversation does not have means all of them."""
+    """Yield the events from the one with the name ``first``, or at the place of that name, to the end; with
+    ``newest_first`` back to the beginning. A name that the conversation does not have means all events."""
     named = place_of(snapshot.number, first) if first is not None else None
     if first is not None and named is None and (action := await find_event(backend, snapshot, first)) is not None:
         first = action.name
@@ -70,36 +70,36 @@ async def placed_events(
 
 
 async def find_event(backend: Backend, snapshot: Snapshot, id: str) -> Placed | None:
-    """The event of an id; None if there is none. That of a call does not tell its place: it is looked for from the
-    newest back."""
-    told = place_of(snapshot.number, id) is not None
-    if not told and not _may_be_an_event(id):
+    """Return the event of an id; None if there is none. The id of a call does not tell its place: it is looked for from
+    the newest back."""
+    has_place = place_of(snapshot.number, id) is not None
+    if not has_place and not _may_be_an_event(id):
         return None
-    async with aclosing(placed_events(backend, snapshot, id if told else None, newest_first=True)) as events:
-        async for each in events:
-            if each.event["id"] == id:
-                return each
-            if told:
+    async with aclosing(placed_events(backend, snapshot, id if has_place else None, newest_first=True)) as events:
+        async for placed in events:
+            if placed.event["id"] == id:
+                return placed
+            if has_place:
                 break
     return None
 
 
 async def find_position(backend: Backend, snapshot: Snapshot, name: str | None, pointer: str) -> int | None:
-    """The position of the entry that an event is of; None without a name.
+    """Return the position of the entry that an event belongs to; None without a name.
 
     Raises:
-        Refused: the conversation has no such event. ``pointer`` is where that was said.
+        Refused: the conversation has no such event. ``pointer`` is the place of the name in the request.
     """
     if name is None:
         return None
-    found = await find_event(backend, snapshot, name)
-    if found is None:
+    placed = await find_event(backend, snapshot, name)
+    if placed is None:
         raise Refused.of_faults([FieldError(pointer, "unknown_position", "is no event of this conversation")])
-    return found.position
+    return placed.position
 
 
 def _may_be_an_event(id: str) -> bool:
-    """Whether it can be the name of an action, which has to be looked for."""
+    """Tell whether an id can be that of an action, which has to be looked for."""
     try:
         return UUID(id).version == 5
     except ValueError:
@@ -107,8 +107,8 @@ def _may_be_an_event(id: str) -> bool:
 
 
 async def _system_prompt(backend: Backend, snapshot: Snapshot) -> list[Placed]:
-    """What stands before the log, if there is an agent. Clients sort by time, and a fork is younger than the log with
-    which it begins."""
+    """Return the prompt, which stands before the log, if there is an agent. Clients sort by time, and a fork is younger
+    than the log with which it begins: so the prompt has the time of the first entry, if that is earlier."""
     agent: AgentSpec | None = snapshot.conversation.agent
     if agent is None:
         return []
@@ -124,22 +124,23 @@ async def _system_prompt(backend: Backend, snapshot: Snapshot) -> list[Placed]:
 _PLACE: Final = "/openhands/api/conversations/{conversation}/events"
 
 
-def _as_told(given: object) -> object:
-    """A time in the form that events have it in: so the texts are compared. Without a zone it is of theirs."""
-    if not isinstance(given, str):
-        return given
-    at = moment(given)
+def _as_in_events(value: object) -> object:
+    """Return a time in the form of the times of events: so the texts are compared. Without a zone it is in UTC, as
+    theirs."""
+    if not isinstance(value, str):
+        return value
+    at = moment(value)
     try:
         return timestamp(at if at.tzinfo else at.replace(tzinfo=UTC))
     except OverflowError:
         raise ValueError("must be of the years 1 to 9999 in UTC") from None
 
 
-_Moment = Annotated[str, BeforeValidator(_as_told), WithJsonSchema({"type": "string", "format": "date-time"})]
+_Moment = Annotated[str, BeforeValidator(_as_in_events), WithJsonSchema({"type": "string", "format": "date-time"})]
 
 
 class EventFilter(AnyQuery):
-    """Which events."""
+    """A filter of events."""
 
     kind: str | None = Field(default=None, max_length=100, description="The name of a kind, as in `kind`.")
     source: str | None = Field(default=None, max_length=100)
@@ -148,18 +149,18 @@ class EventFilter(AnyQuery):
     timestamp__lt: _Moment | None = Field(default=None, description="Only before this time.")
 
     def admits(self, event: Event) -> bool:
-        """Whether an event is meant."""
+        """Tell whether an event passes."""
         return (
             self.kind in (None, event["kind"])
             and self.source in (None, event["source"])
-            and (self.body is None or self.body.casefold() in _said(event).casefold())
+            and (self.body is None or self.body.casefold() in _text_of(event).casefold())
             and (self.timestamp__gte is None or event["timestamp"] >= self.timestamp__gte)
             and (self.timestamp__lt is None or event["timestamp"] < self.timestamp__lt)
         )
 
 
 class EventSearch(EventFilter):
-    """Which events, and how many."""
+    """A filter of events, and a page of them."""
 
     page_id: str | None = Field(default=None, description="`next_page_id` of the page before.")
     limit: Number = Field(default=100, ge=1, le=100, description="Events on a page.")
@@ -171,13 +172,13 @@ class EventSearch(EventFilter):
     f"{_PLACE}/search",
     tag="openhands",
     summary="Search events",
-    answers={200: ("A page.", EventsFound)},
+    answers={200: ("A page.", EventSearchPage)},
     problems=("conversation_not_found",),
 )
 async def search_events(backend: Backend, conversation: ConversationUuid, query: EventSearch) -> Response:
     """Events in the order in which they happened, or the other way round. A page begins with the one that it names."""
     snapshot = await load_snapshot(backend, conversation)
-    found, size, next_page = list[bytes](), 0, None
+    items, size, next_page = list[bytes](), 0, None
     newest_first = query.sort_order == "TIMESTAMP_DESC"
     async with aclosing(placed_events(backend, snapshot, query.page_id, newest_first=newest_first)) as events:
         async for _, place, event in events:
@@ -185,12 +186,12 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
                 continue
             shown = orjson.dumps(event)
             size += len(shown)
-            if len(found) == query.limit or (found and size > limit_of("answer_bytes")):
+            if len(items) == query.limit or (items and size > limit_of("answer_bytes")):
                 # An action's name does not tell its place, and would have to be looked for.
                 next_page = event["id"] if place_of(snapshot.number, event["id"]) else place
                 break
-            found.append(shown)
-    return answer_json(b'{"items":[%b],"next_page_id":%b}' % (b",".join(found), orjson.dumps(next_page)))
+            items.append(shown)
+    return answer_json(b'{"items":[%b],"next_page_id":%b}' % (b",".join(items), orjson.dumps(next_page)))
 
 
 @OPENHANDS.route(
@@ -205,7 +206,7 @@ async def count_events(backend: Backend, conversation: ConversationUuid, query: 
     """A number."""
     snapshot = await load_snapshot(backend, conversation)
     async with aclosing(placed_events(backend, snapshot)) as events:
-        return plain(sum([query.admits(each.event) async for each in events]))
+        return plain(sum([query.admits(placed.event) async for placed in events]))
 
 
 @OPENHANDS.route(
@@ -219,12 +220,12 @@ async def count_events(backend: Backend, conversation: ConversationUuid, query: 
 async def one_event(backend: Backend, conversation: ConversationUuid, event: EventUuid) -> Response:
     """An event by its id."""
     snapshot = await load_snapshot(backend, conversation)
-    found = await find_event(backend, snapshot, event)
-    if found is None:
+    placed = await find_event(backend, snapshot, event)
+    if placed is None:
         raise Refused("not_found", "There is no such event in the conversation.")
-    return plain(found.event)
+    return plain(placed.event)
 
 
-def _said(event: Event) -> str:
+def _text_of(event: Event) -> str:
     parts = event.get("llm_message", {}).get("content", ())
     return "\n".join(part.get("text", "") for part in parts)

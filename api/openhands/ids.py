@@ -21,29 +21,30 @@ _PARTS: Final = 1 << 12
 
 
 def event_id(conversation: UUID, position: int, part: int = 0) -> str:
-    """The event that is one part of an entry of the log."""
+    """Return the id of the event that is one part of an entry of the log."""
     place = position << 80 | (part % _PARTS) << 64
     return str(UUID(int=place | _VERSION | _VARIANT | _digest(conversation, f"{position}/{part}")))
 
 
 def place_of(conversation: UUID, event: str) -> tuple[int, int] | None:
-    """The position and the part of an event; None for the name of an action, and for what is no event of this
-    conversation."""
+    """Return the position and the part of an event; None for the id of an action, and for an id that is none of this
+    conversation's events."""
     try:
-        given = UUID(event)
+        number = UUID(event)
     except ValueError:
         return None
-    position, part = given.int >> 80, given.int >> 64 & _PARTS - 1
-    return (position, part) if event_id(conversation, position, part) == str(given) else None
+    position, part = number.int >> 80, number.int >> 64 & _PARTS - 1
+    return (position, part) if event_id(conversation, position, part) == str(number) else None
 
 
 def action_id(conversation: UUID, run_id: str, step: str | None, call_id: str) -> str:
-    """The action that a call is. ``step`` is that of the model which asked for it, or of the call itself."""
+    """Return the id of the action that a call is. ``step`` is that of the model which asked for it, or of the call
+    itself."""
     of_model = (step or "").partition("/")[0]
     digest = hashlib.sha256(f"{conversation.hex}\n{run_id}\n{of_model}\n{call_id}".encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))
 
 
 def _digest(conversation: UUID, text: str) -> int:
-    found = hashlib.blake2s(f"{conversation.hex}/{text}".encode(), digest_size=8).digest()
-    return int.from_bytes(found) & _DIGEST
+    digest = hashlib.blake2s(f"{conversation.hex}/{text}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) & _DIGEST

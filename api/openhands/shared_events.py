@@ -13,7 +13,7 @@ from ..operations import LogEntry
 from .events import Writer
 from .state import Generation
 
-_KEPT: Final = 16
+_CACHED: Final = 16
 """Entries of the whole process: sockets need the same one within some turns of the loop."""
 
 
@@ -22,7 +22,7 @@ class SharedEvent(dict[str, Any]):
 
     @cached_property
     def text(self) -> str:
-        """In JSON."""
+        """The event in JSON."""
         return orjson.dumps(self).decode()
 
 
@@ -37,6 +37,6 @@ def shared(writer: Writer, entry: LogEntry) -> list[SharedEvent]:
     events = [SharedEvent(event) for event in writer.of(entry)]
     _last[key] = (writer, entry, events)
     _last.move_to_end(key)
-    if len(_last) > _KEPT:
+    if len(_last) > _CACHED:
         _last.popitem(last=False)
     return events

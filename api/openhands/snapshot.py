@@ -1,4 +1,4 @@
-"""A conversation as it is now, in OpenHands' words; and what the dialect keeps with it, changed."""
+"""A conversation as it is now, in OpenHands' words; and changes of the state that the dialect stores with it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..operations import Backend
-from .content import shown, told_of
+from .content import announced, shown
 from .events import Writer
 from .state import ClientState, full_state
 from .tables import ExecutionStatus, execution_status
 
 NAME: Final = "openhands"
-"""The name of the dialect, beside what it keeps."""
+"""The name of the dialect, under which its state is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A conversation, and all that clients are told of it."""
+    """A conversation, and all that clients are shown of it."""
 
     number: UUID
     conversation: Conversation
-    kept: ClientState
+    state: ClientState
     run: Run | None
-    """The active one, else the one that ended last; None if it is gone, or there was none."""
+    """The active run, else the run that ended last; None if it is gone, or there was none."""
     last: dict[str, Any] | None
     """The last message, if no run is there."""
 
@@ -46,7 +46,7 @@ class Snapshot:
     def client_tools(self) -> Sequence[ClientTool]:
         """The tools that clients carry out themselves."""
         agent = self.conversation.agent
-        return told_of(agent.client_tools) if agent else ()
+        return announced(agent.client_tools) if agent else ()
 
     @property
     def active(self) -> Run | None:
@@ -55,30 +55,30 @@ class Snapshot:
 
     @property
     def newest_run(self) -> str | None:
-        """The id of the one that was begun last; None if there was none."""
+        """The id of the run that was begun last; None if there was none."""
         about = self.conversation
         ended = about.last_outcome.run_id if about.last_outcome else None
         return next(reversed(about.queued_runs), None) or about.active_run or ended
 
     @property
     def unanswered(self) -> bool:
-        """The last word is the user's, and no run is there to answer it."""
+        """True if the last message is the user's, and no run is there to answer it."""
         return self.last is not None and self.last["role"] == "user"
 
     @property
     def untouched(self) -> bool:
-        """Something was said, and nothing was ever begun to answer it."""
+        """True if there is a message of the user's, and no run was ever begun to answer it."""
         return self.unanswered and self.conversation.last_outcome is None
 
     @property
     def answer(self) -> str:
-        """What its agent answered last; empty if it has not."""
+        """The last answer of its agent; empty if there is none."""
         if self.run is not None and self.run.output:
             return self.run.output
         match self.last:
             # Its newest run has only condensed.
-            case {"role": "assistant", "content": said} | {"role": "tool", "name": "finish", "content": said}:
-                return "\n".join(part.get("text", "") for part in shown(said))
+            case {"role": "assistant", "content": content} | {"role": "tool", "name": "finish", "content": content}:
+                return "\n".join(part.get("text", "") for part in shown(content))
             case _:
                 return ""
 
@@ -86,7 +86,7 @@ class Snapshot:
     def status(self) -> ExecutionStatus:
         """Its execution status."""
         now, ended = self.conversation, self.conversation.last_outcome
-        if self.kept.deleted_with is not None and self.kept.deleted_with == self.newest_run:
+        if self.state.deleted_with is not None and self.state.deleted_with == self.newest_run:
             return ExecutionStatus.DELETING
         if now.active_run is not None or now.queued_runs:
             pausing = self.active is not None and self.active.pausing
@@ -95,20 +95,20 @@ class Snapshot:
         status_then = execution_status(ended.status, ended.stop_reason) if ended else ExecutionStatus.IDLE
         if self.unanswered and status_then.over:
             status_then = ExecutionStatus.IDLE
-        held = status_then is ExecutionStatus.IDLE and self.kept.paused_after == (self.newest_run or "")
+        held = status_then is ExecutionStatus.IDLE and self.state.paused_after == (self.newest_run or "")
         return ExecutionStatus.PAUSED if held else status_then
 
     @property
     def writer(self) -> Writer:
-        """What writes its events."""
-        return Writer(self.number, self.kept.generation, {tool.name: tool for tool in self.client_tools})
+        """The writer of its events."""
+        return Writer(self.number, self.state.generation, {tool.name: tool for tool in self.client_tools})
 
     def info(self) -> dict[str, Any]:
-        """The whole of it."""
+        """Return the full state, as clients read it."""
         about = self.conversation
         return full_state(
             self.number,
-            self.kept,
+            self.state,
             self.status,
             title=about.title,
             tags=about.metadata,
@@ -120,14 +120,14 @@ class Snapshot:
 
 
 async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
-    """The conversation of that UUID. One that was begun through another dialect is snapshot all the same.
+    """Return a snapshot of the conversation with that UUID, also of one that was begun through another dialect.
 
     Raises:
         UnknownConversation: there is none (any more).
     """
     id = operations.conversation_of(backend, number)
     conversation, text = await asyncio.gather(
-        operations.read_conversation(backend, id), operations.read_kept(backend, id, NAME)
+        operations.read_conversation(backend, id), operations.read_dialect_text(backend, id, NAME)
     )
     run_id = conversation.active_run or (conversation.last_outcome.run_id if conversation.last_outcome else None)
     run = None
@@ -138,17 +138,18 @@ async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
             run = None
     over = conversation.active_run is None and not conversation.queued_runs
     last = await operations.last_message(backend, id) if over and conversation.entries else None
-    kept = ClientState.model_validate_json(text.text) if text.text else ClientState.of_spec(conversation.agent)
-    return Snapshot(number, conversation, kept, run, last.data["message"] if last else None)
+    state = ClientState.model_validate_json(text.text) if text.text else ClientState.of_spec(conversation.agent)
+    return Snapshot(number, conversation, state, run, last.data["message"] if last else None)
 
 
 _TRIES: Final = 5
-"""How often a change is made anew because somebody else made one."""
+"""Attempts at a change: it is made anew if somebody else changes the conversation meanwhile."""
 _Patch: TypeAlias = Callable[[Snapshot, ClientState], ConversationPatch]
 
 
 async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **changes: Any) -> None:
-    """Change fields of what is kept, and what follows for the conversation, unless somebody else does meanwhile.
+    """Change fields of the stored state, and the conversation by ``patch``, in one step: made anew if somebody else
+    changes the conversation meanwhile.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -157,9 +158,10 @@ async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **chan
     """
     for left in reversed(range(_TRIES)):
         snapshot = await load_snapshot(backend, conversation)
-        kept = snapshot.kept.changed(**changes)
+        state = snapshot.state.changed(**changes)
         try:
-            await operations.change_conversation(backend, snapshot.id, patch(snapshot, kept), kept={NAME: kept.text()})
+            body, texts = patch(snapshot, state), {NAME: state.text()}
+            await operations.change_conversation(backend, snapshot.id, body, dialect_texts=texts)
             return
         except StateConflict as conflict:
             if conflict.code != "conversation_revised" or not left:
@@ -167,5 +169,5 @@ async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **chan
 
 
 def with_its_agent(snapshot: Snapshot, _: ClientState) -> ConversationPatch:
-    """Nothing follows for the conversation."""
+    """Return a patch that changes nothing of the conversation."""
     return ConversationPatch(revision=snapshot.conversation.revision)

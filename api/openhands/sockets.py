@@ -1,8 +1,8 @@
-"""What a client is told by its socket: the state as it is, then each event as it happens, and the state at each stop.
+"""The socket of a client: it sends the state as it is, then each event as it happens, and the state at each stop.
 
 A client takes the end of a run from a ``full_state`` whose status is not running: it comes behind the run's events, and
 a little later again, unless it runs again by then. Clients listen for it only once their request to run is answered.
-What a model is saying just now comes between the events of the log, for clients that ask for it, and is never kept.
+Deltas of a model's answer come between the events of the log, for clients that ask for them, and are never stored.
 """
 
 from __future__ import annotations
@@ -38,31 +38,32 @@ Tell = Callable[[Event], Awaitable[None]]
 
 
 class Deltas:
-    """Those of one run after the other, for one socket: each before the entry of the log that it comes before."""
+    """The deltas of one run after the other, for one socket: each delta before the entry of the log that it
+    precedes."""
 
     def __init__(self, backend: Backend, writer: Writer, tell: Tell) -> None:
         self._backend, self._writer, self._tell = backend, writer, tell
         self._telling = asyncio.Lock()
         self._run = ""
-        self._told = 0
-        """The number in the run up to which everything was told."""
+        self._sent_up_to = 0
+        """The number in the run up to which everything was sent."""
         self._hearing: asyncio.Task[None] | None = None
 
     async def hear(self, run_id: str, after: int) -> None:
-        """Tell those of this run, behind an event of it."""
+        """Send the deltas of this run, behind an event of it."""
         await self.hear_no_more()
-        self._run, self._told = run_id, after
+        self._run, self._sent_up_to = run_id, after
         self._hearing = asyncio.create_task(self._hear())
 
     async def hear_no_more(self) -> None:
-        """Tell none."""
+        """Send no deltas any more."""
         if self._hearing is not None:
             await end(self._hearing)
         self._run, self._hearing = "", None
 
     @asynccontextmanager
     async def before(self, entry: LogEntry) -> AsyncIterator[None]:
-        """While an entry is told: the deltas before it were, and none behind it is."""
+        """Hold around the sending of an entry: the deltas before it are sent, and none behind it."""
         async with self._telling:
             if entry.run_id == self._run:
                 await self._catch_up(entry.seq)
@@ -74,45 +75,47 @@ class Deltas:
 
     async def _hear(self) -> None:
         with suppress(UnknownRun):
-            batches = operations.follow(self._backend, self._run, self._told, "reasoning", counted=False)
+            batches = operations.follow(self._backend, self._run, self._sent_up_to, "reasoning", counted=False)
             async with aclosing(batches):
                 async for events in batches:
                     async with self._telling:
                         await self._tell_of(events)
 
     async def _catch_up(self, seq: int) -> None:
-        """Tell what the feed has before an event that is in the log already."""
+        """Send the deltas that the feed has before an event that is in the log already."""
 
         async def read() -> EventSlice:
-            return await operations.read_events(self._backend, self._run, self._told, seq - 1 - self._told, "reasoning")
+            return await operations.read_events(
+                self._backend, self._run, self._sent_up_to, seq - 1 - self._sent_up_to, "reasoning"
+            )
 
         with suppress(UnknownRun, Refused):
-            while self._told < seq - 1:
-                before = self._told
+            while self._sent_up_to < seq - 1:
+                before = self._sent_up_to
                 events = (await operations.once_there(read)).events
                 await self._tell_of([event for event in events if event.seq < seq])
-                if self._told == before:
+                if self._sent_up_to == before:
                     break
-        self._told = max(self._told, seq)
+        self._sent_up_to = max(self._sent_up_to, seq)
 
     async def _tell_of(self, events: Sequence[StoredEvent]) -> None:
         for event in events:
-            if event.seq > self._told:
-                self._told = event.seq
+            if event.seq > self._sent_up_to:
+                self._sent_up_to = event.seq
                 if event.type in _DELTAS:
                     await self._tell(self._writer.delta(event))
 
 
 _CONNECTING: Final = timedelta(seconds=10)
 _LATELY: Final = 200
-"""Entries, and the time, that an older client may have missed while it connected."""
+"""Entries at most, and the time before, that an older client may have missed while it connected."""
 _BACK: Final = timedelta(seconds=65)
-"""In which an older client is back: it tries at once, and again 1, 3, 7, 15, 31 and 61 seconds later. Not longer: all
-who connect meanwhile may be told again what they were told before."""
+"""The time within which an older client is back: it tries at once, and again 1, 3, 7, 15, 31 and 61 seconds later. Not
+longer: all who connect meanwhile may be sent again what they were sent before."""
 _AGAIN: Final = (1.0, 4.0)
-"""Seconds after which a state is told again, each after the one before: answers to requests come late."""
+"""Seconds after which a state is sent again, each after the one before: answers to requests come late."""
 _BEFORE: Final = timedelta(microseconds=1)
-"""What is told right before an entry happened so much earlier: the log has milliseconds."""
+"""The time between an event that is made up right before an entry, and the entry: the log has milliseconds."""
 _CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004, restarting=1001)
 """Both generations connect again after 1001; after 1012 the older one would not."""
 _FAILURES: Final = frozenset({ExecutionStatus.ERROR, ExecutionStatus.STUCK})
@@ -124,11 +127,11 @@ _GOES_ON: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.RUN_CREATED, E
 
 class _Remind(Protocol):
     async def __call__(self, *, running: bool) -> None:
-        """Tell the state; ``running`` also while it runs."""
+        """Send the state; with ``running`` also while the conversation runs."""
 
 
 def key_in(frame: str) -> bytes | None:
-    """The key in a first frame: ``{"type": "auth", "session_api_key": …}``."""
+    """Return the key in a first frame: ``{"type": "auth", "session_api_key": …}``."""
     try:
         match orjson.loads(frame):
             case {"type": "auth", "session_api_key": str(key)}:
@@ -140,20 +143,20 @@ def key_in(frame: str) -> bytes | None:
 
 @OPENHANDS.socket("/openhands/sockets/events/{conversation}", key_in=key_in, codes=_CODES)
 async def events_socket(backend: Backend, socket: WebSocket) -> None:
-    """Tell a client of a conversation from now on. What was before, it reads by HTTP."""
+    """Send a client the events of a conversation from now on. It reads earlier ones by HTTP."""
     with operations.place_of_watcher(backend):
         snapshot = await load_snapshot(backend, _number(socket))
         await _send(socket, _full_state(snapshot))
-        told, revision = await _begin(backend, snapshot), snapshot.conversation.revision
+        position, revision = await _begin(backend, snapshot), snapshot.conversation.revision
         over, new = snapshot.status.over, snapshot.conversation.entries
     try:
         async with (
             AsyncExitStack() as here,
             _reminding(backend, socket, snapshot) as (remind, forget),
             _telling_deltas(backend, socket, snapshot) as deltas,
-            aclosing(operations.follow_log(backend, snapshot.id, after=told, revision=revision)) as pages,
+            aclosing(operations.follow_log(backend, snapshot.id, after=position, revision=revision)) as pages,
         ):
-            follower = here.enter_context(backend.guest(Followers).joined(snapshot.id, told, revision))
+            follower = here.enter_context(backend.guest(Followers).joined(snapshot.id, position, revision))
             async for page, revision in pages:
                 for entry in page:
                     if entry.position == FIRST + 1 and (agent := snapshot.conversation.agent) is not None:
@@ -169,25 +172,25 @@ async def events_socket(backend: Backend, socket: WebSocket) -> None:
                         for event in shared(snapshot.writer, entry):
                             await _send(socket, await _as_it_is(backend, snapshot, entry, event))
                             over = _is_over(event, over)
-                    told = entry.position
+                    position = entry.position
                     if entry.type in _STOPS:
                         await remind(running=False)
                     elif entry.type in _GOES_ON:
                         await forget()
                 if not page:
                     await remind(running=True)
-                follower.reach(told, revision)
+                follower.reach(position, revision)
     finally:
-        if backend.closing.is_set() and snapshot.kept.generation is Generation.OLDER:
-            await operations.leave_position(backend, snapshot.id, NAME, told, lasts=_BACK)
+        if backend.closing.is_set() and snapshot.state.generation is Generation.OLDER:
+            await operations.leave_position(backend, snapshot.id, NAME, position, lasts=_BACK)
 
 
 async def _as_it_is(backend: Backend, snapshot: Snapshot, entry: LogEntry, event: Event) -> Event:
-    """An event that a client may be told by now.
+    """Return an event as a client may have it by now.
 
-    A status of error or stuck ends the wait of a client at once, whatever run it is for: to one that is behind, and has
-    begun another run already, the run goes on. The event is told all the same, or it would be told later, as missed.
-    """
+    A status of error or stuck ends the wait of a client at once, whatever run it is for: for a client that is behind,
+    and has begun another run already, the status is running. The event is sent all the same, or it would be sent later,
+    as missed."""
     if event.get("key") != STATUS or event["value"] not in _FAILURES:
         return event
     newest = (await _now(backend, snapshot.number)).newest_run
@@ -195,7 +198,7 @@ async def _as_it_is(backend: Backend, snapshot: Snapshot, entry: LogEntry, event
 
 
 async def _now(backend: Backend, number: UUID) -> Snapshot:
-    """The conversation, looked at once for all sockets that want it now."""
+    """Return the conversation, read once for all sockets that want it now."""
     shared = backend.guest(Followers).snapshots
     return await operations.once_there(lambda: shared.read(number, lambda: load_snapshot(backend, number)))
 
@@ -211,8 +214,9 @@ def _number(socket: WebSocket) -> UUID:
 async def _reminding(
     backend: Backend, socket: WebSocket, snapshot: Snapshot
 ) -> AsyncIterator[tuple[_Remind, Callable[[], Awaitable[None]]]]:
-    """What tells the state as it is, and again later; and what leaves that out, as the conversation goes on: a state
-    that was read before a run began, and comes once its client waits for it, would end the wait."""
+    """Provide two functions: one sends the state as it is, and again later; the other calls that off, as the
+    conversation goes on: a state that was read before a run began, and comes once its client waits for the run, would
+    end the wait."""
     again: list[asyncio.Task[None]] = []
 
     async def tell(*, running: bool) -> None:
@@ -244,7 +248,7 @@ async def _reminding(
 
 @asynccontextmanager
 async def _telling_deltas(backend: Backend, socket: WebSocket, snapshot: Snapshot) -> AsyncIterator[Deltas | None]:
-    if not snapshot.kept.streams:
+    if not snapshot.state.streams:
         yield None
         return
     deltas = Deltas(backend, snapshot.writer, lambda event: _send(socket, event))
@@ -257,14 +261,14 @@ async def _telling_deltas(backend: Backend, socket: WebSocket, snapshot: Snapsho
 
 
 async def _begin(backend: Backend, snapshot: Snapshot) -> int:
-    """The position behind which a client is told everything.
+    """Return the position behind which a client is sent everything.
 
     The newer client waits for its socket before it goes on, and reads again what it has missed. The older one does
-    neither: what happened while its socket was made, it would never hear, nor what did while there was none, as the
-    process had ended. It does not say who it is: so all start where the one was that was told least.
+    neither: it would never hear of events while its socket was made, or while it had none, as the process had ended. It
+    does not say who it is: so all start where the one was that had been sent least.
     """
     position = snapshot.conversation.entries
-    if snapshot.kept.generation is Generation.OLDER:
+    if snapshot.state.generation is Generation.OLDER:
         left = await operations.position_left(backend, snapshot.id, NAME)
         if left is not None:
             return min(position, left)
@@ -278,7 +282,7 @@ async def _begin(backend: Backend, snapshot: Snapshot) -> int:
 
 
 def _is_over(event: Event, before: bool) -> bool:
-    """Whether a message of the user makes the conversation idle, once this is told."""
+    """Tell whether a message of the user makes the conversation idle, once this event is sent."""
     return ExecutionStatus(event["value"]).over if event.get("key") == STATUS else before
 
 

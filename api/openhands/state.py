@@ -1,4 +1,4 @@
-"""The state of a conversation as clients have it: what the dialect keeps with it, and the whole as they read it."""
+"""The state of a conversation as clients have it: the part that the dialect stores, and the whole as they read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .tables import ExecutionStatus
 
 
 class Generation(StrEnum):
-    """Which fields and kinds of events a client takes."""
+    """A generation of clients, by the fields and kinds of events that they take."""
 
     OLDER = "1.7"
     """SDK 1.7.3 and those near it."""
@@ -28,7 +28,8 @@ class Generation(StrEnum):
 
     @classmethod
     def of_fields(cls, names: Collection[str]) -> Self:
-        """That of the client which sends these to begin a conversation: newer ones always send two of them."""
+        """Return the generation of a client by the fields that it sends to begin a conversation: newer ones always send
+        two that older ones do not have."""
         return cls.NEWER if "client_tools" in names or "tags" in names else cls.OLDER
 
 
@@ -37,21 +38,21 @@ _SECRET: Final = frozenset(
 )
 """Fields of an agent that hold keys, or may."""
 _SECRET_ENDINGS: Final = ("key", "token", "secret", "password")
-"""And those whose names end so."""
+"""Endings of the names of others."""
 
 
 class ClientState(BaseModel):
-    """What the dialect keeps with a conversation: what clients want back and Palaver has no field for.
+    """The state that the dialect stores with a conversation: fields that clients want back and Palaver has none for.
 
-    Whoever makes one: it has no keys, neither where it is kept nor where it is shown.
+    However it is made, it has no keys, neither where it is stored nor where it is shown.
     """
 
     model_config = ConfigDict(frozen=True)
 
     generation: Generation = Generation.NEWER
-    """Of the client that began it."""
+    """The generation of the client that began it."""
     agent: dict[str, Any]
-    """As it was sent, without its keys."""
+    """The agent as it was sent, without its keys."""
     max_iterations: int = 500
     stuck_detection: bool = True
     workspace: dict[str, Any] = {"kind": "LocalWorkspace", "working_dir": "workspace"}
@@ -81,45 +82,45 @@ class ClientState(BaseModel):
 
     @property
     def streams(self) -> bool:
-        """Whether its client wants to be told what a model says while it says it. Only the newer one knows how."""
+        """True if its client wants the deltas of a model's answer. Only the newer one can take them."""
         llm = self.agent.get("llm")
         return self.generation is Generation.NEWER and isinstance(llm, dict) and llm.get("stream") is True
 
     def changed(self, **changes: Any) -> Self:
-        """It, with other values of some fields."""
+        """Return a copy with other values of some fields."""
         return type(self)(**{**dict(self), **changes})
 
     def text(self) -> str:
-        """As it is kept."""
+        """Return the text that is stored."""
         return self.model_dump_json(exclude_defaults=True)
 
     @classmethod
     def of_spec(cls, agent: AgentSpec | None) -> Self:
-        """For a conversation that was begun through another dialect: any client may come to it, and nothing in what it
-        asks tells the generations apart, so it is told what both know."""
+        """Return the state of a conversation that was begun through another dialect: clients of any generation may come
+        to it, and nothing in their requests tells them apart, so they get what both know."""
         described = {"kind": "Agent", "llm": {"model": agent.model if agent else "none/none", "usage_id": "agent"}}
         return cls(generation=Generation.OLDER, agent=described, max_iterations=agent.max_steps if agent else 500)
 
 
 def _without_keys(value: Any) -> Any:
     if isinstance(value, list):
-        return [_without_keys(each) for each in value]
+        return [_without_keys(part) for part in value]
     if not isinstance(value, dict):
         return value
-    return {name: _without_keys(each) for name, each in value.items() if not _may_be_secret(name)}
+    return {name: _without_keys(part) for name, part in value.items() if not _may_be_secret(name)}
 
 
 def _may_be_secret(name: str) -> bool:
     return name.lower() in _SECRET or name.lower().endswith(_SECRET_ENDINGS)
 
 
-def _words(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: given[name] for name in names if isinstance(given.get(name), str)}
+def _words(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fields[name] for name in names if isinstance(fields.get(name), str)}
 
 
 def full_state(
     conversation: UUID,
-    kept: ClientState,
+    state: ClientState,
     status: ExecutionStatus,
     *,
     title: str | None,
@@ -129,38 +130,39 @@ def full_state(
     usage: Usage,
     client_tools: Sequence[ClientTool],
 ) -> dict[str, Any]:
-    """The answer to a look at a conversation, and the value of a ``full_state``: both generations read what they know.
+    """Return the answer to a look at a conversation, and the value of a ``full_state``: both generations read the
+    fields that they know.
 
-    Its size does not depend on how long the conversation is: sums stand for the calls that they are of.
+    Its size does not depend on the length of the conversation: it has sums and not the single calls.
     """
     return {
         "id": str(conversation),
-        "workspace": kept.workspace,
+        "workspace": state.workspace,
         "persistence_dir": f"conversations/{conversation.hex}",
-        "max_iterations": kept.max_iterations,
-        "stuck_detection": kept.stuck_detection,
+        "max_iterations": state.max_iterations,
+        "stuck_detection": state.stuck_detection,
         "execution_status": status.value,
-        "confirmation_policy": kept.policy.shown(),
-        "security_analyzer": kept.analyzer,
+        "confirmation_policy": state.policy.shown(),
+        "security_analyzer": state.analyzer,
         "activated_knowledge_skills": [],
         "invoked_skills": [],
         "blocked_actions": {},
         "blocked_messages": {},
-        "stats": {"usage_to_metrics": _metrics(kept, usage) if usage.model_calls else {}},
+        "stats": {"usage_to_metrics": _metrics(state, usage) if usage.model_calls else {}},
         "secret_registry": {"secret_sources": {}},
         "agent_state": {},
         "title": title,
         "created_at": _instant(created_at),
         "updated_at": _instant(updated_at),
         "tags": dict(tags),
-        "agent": kept.agent,
+        "agent": state.agent,
         "client_tools": [described(tool) for tool in client_tools],
-        "tool_module_qualnames": kept.tool_module_qualnames,
+        "tool_module_qualnames": state.tool_module_qualnames,
     }
 
 
-def _metrics(kept: ClientState, usage: Usage) -> dict[str, Any]:
-    llm = kept.agent.get("llm", {})
+def _metrics(state: ClientState, usage: Usage) -> dict[str, Any]:
+    llm = state.agent.get("llm", {})
     model = str(llm.get("model", ""))
     tokens = {
         "model": model,

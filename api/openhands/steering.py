@@ -1,4 +1,4 @@
-"""Use cases of the verbs: say something, run, pause, confirm.
+"""Use cases of the verbs: send a message, run, pause, confirm.
 
 OpenHands has no word for runs: a conversation runs, waits, is paused, and here that is its newest run.
 """
@@ -22,68 +22,68 @@ from .. import operations
 from ..headers import IdempotencyKey
 from ..operations import Backend, Caller, Until
 from .agents import Policy, approvals
-from .content import GivenContent, GivenSecret, user_message
+from .content import OpenHandsContent, OpenHandsSecret, user_message
 from .dialect import ConversationUuid, OpenHandsSettings
 from .history import find_position
 from .snapshot import Snapshot, load_snapshot, save_state, with_its_agent
 from .state import ClientState
 from .tables import ExecutionStatus
-from .wire import Known
+from .wire import LenientModel
 
 _APPROVED: Final = ApprovalDecision(type="approval", action_id="all", decision="approve")
 
 
-class SendMessage(Known):
-    """What a user says."""
+class SendMessage(LenientModel):
+    """A message of the user."""
 
     role: Literal["user"] = "user"
-    content: GivenContent
+    content: OpenHandsContent
     run: bool = False
 
 
-class Confirmation(Known):
+class Confirmation(LenientModel):
     """A decision on all calls that wait."""
 
     accept: bool
     reason: str = "User rejected the action"
 
 
-class NewPolicy(Known):
-    """Which calls wait from the next run on."""
+class NewPolicy(LenientModel):
+    """A policy that decides which calls wait, from the next run on."""
 
     policy: Policy
 
 
-class NewAnalyzer(Known):
-    """What judges how risky a call is."""
+class NewAnalyzer(LenientModel):
+    """An analyzer of the risk of calls."""
 
     security_analyzer: dict[str, Any] | None = None
 
 
-class NewSecrets(Known):
+class NewSecrets(LenientModel):
     """Secrets by name."""
 
-    secrets: Annotated[dict[SecretName, GivenSecret], AtMost("secrets")]
+    secrets: Annotated[dict[SecretName, OpenHandsSecret], AtMost("secrets")]
 
 
-class Navigation(Known):
-    """Where to go back to."""
+class Navigation(LenientModel):
+    """An event to go back to."""
 
     event_id: str | None = Field(default=None, max_length=100)
 
 
 async def send_message(
-    backend: Backend, caller: Caller, conversation: ConversationUuid, key: IdempotencyKey, wanted: SendMessage
+    backend: Backend, caller: Caller, conversation: ConversationUuid, key: IdempotencyKey, body: SendMessage
 ) -> None:
     """The user's words. A run that is going on is told them by its next model call. With `run` they are said also where
     nothing can be run now: then ask to run, or send them again with the same `Idempotency-Key`. Without one they are
     said anew, as nothing tells words that are sent again from those that are said twice."""
     id = operations.conversation_of(backend, conversation)
-    if wanted.run and (await operations.read_conversation(backend, id)).agent is None:
+    if body.run and (await operations.read_conversation(backend, id)).agent is None:
         # Said before anything is added, which a client would add again.
         raise Refused.of_faults([FieldError("/run", "no_agent", "the conversation has no agent that could run")])
-    appended = await operations.append(backend, id, [user_message(wanted.content)], caller, key=key)
-    if wanted.run:
+    appended = await operations.append(backend, id, [user_message(body.content)], caller, key=key)
+    if body.run:
         snapshot = await load_snapshot(backend, conversation)
         # Sent again, they do not approve or resume what has come of them meanwhile.
         if not appended.replayed or (snapshot.active is None and snapshot.unanswered):
@@ -106,37 +106,37 @@ async def interrupt_conversation(backend: Backend, caller: Caller, conversation:
 
 
 async def respond_to_confirmation(
-    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Confirmation
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: Confirmation
 ) -> None:
     """Accepting lets it run. After a rejection nothing is begun until it is run."""
     snapshot = await load_snapshot(backend, conversation)
     if snapshot.status is ExecutionStatus.WAITING:
-        if wanted.accept:
+        if body.accept:
             await begin_run(backend, caller, snapshot)
         else:
-            await _reject(backend, caller, snapshot, wanted.reason)
+            await _reject(backend, caller, snapshot, body.reason)
 
 
-async def confirmation_policy(backend: Backend, conversation: ConversationUuid, wanted: NewPolicy) -> None:
+async def confirmation_policy(backend: Backend, conversation: ConversationUuid, body: NewPolicy) -> None:
     """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
-    await save_state(backend, conversation, _with_approvals, policy=wanted.policy)
+    await save_state(backend, conversation, _with_approvals, policy=body.policy)
 
 
-async def security_analyzer(backend: Backend, conversation: ConversationUuid, wanted: NewAnalyzer) -> None:
-    """Whichever it is: here tools say themselves whether they are risky. Without one it is not known."""
-    await save_state(backend, conversation, _with_approvals, analyzer=wanted.security_analyzer)
+async def security_analyzer(backend: Backend, conversation: ConversationUuid, body: NewAnalyzer) -> None:
+    """Any analyzer: here tools declare themselves whether they are risky. Without an analyzer the risk is not known."""
+    await save_state(backend, conversation, _with_approvals, analyzer=body.security_analyzer)
 
 
-async def set_secrets(backend: Backend, conversation: ConversationUuid, wanted: NewSecrets) -> None:
-    """Encrypted as they are kept, and masked in what tools return. Nobody is told what they are."""
+async def set_secrets(backend: Backend, conversation: ConversationUuid, body: NewSecrets) -> None:
+    """They are stored encrypted, and masked in the results of tools. Nobody is shown their values."""
     id = operations.conversation_of(backend, conversation)
-    await operations.set_secrets(backend, id, wanted.secrets, pointer="/secrets")
+    await operations.set_secrets(backend, id, body.secrets, pointer="/secrets")
 
 
-async def navigate(backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: Navigation) -> None:
+async def navigate(backend: Backend, caller: Caller, conversation: ConversationUuid, body: Navigation) -> None:
     """Events stay, and what is said next goes on from there. Without an event: from the beginning."""
     snapshot = await load_snapshot(backend, conversation)
-    position = await find_position(backend, snapshot, wanted.event_id, "/event_id")
+    position = await find_position(backend, snapshot, body.event_id, "/event_id")
     await operations.withdraw(backend, snapshot.id, position or 0, caller)
 
 
@@ -177,7 +177,7 @@ async def begin_run(backend: Backend, caller: Caller, snapshot: Snapshot) -> Non
 
 
 async def begin_unless_running(backend: Backend, caller: Caller, snapshot: Snapshot) -> None:
-    """The same, for who does not mind that it goes on already."""
+    """Let a conversation go on, and do nothing if it is running already."""
     try:
         await begin_run(backend, caller, snapshot)
     except StateConflict as conflict:
@@ -186,8 +186,9 @@ async def begin_unless_running(backend: Backend, caller: Caller, snapshot: Snaps
 
 
 async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
-    """Pause a run at once: what a tool does is finished, a call of the model is closed, and made again. What waits for
-    approval has stopped. Where nothing runs, programs that wait for the status `paused` hear of it all the same."""
+    """Pause a run at once: a tool finishes its call, a call of the model is closed, and made again later. A run that
+    waits for approval has stopped already. Where nothing runs, programs that wait for the status `paused` get it all
+    the same."""
     snapshot = await load_snapshot(backend, conversation)
     if snapshot.status is ExecutionStatus.IDLE:
         await save_state(backend, conversation, with_its_agent, paused_after=snapshot.newest_run or "")
@@ -196,7 +197,7 @@ async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
 
 
 async def _reject(backend: Backend, caller: Caller, snapshot: Snapshot, reason: str) -> None:
-    """Reject what waits for approval. The model hears of it when the conversation is run."""
+    """Reject the calls that wait for approval. The model hears of it when the conversation is run."""
     denied = ApprovalDecision(type="approval", action_id="all", decision="deny", reason=reason or None)
     await _act(backend, caller, snapshot, [denied, Stop(type="stop")])
 
@@ -210,9 +211,9 @@ async def _act(backend: Backend, caller: Caller, snapshot: Snapshot, items: list
         await operations.act(backend, run.id, items, caller)
 
 
-def _with_approvals(snapshot: Snapshot, kept: ClientState) -> ConversationPatch:
+def _with_approvals(snapshot: Snapshot, state: ClientState) -> ConversationPatch:
     agent, revision = snapshot.conversation.agent, snapshot.conversation.revision
     if agent is None:
         return ConversationPatch(revision=revision)
-    asked = approvals(kept.policy, agent.tools, analyzed=kept.analyzer is not None)
-    return ConversationPatch(agent=agent.model_copy(update={"approvals": asked}), revision=revision)
+    required = approvals(state.policy, agent.tools, analyzed=state.analyzer is not None)
+    return ConversationPatch(agent=agent.model_copy(update={"approvals": required}), revision=revision)

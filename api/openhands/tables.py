@@ -1,4 +1,4 @@
-"""The tables from ours to OpenHands': statuses of runs, error classes, limits, problems; and what is read from them.
+"""The tables from ours to OpenHands': statuses of runs, error classes, limits, problems; and their readers.
 
 Each has a row for every member that it is about: the dialect declares them, and a test compares.
 """
@@ -30,7 +30,7 @@ class ExecutionStatus(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether a message of the user makes it idle."""
+        """True if a message of the user makes it idle."""
         return self in (ExecutionStatus.FINISHED, ExecutionStatus.STUCK)
 
 
@@ -50,7 +50,8 @@ RUN_STATUSES: Final[Mapping[str, ExecutionStatus]] = MappingProxyType(
         RunStatus.EXPIRED: ExecutionStatus.ERROR,
     }
 )
-"""By status of a run, or `idle` for a conversation that has none. There is none for waiting: that is running."""
+"""Execution statuses by the status of a run, or `idle` for a conversation that has none. A run that waits is
+running."""
 FOUND_BY: Final[Mapping[ExecutionStatus, tuple[str, ...]]] = MappingProxyType(
     {
         ExecutionStatus.IDLE: ("idle", RunStatus.CANCELLED),
@@ -62,7 +63,7 @@ FOUND_BY: Final[Mapping[ExecutionStatus, tuple[str, ...]]] = MappingProxyType(
         ExecutionStatus.STUCK: (RunStatus.FAILED,),
     }
 )
-"""By status there: those of the newest run. One that is stuck has failed."""
+"""Statuses of the newest run by execution status. A run that is stuck has failed."""
 _C = ErrorClass
 ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -90,7 +91,7 @@ ERROR_CODES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         _C.INTERNAL: ("InternalError", "internal"),
     }
 )
-"""By error class: the code, which is the name of an exception of its SDK, and what kind it is."""
+"""By error class: the code, which is the name of an exception of OpenHands' SDK, and the kind of the error."""
 LIMITS: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
     {
         StopReason.MAX_STEPS: ("MaxIterationsReached", "agent_action", "Agent reached maximum iterations limit."),
@@ -105,7 +106,7 @@ LIMITS: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
         StopReason.DEADLINE: ("DeadlineReached", "quota", "The time that the run had is over."),
     }
 )
-"""By stop reason of a run that a limit ended: its code, its kind and a sentence."""
+"""By stop reason of a run that a limit ended: the code, the kind and a sentence."""
 HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
     # Clients take 409 for a run that goes on, which they wait for, 429 for what passes, any other 4xx for the end.
     {
@@ -118,15 +119,17 @@ HTTP_STATUS: Final[Mapping[str, int]] = MappingProxyType(
         "nothing_to_retry": 422,
     }
 )
-"""By code of a problem, where it is another one than here."""
+"""HTTP statuses by code of a problem, where they are not the same as ours."""
 TABLES: Final[Mapping[str, ClosedTable]] = MappingProxyType(
     {
         "error classes": ClosedTable(tuple(ErrorClass), ERROR_CODES),
         "statuses": ClosedTable(("idle", *RunStatus), RUN_STATUSES),
         # What is found by its status: nobody looks for what is about to go.
-        "searches": ClosedTable([each for each in ExecutionStatus if each is not ExecutionStatus.DELETING], FOUND_BY),
+        "searches": ClosedTable(
+            [member for member in ExecutionStatus if member is not ExecutionStatus.DELETING], FOUND_BY
+        ),
         "limits": ClosedTable(
-            [each for each in StopReason if each.status in (RunStatus.INCOMPLETE, RunStatus.EXPIRED)], LIMITS
+            [member for member in StopReason if member.status in (RunStatus.INCOMPLETE, RunStatus.EXPIRED)], LIMITS
         ),
     }
 )
@@ -134,28 +137,28 @@ _ACTIONS: Final = frozenset({"retry", "settings"})
 
 
 def execution_status(status: str, stop_reason: str | None = None) -> ExecutionStatus:
-    """That of a run, and why it stopped if it has."""
+    """Return the execution status for that of a run, and for the reason why it stopped, if it has."""
     if stop_reason == StopReason.STUCK:
         return ExecutionStatus.STUCK
     return RUN_STATUSES.get(status, ExecutionStatus.RUNNING)
 
 
 def of_failure(error: ErrorObject) -> tuple[str, str, dict[str, Any]]:
-    """The code, the sentence and the classification of a failure."""
+    """Return the code, the sentence and the classification of a failure."""
     code, kind = ERROR_CODES.get(error["class"], ("InternalError", "unknown"))
     advice = "retry" if error["user_action"] == "wait" else error["user_action"]
     return code, _with_its_words(error["message"], error), _classified(kind, advice, retryable=error["retryable"])
 
 
 def of_limit(reason: str, details: ErrorObject | None) -> tuple[str, str, dict[str, Any]]:
-    """The same for a limit that has ended a run, with its ``incomplete_details``; also for one that only a newer
-    version knows."""
+    """Return the code, the sentence and the classification of a limit that has ended a run, with its
+    ``incomplete_details``; also of a limit that only a newer version knows."""
     code, kind, sentence = LIMITS.get(reason, ("RunEnded", "unknown", f"The run ended: {reason}."))
     return code, _with_its_words(sentence, details), _classified(kind, "retry", retryable=False)
 
 
 def _with_its_words(sentence: str, error: ErrorObject | None) -> str:
-    """A sentence of ours, and the provider's own."""
+    """Return a sentence of ours with the provider's own behind it, if there is one."""
     provider = error.get("provider") if error else None
     words = provider.get("message") if provider else None
     return f"{sentence} The provider said: {words}" if words else sentence

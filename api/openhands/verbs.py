@@ -1,4 +1,4 @@
-"""Verbs: a POST below a conversation that does one use case, and answers that it is done or what came of it."""
+"""Verbs: a POST below a conversation that does one use case, and answers with its result, or that it is done."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from . import steering
 from .creating import fork_conversation
 from .dialect import OPENHANDS, ConversationUuid, OpenHandsSettings
 from .followers import caught_up
-from .wire import AgentAnswer, ConversationInfo, GeneratedTitle, Known, OpenHandsSuccess, done, plain
+from .wire import AgentAnswer, ConversationInfo, GeneratedTitle, LenientModel, OpenHandsSuccess, done, plain
 
 _LONGEST_QUESTION: Final = 100_000
-_TITLE_WANTED: Final = (
+_TITLE_PROMPT: Final = (
     "Give this conversation a title of at most {most} characters that says what the user wants, in the language of the "
     "user. Answer with the title alone: one line, without quotes."
 )
@@ -44,53 +44,54 @@ _PAUSED: Final = "Paused, or over, or waiting for somebody already."
 _FROM_NEXT_RUN: Final = "It holds from the next run on."
 
 
-class AgentQuestion(Known):
-    """What to ask beside the conversation."""
+class AgentQuestion(LenientModel):
+    """A question beside the conversation."""
 
     question: str = Field(min_length=1, max_length=_LONGEST_QUESTION)
 
 
-class TitleWanted(Known):
-    """What the title is to be."""
+class TitleOptions(LenientModel):
+    """Options of a title."""
 
     max_length: int = Field(default=50, ge=1, le=200)
 
 
 async def ask_agent(
-    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: AgentQuestion
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: AgentQuestion
 ) -> dict[str, str]:
     """It knows all that was said, and answers without its tools. The conversation has no trace of it."""
     id = operations.conversation_of(backend, conversation)
     patience = backend.setting(OpenHandsSettings).patience
-    asked = await operations.ask(backend, id, wanted.question, caller, seconds=patience)
-    return {"response": asked.answer}
+    reply = await operations.ask(backend, id, body.question, caller, seconds=patience)
+    return {"response": reply.answer}
 
 
 async def generate_title(
-    backend: Backend, caller: Caller, conversation: ConversationUuid, wanted: TitleWanted
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: TitleOptions
 ) -> dict[str, str]:
     """The agent's own model is asked, whichever the client names."""
     id = operations.conversation_of(backend, conversation)
-    question = _TITLE_WANTED.format(most=wanted.max_length)
+    question = _TITLE_PROMPT.format(most=body.max_length)
     patience = backend.setting(OpenHandsSettings).patience
-    asked = await operations.ask(backend, id, question, caller, seconds=patience)
-    return {"title": title_in(asked.answer, wanted.max_length)}
+    reply = await operations.ask(backend, id, question, caller, seconds=patience)
+    return {"title": title_in(reply.answer, body.max_length)}
 
 
 def title_in(answer: str, most: int) -> str:
-    """The title that a model has given: its first line, without quotes, cut where it is too long."""
+    """Return the title in a model's answer: its first line, without quotes, cut where it is too long."""
     line = next(filter(None, map(str.strip, answer.splitlines())), "").strip("\"'`*# ")
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One of them."""
+    """A verb: its path, its use case, and their place in the document."""
 
     path: str
-    """Behind that of the conversation."""
+    """The path behind that of the conversation."""
     use_case: Callable[..., Awaitable[dict[str, Any] | None]]
-    """Its parameters are what the request has to have, its docstring is the document's; None is answered as done."""
+    """The function whose parameters the request has to have, and whose docstring the document has. If it returns None,
+    the answer is that it is done."""
     summary: str
     answer: str
     """A sentence of the document about the answer."""
@@ -98,18 +99,18 @@ class Verb:
     model: type[BaseModel] = OpenHandsSuccess
     status: int = 200
     shown_first: bool = False
-    """Programs look at the state next, and have it from their sockets: these are told before the answer. Not of a run:
-    what a client is told before the answer to that, it does not take for the end of the run."""
+    """True if the sockets are to have the new state before the answer: programs look at it next, and have it from
+    there. Not for a run: a client does not take a state that comes before this answer for the end of the run."""
     audited: bool = True
 
     def handler(self) -> Callable[..., Awaitable[Response]]:
-        """The use case as a handler of a route."""
+        """Return the use case as a handler of a route."""
 
         @wraps(self.use_case)
-        async def handle(backend: Backend, **given: Any) -> Response:
-            answer = await self.use_case(backend=backend, **given)
+        async def handle(backend: Backend, **arguments: Any) -> Response:
+            answer = await self.use_case(backend=backend, **arguments)
             if self.shown_first:
-                await caught_up(backend, operations.conversation_of(backend, given["conversation"]))
+                await caught_up(backend, operations.conversation_of(backend, arguments["conversation"]))
             return done() if answer is None else plain(answer, self.status)
 
         return handle

@@ -23,7 +23,7 @@ _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 
 @contextmanager
 def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[None]:
-    """Around what makes a value of ours: what does not fit is said at its place in the body, where a field may have
+    """Refuse a body around the making of a value of ours: each fault has its place in the body, where a field may have
     another name.
 
     Raises:
@@ -32,26 +32,27 @@ def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[N
     try:
         yield
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
+        misfits = error.errors(include_url=False, include_input=False, include_context=False)
         faults = [
-            FieldError(place + _pointer(each["loc"], named), each["type"], _sentence(each["msg"])) for each in found
+            FieldError(place + _pointer(misfit["loc"], named), misfit["type"], _sentence(misfit["msg"]))
+            for misfit in misfits
         ]
         raise Refused.of_faults(faults) from None
 
 
 def _pointer(location: tuple[int | str, ...], named: Mapping[str, str]) -> str:
-    first, *rest = (str(each) for each in location)
+    first, *rest = map(str, location)
     # Names that clients have chosen end it, if they are long.
-    names = [named.get(first, first), *takewhile(lambda each: len(each) <= _LONGEST_NAME, rest)]
-    return "".join(f"/{each}" for each in names if each)
+    names = [named.get(first, first), *takewhile(lambda name: len(name) <= _LONGEST_NAME, rest)]
+    return "".join(f"/{name}" for name in names if name)
 
 
 def _sentence(message: str) -> str:
     return message.replace("Input should be", "must be").replace("Value error, ", "")
 
 
-class Known(BaseModel):
-    """What is known of an object. docs/reference/openhands.md lists what is ignored."""
+class LenientModel(BaseModel):
+    """An object whose unknown fields are ignored: docs/reference/openhands.md lists them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,7 +63,7 @@ class Known(BaseModel):
         if not isinstance(value, dict):
             return value
         names = {field.alias or name for name, field in cls.model_fields.items()}
-        return {name: given for name, given in value.items() if name in names}
+        return {name: field for name, field in value.items() if name in names}
 
 
 class OpenHandsSuccess(BaseModel):
@@ -80,11 +81,11 @@ class ConversationList(RootModel[list[ConversationInfo | None]]):
 
 
 class Count(RootModel[int]):
-    """How many there are."""
+    """A number."""
 
 
 class OpenHandsServerInfo(BaseModel):
-    """What answers."""
+    """The server's name and version."""
 
     title: str = "Palaver"
     version: str = __version__
@@ -96,20 +97,20 @@ class OpenHandsHealth(BaseModel):
     status: str = "ok"
 
 
-class ConversationsFound(BaseModel):
-    """Conversations, in order."""
+class ConversationSearchPage(BaseModel):
+    """A page of conversations, in order."""
 
     items: list[ConversationInfo]
     next_page_id: str | None
-    """Where the next page begins; null if there is none."""
+    """The id of the next page; null if there is none."""
 
 
 class OpenHandsEvent(RootModel[dict[str, Any]]):
     """An event as OpenHands' clients read it, told apart by `kind`."""
 
 
-class EventsFound(BaseModel):
-    """Events, in order."""
+class EventSearchPage(BaseModel):
+    """A page of events, in order."""
 
     items: list[OpenHandsEvent]
     next_page_id: str | None
@@ -117,28 +118,28 @@ class EventsFound(BaseModel):
 
 
 class FinalResponse(BaseModel):
-    """What an agent answered."""
+    """The last answer of an agent."""
 
     response: str
 
 
 class AgentAnswer(BaseModel):
-    """What an agent answered to a question."""
+    """The answer of an agent to a question."""
 
     response: str
 
 
 class GeneratedTitle(BaseModel):
-    """What a conversation could be called."""
+    """A title for a conversation."""
 
     title: str
 
 
 def plain(value: Any, status: int = 200) -> Response:
-    """Any JSON."""
+    """Return an answer with any JSON."""
     return answer_json(orjson.dumps(value), status)
 
 
 def done() -> Response:
-    """Nothing more is to be said."""
+    """Return the answer to a request that is done and has no result."""
     return plain({"success": True})

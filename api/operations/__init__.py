@@ -29,7 +29,7 @@ from .conversations import (
     create_conversation,
     delete_conversation,
     read_conversation,
-    read_kept,
+    read_dialect_text,
     read_messages,
 )
 from .history import append, fork, withdraw
@@ -127,8 +127,8 @@ __all__ = [
     "read_conversation",
     "read_conversation_events",
     "read_conversations",
+    "read_dialect_text",
     "read_events",
-    "read_kept",
     "read_lacked",
     "read_log",
     "read_messages",

@@ -1,4 +1,4 @@
-"""A question beside a conversation: answered with all that was said in it, and without a trace in it."""
+"""A question beside a conversation: it is answered with all messages of the conversation, and leaves no trace in it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .submitting import submit
 from .waiting import Until, admit_watcher, await_run
 
 _LETTING_GO = 5.0
-"""Seconds that a run may take to end that has not answered in time."""
+"""Seconds for the end of a run that has not answered in time."""
 
 
 async def ask(backend: Backend, conversation_id: str, question: str, caller: Caller, *, seconds: float) -> SideAnswer:
-    """The answer of the conversation's agent to ``question``, in one model call and without its tools. It is asked in a
-    fork, which is deleted again; if this process dies meanwhile, the fork goes when its retention is over.
+    """Return the answer of the conversation's agent to ``question``: one model call, without its tools. The call is
+    made in a fork, which is deleted again; if this process dies meanwhile, the fork goes when its retention is over.
 
     Raises:
         Refused: the conversation has no agent, or one that cannot be asked any more.
@@ -39,25 +39,25 @@ async def ask(backend: Backend, conversation_id: str, question: str, caller: Cal
     run: Run | None = None
     try:
         budget = Budget(seconds=seconds)
-        wanted = Submission(conversation_id=made.id, input=question, budget=budget, tags=("ask",))
-        run = (await submit(backend, wanted, caller)).run
+        submission = Submission(conversation_id=made.id, input=question, budget=budget, tags=("ask",))
+        run = (await submit(backend, submission, caller)).run
         run = await await_run(backend, run, Until.TERMINAL, seconds)
     finally:
         await asyncio.shield(_forget(backend, made.id, run, caller))
     if run.status not in (RunStatus.COMPLETED, RunStatus.INCOMPLETE) or not run.output:
-        said = run.error["message"] if run.error else f"none within {seconds:g} seconds"
-        raise StateConflict("no_answer", None, f"the model gave no answer: {said}")
+        why = run.error["message"] if run.error else f"none within {seconds:g} seconds"
+        raise StateConflict("no_answer", None, f"the model gave no answer: {why}")
     return SideAnswer(answer=run.output, usage=run.usage)
 
 
 def _without_tools(agent: AgentSpec) -> AgentSpec:
-    """The agent as it is asked: it knows its tools, as the log has calls of them, and may not call one."""
+    """Return the agent for the question: it knows its tools, as the log has calls of them, and may not call one."""
     choice = "none" if agent.tools or agent.client_tools else None
     return agent.model_copy(update={"max_steps": 1, "tool_choice": choice, "response_format": None})
 
 
 async def _forget(backend: Backend, conversation_id: str, run: Run | None, caller: Caller) -> None:
-    """Delete the fork. What hinders that is no matter of who asks."""
+    """Delete the fork. A failure to do so is not the problem of the client who asked."""
     with suppress(PalaverError):
         if run is not None and not run.status.terminal:
             run = await cancel(backend, run.id, caller, reason="nobody waits for the answer any more")

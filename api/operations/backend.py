@@ -1,4 +1,5 @@
-"""What the use cases work with: the store and the other ports, made once for each process, and who asks."""
+"""The backend of the use cases: the store and the other ports, made once for each process; and the caller of a
+request."""
 
 from __future__ import annotations
 
@@ -29,25 +30,25 @@ _DEADLINE: Final = 2.5
 """Seconds that the store may take: a client hears 503 within three."""
 
 _CROWDED: Final = 10.0
-"""The same where a thousand ask at once, and some stand in line though the store answers."""
+"""Seconds for a read when a thousand requests come at once: some stand in line though the store answers."""
 _READS: Final = 48
 """Shared reads under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """The sender of a request."""
 
     trusted: bool
-    """With a key, or there are none."""
+    """True if the caller has a key, or if no keys are set."""
     name: str | None = None
-    """Of the key, if it has one."""
+    """The name of the key, if it has one."""
     arrived: float = field(default_factory=time.monotonic)
-    """When, by the clock that counts on."""
+    """The time of arrival, by the monotonic clock."""
 
     @property
     def waited_ms(self) -> int:
-        """Whole milliseconds since then."""
+        """Whole milliseconds since the arrival."""
         return int((time.monotonic() - self.arrived) * 1000)
 
 
@@ -65,7 +66,7 @@ class Guest(Protocol):
     def __init__(self) -> None: ...
 
     async def close(self) -> None:
-        """Called when the process ends."""
+        """End, as the process does."""
 
 
 G = TypeVar("G", bound=Guest)
@@ -86,24 +87,24 @@ class Backend:
     reads: SingleFlight = field(default_factory=lambda: SingleFlight(_READS))
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the process is told to end: whoever waits answers now."""
+    """Set once the process is to end: requests that wait are answered then."""
     dialect_settings: Sequence[BaseSettings] = ()
-    """Those of the dialects that are spoken."""
+    """The settings of the dialects that are spoken."""
     _guests: dict[type[Guest], Guest] = field(default_factory=dict)
 
     def setting(self, kind: type[S]) -> S:
-        """The settings of a dialect, which it declares. Raises LookupError if it does not."""
-        for each in self.dialect_settings:
-            if isinstance(each, kind):
-                return each
+        """Return the settings of a dialect, which it declares. Raises LookupError if it declares none of this kind."""
+        for settings in self.dialect_settings:
+            if isinstance(settings, kind):
+                return settings
         raise LookupError(kind.__name__)
 
     def guest(self, kind: type[G]) -> G:
-        """A thing that a dialect keeps in this process, made when it is first asked for."""
-        kept = self._guests.get(kind)
-        if kept is None:
-            kept = self._guests[kind] = kind()
-        return cast(G, kept)
+        """Return the thing of this kind that a dialect keeps in this process; the first call makes it."""
+        guest = self._guests.get(kind)
+        if guest is None:
+            guest = self._guests[kind] = kind()
+        return cast(G, guest)
 
     async def close(self) -> None:
         """Read no more, and let dialects end what they keep."""
@@ -114,7 +115,7 @@ class Backend:
         await self.measured.close()
 
     async def run(self, run_id: str) -> Run:
-        """The run as it is now.
+        """Return the run as it is now.
 
         Raises:
             UnknownRun: there is no such run (any more).
@@ -132,7 +133,8 @@ class Backend:
 
 
 async def promised(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
-    """The store's answer, within its time; and the exception to raise once that is followed up, if it is not safe."""
+    """Return the store's answer, within its time; and, if what was written is not durable yet, the exception to raise
+    once the answer is followed up."""
     try:
         return await within_deadline(answer), None
     except NotDurable as unsafe:
@@ -142,7 +144,7 @@ async def promised(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
 
 
 async def within_deadline(answer: Awaitable[T]) -> T:
-    """The store's answer, within the time that a client may be kept waiting for it.
+    """Return the store's answer, within the time that a client may wait for it.
 
     Raises:
         StoreUnavailable: the store took too long.

@@ -48,72 +48,72 @@ _SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """What to do, and to which runs."""
+    """An action, and the filter of the runs that it is for."""
 
     action: RunAction
     filter: RunFilter
     older_than: float | None = None
-    """Seconds since they were submitted, at least."""
+    """Seconds since the runs were submitted, at least."""
     mode: CancelMode = "now"
     reason: str | None = None
-    """Of a cancel, kept on the runs."""
+    """The reason for a cancel, stored with the runs."""
     dry_run: bool = False
-    """Only count."""
+    """True to only count the runs."""
     limit: int = limit_of("bulk_runs")
     """Runs that the filter admits, at most."""
     cursor: str | None = None
 
 
 class BulkResult(BaseModel):
-    """What was done."""
+    """The outcome of a request to act on many runs."""
 
     matched: int
     """Runs that the filter admits, as far as this request came."""
     done: int
-    """Runs that it was done to; 0 in a dry run."""
+    """Runs that were acted on; 0 in a dry run."""
     skipped: dict[str, int]
-    """The others, by the code of the problem; in a dry run as far as their statuses tell."""
+    """The number of the other runs, by the code of the problem; in a dry run as far as their statuses tell."""
     dry_run: bool
     next_cursor: str | None
-    """Where to go on; null when every run was looked at."""
+    """The cursor to go on from; null when every run was looked at."""
     run_ids: list[str]
-    """The first 100 that it was done to, or would be."""
+    """The first 100 runs that were acted on, or would be."""
     retried_as: dict[str, str]
-    """With ``retry``, for each of these the run that goes on with it."""
+    """With ``retry``: by each of these ids, the id of the run that goes on with it."""
 
 
-async def act_on_runs(backend: Backend, wanted: Bulk, caller: Caller) -> BulkResult:
+async def act_on_runs(backend: Backend, bulk: Bulk, caller: Caller) -> BulkResult:
     """Cancel, retry or delete the runs that a filter admits, newest first, for 20 seconds at most: however many it does
     not admit, each page looks at 10,000 runs at most, and none is begun after that.
 
     Raises:
         Refused: ``invalid_cursor``.
-        NotDurable, StoreUnavailable: it was done to some, or not safely.
+        NotDurable, StoreUnavailable: only some runs were acted on, or not safely.
     """
-    admitted = await _admitted(wanted, backend)
-    cursor, until = wanted.cursor, time.monotonic() + _TIME
-    do = _Doing(wanted, backend, caller)
+    admitted = await _admitted(bulk, backend)
+    cursor, until = bulk.cursor, time.monotonic() + _TIME
+    do = _Doing(bulk, backend, caller)
     while True:
-        limit = min(wanted.limit - do.matched, _AT_ONCE)
+        limit = min(bulk.limit - do.matched, _AT_ONCE)
         page = await list_runs(backend, admitted, limit=limit, cursor=cursor)
         await do.to_all(page.runs)
         cursor = page.next_cursor
-        if not cursor or do.matched == wanted.limit or time.monotonic() > until or backend.closing.is_set():
+        if not cursor or do.matched == bulk.limit or time.monotonic() > until or backend.closing.is_set():
             return do.result(cursor)
 
 
-async def _admitted(wanted: Bulk, backend: Backend) -> RunFilter:
-    if wanted.older_than is None:
-        return wanted.filter
-    latest = await within_deadline(backend.store.runs.now()) - timedelta(seconds=wanted.older_than)
-    return {**wanted.filter, "created_before": min(latest, wanted.filter.get("created_before") or latest)}
+async def _admitted(bulk: Bulk, backend: Backend) -> RunFilter:
+    if bulk.older_than is None:
+        return bulk.filter
+    latest = await within_deadline(backend.store.runs.now()) - timedelta(seconds=bulk.older_than)
+    return {**bulk.filter, "created_before": min(latest, bulk.filter.get("created_before") or latest)}
 
 
 @dataclass(slots=True)
 class _Doing:
-    """What is done to run after run, and what has come of it."""
+    """The progress of an action on one page of runs after the other."""
 
-    wanted: Bulk
+    bulk: Bulk
     backend: Backend
     caller: Caller
     matched: int = 0
@@ -122,21 +122,21 @@ class _Doing:
     retried_as: dict[str, str] = field(default_factory=dict)
 
     async def to_all(self, runs: Sequence[Run]) -> None:
-        """Do it to those that it can be done to, in order."""
+        """Act on the runs that allow it, in order."""
         self.matched += len(runs)
         able = []
         for run in runs:
-            if code := _hindrance(self.wanted.action, run):
+            if code := _hindrance(self.bulk.action, run):
                 self.skipped[code] += 1
             else:
                 able.append(run)
-        codes = {} if self.wanted.dry_run or not able else await self._to(able)
+        codes = {} if self.bulk.dry_run or not able else await self._to(able)
         self.skipped.update(codes.values())
         self.done += (run.id for run in able if run.id not in codes)
 
     async def _to(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        """The codes of what hindered it, by run."""
-        match self.wanted.action:
+        """Act on the runs. Return the codes of the problems by run."""
+        match self.bulk.action:
             case "cancel":
                 return await self._cancel(runs)
             case "retry":
@@ -145,24 +145,25 @@ class _Doing:
                 return await self._delete(runs)
 
     async def _cancel(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        """Newest first, so that no queued run starts because that before it in its conversation ends."""
-        wanted, caller, store = self.wanted, self.caller, self.backend.store
+        """Cancel, newest first: so no queued run starts because the run before it in its conversation ends."""
+        bulk, caller, store = self.bulk, self.caller, self.backend.store
         outcomes, unsafe = await promised(
-            store.bulk.cancel(runs, mode=wanted.mode, reason=wanted.reason, by=caller.name, acked_ms=caller.waited_ms)
+            store.bulk.cancel(runs, mode=bulk.mode, reason=bulk.reason, by=caller.name, acked_ms=caller.waited_ms)
         )
-        moved = [each for each in outcomes if isinstance(each, Settled)]
+        moved = [outcome for outcome in outcomes if isinstance(outcome, Settled)]
         await within_deadline(follow_up(store, self.backend.publisher.publish_soon, moved))
         return _codes(runs, outcomes, unsafe)
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
         outcomes, unsafe = await promised(self.backend.store.bulk.retry(runs, by=self.caller.name))
-        made = {run.id: each for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Submitted)}
-        self.backend.publisher.publish_soon([delivery for each in made.values() for delivery in each.deliveries])
-        self.retried_as |= {run_id: each.run_id for run_id, each in made.items()}
+        paired = zip(runs, outcomes, strict=True)
+        made = {run.id: outcome for run, outcome in paired if isinstance(outcome, Submitted)}
+        self.backend.publisher.publish_soon([delivery for new in made.values() for delivery in new.deliveries])
+        self.retried_as |= {run_id: new.run_id for run_id, new in made.items()}
         return _codes(runs, outcomes, unsafe)
 
     async def _delete(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        """Those of one conversation in turn: each goes through its log."""
+        """Delete runs, those of one conversation in turn: each deletion goes through its log."""
         codes: dict[str, str] = {}
         turns = {run.conversation_id: asyncio.Lock() for run in runs}
         room = asyncio.Semaphore(_DELETED_AT_ONCE)
@@ -180,13 +181,13 @@ class _Doing:
         return codes
 
     def result(self, cursor: str | None) -> BulkResult:
-        """What was done by now."""
+        """Return the outcome so far."""
         shown = self.done[:_SHOWN]
         return BulkResult(
             matched=self.matched,
-            done=0 if self.wanted.dry_run else len(self.done),
+            done=0 if self.bulk.dry_run else len(self.done),
             skipped=self.skipped,
-            dry_run=self.wanted.dry_run,
+            dry_run=self.bulk.dry_run,
             next_cursor=cursor,
             run_ids=shown,
             retried_as={run_id: self.retried_as[run_id] for run_id in shown if run_id in self.retried_as},
@@ -194,7 +195,8 @@ class _Doing:
 
 
 def _hindrance(action: RunAction, run: Run) -> str:
-    """The code with which the store would refuse, as far as the status tells. A run that has ended stays so."""
+    """Return the code with which the store would refuse, as far as the status tells; empty if it would not. A run that
+    has ended stays so."""
     if run.status.allows(action) and not (action == "retry" and run.withdrawn):
         return ""
     if not run.status.terminal:
@@ -203,14 +205,19 @@ def _hindrance(action: RunAction, run: Run) -> str:
 
 
 def _codes(runs: Sequence[Run], outcomes: Sequence[object], unsafe: NotDurable | None) -> Mapping[str, str]:
-    """The codes of what hindered it, by run. Raises what is about the store, and no run."""
+    """Return the codes of the problems by run. Raises an error that is about the store and not about a run."""
     if unsafe:
         raise unsafe
-    return {run.id: _code(run, each) for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Exception)}
+    return {
+        run.id: _code(run, outcome)
+        for run, outcome in zip(runs, outcomes, strict=True)
+        if isinstance(outcome, Exception)
+    }
 
 
 def _code(run: Run, error: Exception) -> str:
-    """The code that this run alone would have been answered with. Raises an error that is about the store."""
+    """Return the code that a request for this run alone would have been answered with. Raises an error that is about
+    the store."""
     match error:
         case StateConflict() | NoRoom():
             return error.code

@@ -1,4 +1,5 @@
-"""What workers can do, as they said a moment ago, and what fits their tools. The API has none of their code."""
+"""A catalog of the workers' tools and providers, as they declared them a moment ago, and a check of arguments for the
+tools. The API has none of the workers' code."""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
-"""By name; while a deployment rolls a tool may have several declarations, those seen last first."""
+"""Declarations of tools by name. While a deployment rolls a tool may have several of them: the one seen last is
+first."""
 _LASTS: Final = 2.0
-"""Seconds for which what was read is used."""
+"""Seconds for which a reading is used."""
 
 
 class Catalog:
-    """What the store knows of the workers' capabilities, read now and then."""
+    """The capabilities of the workers as the store has them, read now and then."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,12 +33,12 @@ class Catalog:
         self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
     async def tools(self) -> KnownTools:
-        """Every tool that a worker has, or had within the last hour. Raises what the store raises."""
+        """Return every tool that a worker has, or had within the last hour. Raises what the store raises."""
         return await self._tools.get()
 
     async def providers(self) -> frozenset[str] | None:
-        """Every provider that a worker can call, or could within the last hour; None if some workers do not tell.
-        Raises what the store raises."""
+        """Return every provider that a worker can call, or could within the last hour; None if some workers do not
+        report theirs. Raises what the store raises."""
         return await self._providers.get()
 
     async def close(self) -> None:
@@ -44,15 +46,16 @@ class Catalog:
         await self._reads.close()
 
     async def _read_tools(self) -> KnownTools:
-        found: dict[str, list[ToolDeclaration]] = {}
+        tools: dict[str, list[ToolDeclaration]] = {}
         for declarations in (await self._store.tools.declared()).values():
-            for each in declarations:
-                found.setdefault(each.name, []).append(each)
-        return found
+            for declaration in declarations:
+                tools.setdefault(declaration.name, []).append(declaration)
+        return tools
 
 
 def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str, Any]) -> list[FieldError]:
-    """Why ``arguments`` fit none of a tool's declarations: what the newest says."""
+    """Return the faults of ``arguments`` that fit none of a tool's declarations, by the newest one; none if they fit
+    one."""
     faults: list[FieldError] = []
     for declared in reversed(versions):
         faults = list(islice(_faults(declared.parameters, arguments), limit_of("faults")))

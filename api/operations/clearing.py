@@ -1,4 +1,4 @@
-"""The end of a conversation of which something may be going on."""
+"""The deletion of a conversation that may have unfinished runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ async def clear_conversation(backend: Backend, conversation_id: str, caller: Cal
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
-        StateConflict: ``conversation_busy``: they had not after ``seconds``, or when the process was told to end.
-        NoRoom: it must be waited for, and too many wait already.
+        StateConflict: ``conversation_busy``: they had not after ``seconds``, or when the process had to end.
+        NoRoom: the workers must be waited for, and too many clients wait already.
         NotDurable, StoreUnavailable: it may be there still.
     """
     if not await _free(backend, conversation_id, caller):
@@ -43,7 +43,7 @@ async def _once_free(backend: Backend, conversation_id: str, caller: Caller) -> 
 
 
 async def _free(backend: Backend, conversation_id: str, caller: Caller) -> bool:
-    """Cancel what goes on in a conversation; whether nothing does now."""
+    """Cancel the unfinished runs of a conversation. Tell whether there are none now."""
     for run_id in await _unfinished(backend, conversation_id):
         with suppress(UnknownRun, StateConflict):
             await cancel(backend, run_id, caller)
@@ -51,8 +51,8 @@ async def _free(backend: Backend, conversation_id: str, caller: Caller) -> bool:
 
 
 async def _unfinished(backend: Backend, conversation_id: str) -> list[str]:
-    """Those that wait first: none of them is to begin. None of a conversation that is there in part: its deletion was
-    interrupted, and can be done again."""
+    """Return the ids of unfinished runs, the queued ones first: none of them is to begin. There are none if only a part
+    of the conversation is left: its deletion was interrupted, and can be done again."""
     try:
         there = await read_conversation(backend, conversation_id)
     except UnknownConversation:

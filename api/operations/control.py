@@ -1,4 +1,4 @@
-"""What clients do with an existing run: cancel, send input, delete."""
+"""Control of an existing run: cancel, send input, delete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def cancel(
 async def act(
     backend: Backend, run_id: str, items: Sequence[Item], caller: Caller, *, key: str | None = None
 ) -> InputOutcome:
-    """Approvals, outputs of client tools, words, pause and resume: all take effect, or none.
+    """Send approvals, outputs of client tools, steering, pause and resume to a run: all take effect, or none.
 
     Raises:
         Refused: everything that is wrong with them.
@@ -70,7 +70,7 @@ async def act(
 
 
 async def delete_run(backend: Backend, run_id: str) -> None:
-    """Forget a run that has ended, with its events and what was said in it.
+    """Delete a run that has ended, with its events and its messages.
 
     Raises:
         UnknownRun, StateConflict: there is no such run, or it has not ended.

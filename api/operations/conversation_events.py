@@ -20,13 +20,13 @@ from .watching import Included, quietly
 async def watch_conversation(
     backend: Backend, conversation_id: str, after: FeedCursor = BEGINNING, include: Included = None
 ) -> PlacedBatches:
-    """The events behind ``after``, over all runs, until the conversation is gone. What is kept comes exactly once;
-    deltas come of the run that is active. A place stays what it is over connections and processes.
+    """Return the events behind ``after``, over all runs, until the conversation is gone. Entries of the log come
+    exactly once; deltas are those of the active run. A cursor holds over connections and processes.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
-        Refused: ``invalid_cursor``, it has not come so far.
-        NoRoom: too many watch already.
+        Refused: ``invalid_cursor``, the conversation has not come so far.
+        NoRoom: too many clients watch already.
     """
     conversation = await within_deadline(backend.store.runs.conversation(conversation_id))
     if after.position > conversation.entries:
@@ -38,13 +38,13 @@ async def watch_conversation(
 
 @dataclass(frozen=True, slots=True)
 class PlacedSlice:
-    """Some of a conversation's events."""
+    """A slice of a conversation's events."""
 
     events: Sequence[PlacedEvent]
     reached: int
-    """The position of the last one that was looked at, to go on behind."""
+    """The position of the last entry that was looked at, to go on behind."""
     more: bool
-    """Whether there are more by now."""
+    """True if there are more by now."""
 
 
 async def read_conversation_events(
@@ -56,8 +56,8 @@ async def read_conversation_events(
     types: Collection[str] = (),
     newest_first: bool = False,
 ) -> PlacedSlice:
-    """Events that are kept behind position ``after``, of these types if any are named; with ``newest_first`` from that
-    position or the end back.
+    """Return events of the log behind position ``after``, of these types if any are named; with ``newest_first`` from
+    that position or the end back.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -67,19 +67,19 @@ async def read_conversation_events(
 
 
 async def _slice(entries: LogPages, after: int, limit: int, types: Collection[str]) -> PlacedSlice:
-    found, position, looked, size = list[PlacedEvent](), after, 0, 0
+    events, position, looked, size = list[PlacedEvent](), after, 0, 0
     async with aclosing(entries) as pages:
         async for page in pages:
             for entry in page:
                 if not types or entry.type in types:
-                    if len(found) == limit or size > limit_of("answer_bytes"):
+                    if len(events) == limit or size > limit_of("answer_bytes"):
                         if size > limit_of("answer_bytes"):
                             count_exceeded("answer_bytes")
-                        return PlacedSlice(found, position, more=True)
-                    found.append(PlacedEvent.of(entry, entry.position))
+                        return PlacedSlice(events, position, more=True)
+                    events.append(PlacedEvent.of(entry, entry.position))
                     size += len(entry.payload)
                 position = entry.position
             looked += len(page)
             if looked >= LOOKED_THROUGH:
-                return PlacedSlice(found, position, more=True)
-    return PlacedSlice(found, position, more=False)
+                return PlacedSlice(events, position, more=True)
+    return PlacedSlice(events, position, more=False)

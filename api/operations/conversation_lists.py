@@ -1,4 +1,4 @@
-"""Lists of conversations: pages, numbers, and several by their ids."""
+"""Lists of conversations: pages, counts, and several conversations by their ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def list_conversations(
     cursor: str | None = None,
     order: ConversationOrder = "-updated",
 ) -> ListedConversations:
-    """Conversations that ``admitted`` lets through, in that order.
+    """Return a page of the conversations that ``admitted`` lets through, in that order.
 
     Raises:
         Refused: ``invalid_cursor``.
@@ -29,9 +29,9 @@ async def list_conversations(
     if len(cursor or "") > limit_of("cursor"):
         count_exceeded("cursor")
         raise Refused("invalid_cursor", "The cursor is longer than any that a list gave.")
-    found = backend.store.conversations.list(admitted, limit=limit, cursor=cursor or None, order=order)
+    page = backend.store.conversations.list(admitted, limit=limit, cursor=cursor or None, order=order)
     try:
-        return await within_deadline(found)
+        return await within_deadline(page)
     except ValueError:
         if not cursor:
             raise
@@ -39,12 +39,13 @@ async def list_conversations(
 
 
 async def count_conversations(backend: Backend, admitted: ConversationFilter) -> ConversationCount:
-    """How many conversations ``admitted`` lets through, as far as may be looked."""
+    """Count the conversations that ``admitted`` lets through, among as many as one request may look at."""
     return await within_deadline(backend.store.conversations.count(admitted))
 
 
 async def read_conversations(backend: Backend, ids: Sequence[str]) -> Sequence[Conversation | None]:
-    """These conversations as they are now, each in the place of its id; None for those that are not there."""
-    known = [each for each in ids if is_id("conv", each)]
-    found = {each.id: each for each in await within_deadline(backend.store.runs.conversations(known))}
-    return [found.get(each) for each in ids]
+    """Return these conversations as they are now, each in the place of its id; None for those that are not there."""
+    known = [id for id in ids if is_id("conv", id)]
+    conversations = await within_deadline(backend.store.runs.conversations(known))
+    by_id = {conversation.id: conversation for conversation in conversations}
+    return [by_id.get(id) for id in ids]

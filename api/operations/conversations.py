@@ -1,4 +1,4 @@
-"""Conversations: begin, read, change, what was said, delete."""
+"""Conversations: begin, read, change, delete; and their messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ LOOKED_THROUGH: Final = 2000
 
 
 IncludedInMessages = Literal["reasoning", "opaque"] | None
-"""What of a message is shown only on request: what the model thought, or all that its provider wants back unchanged."""
+"""The part of a message that is shown only on request: the model's reasoning, or all that its provider wants back
+unchanged."""
 
 
 LogPages = AsyncGenerator[Sequence[LogEntry], None]
@@ -42,27 +43,27 @@ class MessagePage(BaseModel):
 
 
 async def create_conversation(
-    backend: Backend, wanted: NewConversation, *, kept: DialectTexts | None = None
+    backend: Backend, body: NewConversation, *, dialect_texts: DialectTexts | None = None
 ) -> tuple[Conversation, bool]:
-    """An empty conversation; or, with true, the one that has the wanted id already, as it is. ``kept`` are texts that
-    dialects keep with it, by their names.
+    """Begin an empty conversation; or return, with true, the one that has the chosen id already, as it is.
+    ``dialect_texts`` are texts that dialects store with it, by the names of the dialects.
 
     Raises:
         Refused: everything that is wrong with the agent, the id, the secrets or the texts.
         StateConflict: ``secrets_full``; ``conversation_busy``, the one of that id is being deleted.
         NoRoom, NotDurable, StoreUnavailable: it was not begun, or not safely.
     """
-    chosen = None if wanted.id is None else chosen_id(backend, wanted.id)
-    check_kept(kept)
-    wanted = await admit_conversation(wanted, backend)
-    return await within_deadline(backend.store.conversations.begin(wanted, chosen, dialect_texts=kept))
+    chosen = None if body.id is None else chosen_id(backend, body.id)
+    check_dialect_texts(dialect_texts)
+    body = await admit_conversation(body, backend)
+    return await within_deadline(backend.store.conversations.begin(body, chosen, dialect_texts=dialect_texts))
 
 
 async def change_conversation(
-    backend: Backend, conversation_id: str, wanted: ConversationPatch, *, kept: DialectTexts | None = None
+    backend: Backend, conversation_id: str, body: ConversationPatch, *, dialect_texts: DialectTexts | None = None
 ) -> Conversation:
-    """The conversation with what is given in the place of what there was. ``kept`` as with `create_conversation`; None
-    takes a text away.
+    """Replace the fields of a conversation that ``body`` has. ``dialect_texts`` are as with `create_conversation`; None
+    removes a text.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -70,13 +71,13 @@ async def change_conversation(
         Refused: everything that is wrong with the agent or the texts.
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """
-    check_kept(kept)
-    wanted = await admit_conversation(wanted, backend)
-    return await within_deadline(backend.store.conversations.change(conversation_id, wanted, dialect_texts=kept))
+    check_dialect_texts(dialect_texts)
+    body = await admit_conversation(body, backend)
+    return await within_deadline(backend.store.conversations.change(conversation_id, body, dialect_texts=dialect_texts))
 
 
-async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> DialectText:
-    """What a dialect keeps with a conversation.
+async def read_dialect_text(backend: Backend, conversation_id: str, dialect: str) -> DialectText:
+    """Return the text that a dialect has stored with a conversation.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -85,12 +86,12 @@ async def read_kept(backend: Backend, conversation_id: str, dialect: str) -> Dia
 
 
 def conversation_of(backend: Backend, number: UUID) -> str:
-    """The id of the conversation that others know by ``number``, whether there is one or not."""
+    """Return the id of the conversation that others know by ``number``, whether there is one or not."""
     return backend.store.runs.conversation_of_number(number)
 
 
 def chosen_id(backend: Backend, text: str) -> str:
-    """The id that a client has chosen, which may be a UUID.
+    """Return the id that a client has chosen, which may be a UUID.
 
     Raises:
         Refused: it is none.
@@ -99,27 +100,27 @@ def chosen_id(backend: Backend, text: str) -> str:
         number = uuid_of(text) if is_id("conv", text) else UUID(text)
     except ValueError:
         number = None
-    found = None if number is None else conversation_of(backend, number)
-    if found is None or (is_id("conv", text) and text != found):
+    conversation_id = None if number is None else conversation_of(backend, number)
+    if conversation_id is None or (is_id("conv", text) and text != conversation_id):
         raise Refused.of_faults(
             [FieldError("/id", "validation_error", "must be a UUID, or an id that this server made")]
         )
-    return found
+    return conversation_id
 
 
-def check_kept(kept: DialectTexts | None) -> None:
-    """Let texts of dialects in.
+def check_dialect_texts(dialect_texts: DialectTexts | None) -> None:
+    """Check the texts of dialects.
 
     Raises:
         Refused: one is too long.
     """
-    if any(len((text or "").encode()) > limit_of("kept") for text in (kept or {}).values()):
+    if any(len((text or "").encode()) > limit_of("kept") for text in (dialect_texts or {}).values()):
         count_exceeded("kept")
         raise Refused("payload_too_large", f"A conversation keeps {limit_of('kept')} bytes of this at most.")
 
 
 async def read_conversation(backend: Backend, conversation_id: str) -> Conversation:
-    """The conversation as it is now.
+    """Return the conversation as it is now.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -128,7 +129,7 @@ async def read_conversation(backend: Backend, conversation_id: str) -> Conversat
 
 
 async def delete_conversation(backend: Backend, conversation_id: str) -> None:
-    """Forget a conversation none of whose runs is going on or queued.
+    """Delete a conversation none of whose runs is active or queued.
 
     Raises:
         UnknownConversation, StateConflict: there is no such conversation, or it is busy.
@@ -146,8 +147,8 @@ async def read_messages(
     include: IncludedInMessages = None,
     newest_first: bool = False,
 ) -> MessagePage:
-    """Messages and tool results behind a position, in the order in which the model sees them; with ``newest_first`` the
-    other way, from that position or the end back.
+    """Return messages and tool results behind a position, in the order in which the model sees them; with
+    ``newest_first`` the other way, from that position or the end back.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -156,9 +157,9 @@ async def read_messages(
     return await within_deadline(_page(pages, after, limit, include))
 
 
-async def has_said(backend: Backend, conversation_id: str, messages: int) -> bool:
-    """Whether models are told of so many messages, or more, among the newest entries of the log, word for word: those
-    that a summary stands for do not count.
+async def has_messages(backend: Backend, conversation_id: str, messages: int) -> bool:
+    """Tell whether models are sent at least so many messages, word for word, from among the newest entries of the log:
+    messages that a summary stands for do not count.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -168,8 +169,8 @@ async def has_said(backend: Backend, conversation_id: str, messages: int) -> boo
 
 
 async def _has(entries: LogPages, messages: int) -> bool:
-    """Of entries that are given newest first."""
-    looked, found, through = 0, 0, 0
+    """Tell whether ``entries``, which come newest first, have so many messages."""
+    looked, count, through = 0, 0, 0
     async with aclosing(entries) as pages:
         async for page in pages:
             for entry in page:
@@ -177,34 +178,34 @@ async def _has(entries: LogPages, messages: int) -> bool:
                     continue
                 if entry.type == EventKind.CONVERSATION_CONDENSED:
                     through = max(through, entry.data["through"])
-                found += entry.type in MESSAGES and entry.position > through
+                count += entry.type in MESSAGES and entry.position > through
             looked += len(page)
-            if found >= messages or looked >= LOOKED_THROUGH:
+            if count >= messages or looked >= LOOKED_THROUGH:
                 break
-    return found >= messages
+    return count >= messages
 
 
 async def _page(entries: LogPages, after: int, limit: int, include: IncludedInMessages) -> MessagePage:
-    found: list[ConversationMessage] = []
+    messages: list[ConversationMessage] = []
     position, looked, size = after, 0, 0
     async with aclosing(entries) as pages:
         async for page in pages:
             for entry in page:
                 if entry.type in MESSAGES:
-                    if len(found) == limit or _is_full(size):
-                        return MessagePage(data=found, next_after=position, has_more=True)
-                    found.append(_message(entry, include))
+                    if len(messages) == limit or _is_full(size):
+                        return MessagePage(data=messages, next_after=position, has_more=True)
+                    messages.append(_message(entry, include))
                     shown = entry.opaque if include == "opaque" else None
-                    size += _size(found[-1]) + (len(shown.fields) if shown else 0)
+                    size += _size(messages[-1]) + (len(shown.fields) if shown else 0)
                 position = entry.position
             looked += len(page)
             if looked >= LOOKED_THROUGH:
-                return MessagePage(data=found, next_after=position, has_more=True)
-    return MessagePage(data=found, next_after=position, has_more=False)
+                return MessagePage(data=messages, next_after=position, has_more=True)
+    return MessagePage(data=messages, next_after=position, has_more=False)
 
 
 def _is_full(size: int) -> bool:
-    """Whether a page that has so many bytes already ends here."""
+    """Tell whether a page that has so many bytes already ends here."""
     if size <= limit_of("answer_bytes"):
         return False
     count_exceeded("answer_bytes")
@@ -212,15 +213,15 @@ def _is_full(size: int) -> bool:
 
 
 def _size(message: Message) -> int:
-    """Characters, but for what is short anyway."""
+    """Return the number of a message's characters, without its short fields."""
     return len(str(message.content)) + sum(len(call.arguments) for call in message.tool_calls)
 
 
 def _message(entry: LogEntry, include: IncludedInMessages) -> ConversationMessage:
     data, opaque = entry.data, entry.opaque
-    said = data["message"]
+    message = data["message"]
     if opaque and include == "reasoning" and (thoughts := opaque.reasoning()):
-        said = {**said, "content": _behind(thoughts, said.get("content", ""))}
+        message = {**message, "content": _behind(thoughts, message.get("content", ""))}
     return ConversationMessage(
         position=entry.position,
         run_id=entry.run_id or None,
@@ -229,12 +230,12 @@ def _message(entry: LogEntry, include: IncludedInMessages) -> ConversationMessag
         steer=data.get("steer", False),
         withdrawn=entry.withdrawn,
         opaque=opaque.shown() if opaque and include == "opaque" else None,
-        **said,
+        **message,
     )
 
 
 def _behind(thoughts: str, content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The content of a message, as parts, with what the model thought before it."""
+    """Return the content of a message as parts, behind the model's reasoning."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}] if content else []
     return [{"type": "reasoning", "text": thoughts}, *content]

@@ -1,4 +1,4 @@
-"""What becomes of a log without a run: the user's words are added, its end is withdrawn, another one begins with it."""
+"""Changes of a log without a run: append the user's messages, withdraw its end, fork it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from palaver.vocabulary.ids import is_id, shard_of
 
 from .admission import admit_conversation, admit_messages
 from .backend import Backend, Caller, promised, within_deadline
-from .conversations import check_kept, chosen_id
+from .conversations import check_dialect_texts, chosen_id
 from .secrets import carrying_secrets
 
 
 async def append(
-    backend: Backend, conversation_id: str, given: str | Sequence[Message], caller: Caller, *, key: str | None = None
+    backend: Backend, conversation_id: str, input: str | Sequence[Message], caller: Caller, *, key: str | None = None
 ) -> Appended:
-    """Add the user's words to a conversation: to its log, or into the run that is active. With the same ``key`` again
+    """Append the user's messages to a conversation: to its log, or into the active run. With the same ``key`` again
     nothing more happens.
 
     Raises:
@@ -28,9 +28,9 @@ async def append(
         UnknownConversation, StateConflict: there is no such conversation, or no room in it.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
-    await admit_messages(conversation_id, given, backend)
+    await admit_messages(conversation_id, input, backend)
     await within_deadline(backend.store.capacity.admit())
-    messages = (Message(role="user", content=given),) if isinstance(given, str) else given
+    messages = (Message(role="user", content=input),) if isinstance(input, str) else input
     append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)
     appended, unsafe = await promised(append)
     if unsafe:
@@ -41,11 +41,11 @@ async def append(
 async def withdraw(
     backend: Backend, conversation_id: str, after: int, caller: Caller, *, key: str | None = None
 ) -> tuple[Conversation, bool]:
-    """Go back to a position: models are not told any more of what the log has behind it. The conversation by that; and
-    whether an earlier request with the same ``key`` had the effect.
+    """Go back to a position: models are not sent any more what the log has behind it. Return the conversation after
+    that, and true if an earlier request with the same ``key`` had the effect.
 
     Raises:
-        Refused: it cannot be gone back to that position.
+        Refused: the log cannot be cut at that position.
         UnknownConversation, StateConflict: there is no such conversation, or a run of it is active.
         IdempotencyMismatch, NotDurable, StoreUnavailable: it was not done, or not safely.
     """
@@ -62,28 +62,28 @@ async def withdraw(
 async def fork(
     backend: Backend,
     conversation_id: str,
-    wanted: Fork,
+    body: Fork,
     caller: Caller,
     *,
-    kept: DialectTexts | None = None,
+    dialect_texts: DialectTexts | None = None,
     key: str | None = None,
 ) -> tuple[Conversation, bool]:
-    """A new conversation that begins with the log of this one; with true, one that an earlier request made, with the
-    same ``key`` or for the same id. ``kept`` as with `create_conversation`.
+    """Begin a new conversation with the log of this one; or return, with true, the one that an earlier request made
+    with the same ``key`` or for the same id. ``dialect_texts`` are as with `create_conversation`.
 
     Raises:
         Refused: everything that is wrong with the agent, the id, the position or the texts.
         UnknownConversation, StateConflict: there is no such conversation, or another one has that id.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not made, or not safely.
     """
-    target = None if wanted.id is None else chosen_id(backend, wanted.id)
+    target = None if body.id is None else chosen_id(backend, body.id)
     if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
         why = "falls on another shard than the conversation that is forked: leave it out"
         raise Refused.of_faults([FieldError("/id", "validation_error", why)])
-    check_kept(kept)
-    wanted = await admit_conversation(wanted, backend)
+    check_dialect_texts(dialect_texts)
+    body = await admit_conversation(body, backend)
     forking = backend.store.history.fork(
-        conversation_id, wanted, target, dialect_texts=kept, idempotency_key=key, by=caller.name
+        conversation_id, body, target, dialect_texts=dialect_texts, idempotency_key=key, by=caller.name
     )
     try:
         with carrying_secrets():

@@ -11,7 +11,7 @@ from .backend import Backend, within_deadline
 
 
 async def list_runs(backend: Backend, admitted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:
-    """Runs that ``admitted`` lets through, newest first.
+    """Return a page of the runs that ``admitted`` lets through, newest first.
 
     Raises:
         Refused: ``invalid_cursor``.

@@ -1,4 +1,4 @@
-"""The log of a conversation, entry by entry: for dialects that tell of more than messages."""
+"""The log of a conversation, entry by entry: for dialects that show more than messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ FollowedPages = AsyncGenerator[tuple[Sequence[LogEntry], int], None]
 
 
 async def read_log(backend: Backend, conversation_id: str, *, after: int = 0, newest_first: bool = False) -> LogPages:
-    """What the log has behind a position, to its end; with ``newest_first`` from that position or the end back.
+    """Yield the entries of the log behind a position, to its end; with ``newest_first`` from that position or the end
+    back.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
         StoreUnavailable: a page took too long.
     """
-    found = backend.store.runs.pages(conversation_id, after=after, newest_first=newest_first)
-    async with aclosing(found) as pages:
+    log_pages = backend.store.runs.pages(conversation_id, after=after, newest_first=newest_first)
+    async with aclosing(log_pages) as pages:
         while True:
             try:
                 page = await within_deadline(anext(pages))
@@ -39,11 +40,11 @@ async def read_log(backend: Backend, conversation_id: str, *, after: int = 0, ne
 
 
 async def last_message(backend: Backend, conversation_id: str) -> LogEntry | None:
-    """The newest message or result that models are still told of; None if there is none among the last entries.
+    """Return the newest message or result that models are still sent; None if there is none among the last entries.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
-        StoreUnavailable: it took too long.
+        StoreUnavailable: the store took too long.
     """
     looked = 0
     async with aclosing(read_log(backend, conversation_id, newest_first=True)) as pages:
@@ -58,9 +59,9 @@ async def last_message(backend: Backend, conversation_id: str) -> LogEntry | Non
 
 
 async def follow_log(backend: Backend, conversation_id: str, *, after: int, revision: int) -> FollowedPages:
-    """What the log has behind a position, and what comes, as it comes, over all runs; each page with the conversation's
-    revision. An empty page says that the conversation was changed beside the log. Ends with the conversation only. All
-    who follow the same one share what is read.
+    """Yield the entries of the log behind a position, and new ones as they come, over all runs; each page with the
+    conversation's revision. An empty page means that the conversation was changed beside the log. It ends with the
+    conversation only. All followers of one conversation share the reads.
 
     While the store is away there is silence; then it goes on where it was.
 
@@ -92,7 +93,7 @@ async def follow_log(backend: Backend, conversation_id: str, *, after: int, revi
 
 
 async def log_end(backend: Backend, conversation_id: str) -> LogExtent:
-    """How far the log is, and the conversation's revision.
+    """Return the end of the log, and the conversation's revision.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -107,27 +108,27 @@ async def log_end(backend: Backend, conversation_id: str) -> LogExtent:
 
 
 async def leave_position(backend: Backend, conversation_id: str, dialect: str, position: int, lasts: timedelta) -> None:
-    """Say up to which position a watcher of a dialect was told everything, to whoever tells it the rest. Of several the
-    smallest stays, as long as the last one.
+    """Leave the position up to which a watcher of a dialect was sent everything, for the process that sends it the
+    rest. Of several positions the smallest stays, for as long as the last one ``lasts``.
 
     Raises:
-        StoreUnavailable: it took too long.
+        StoreUnavailable: the store took too long.
     """
     seconds = round(lasts.total_seconds())
     await within_deadline(backend.store.conversations.leave_position(conversation_id, dialect, position, seconds))
 
 
 async def position_left(backend: Backend, conversation_id: str, dialect: str) -> int | None:
-    """That position, while it lasts.
+    """Return the position that was left; None if there is none, or not any more.
 
     Raises:
-        StoreUnavailable: it took too long.
+        StoreUnavailable: the store took too long.
     """
     return await within_deadline(backend.store.conversations.position_left(conversation_id, dialect))
 
 
 async def once_there(read: Callable[[], Awaitable[T]]) -> T:
-    """What is read, once the store answers: for who tells of a log, and would lose its place in it."""
+    """Read, again and again until the store answers: for watchers of a log, who would lose their place in it."""
     while True:
         try:
             return await read()
@@ -138,5 +139,5 @@ async def once_there(read: Callable[[], Awaitable[T]]) -> T:
 
 
 def _away(error: Exception) -> bool:
-    """Whether it is the store that failed, and not what was asked of it."""
+    """Tell whether the store is away: an error of the store itself, and not of the request to it."""
     return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE

@@ -1,4 +1,4 @@
-"""What the store knows for metrics, as it was a moment ago."""
+"""Samples for metrics from the store, as they were a moment ago."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from palaver.store.redis.single_flight import Fresh, SingleFlight
 from palaver.telemetry.exposition import Samples
 
 LASTS: Final = 5.0
-"""Seconds for which what was read is used, however many ask."""
+"""Seconds for which a reading is used, by however many requests."""
 
 
 class Measured:
-    """Reads it once for all who ask."""
+    """Samples that are read from the store once for all requests of a moment."""
 
     def __init__(self, store: Store, providers: Iterable[str]) -> None:
         self._reads = SingleFlight(1)
         self._samples = Fresh(self._reads, partial(store.measuring.read, tuple(providers)), LASTS)
 
     async def samples(self) -> Samples:
-        """What the store knows of itself, and about these providers. Raises what the store raises."""
+        """Return the samples of the store itself, and of these providers. Raises what the store raises."""
         return await self._samples.get()
 
     async def close(self) -> None:

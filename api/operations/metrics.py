@@ -1,4 +1,4 @@
-"""Metrics: what the store knows, and what only this process knows."""
+"""Metrics: the samples from the store, and those that only this process has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .backend import Backend, within_deadline
 
 
 async def read_metrics(backend: Backend) -> str:
-    """Every metric, in Prometheus' text format. Raises what keeps the store from telling: there are no others then."""
+    """Return every metric, in Prometheus' text format. Raises what the store raises: then there are no metrics at
+    all."""
     samples = await within_deadline(backend.measured.samples())
     own: Samples = {
         "palaver_runs_limit": {(): backend.settings.max_runs},

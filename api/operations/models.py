@@ -1,4 +1,4 @@
-"""Which models runs may name."""
+"""The models that runs may name."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from .backend import Backend, within_deadline
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:
-    """A page of models by id, and where the next one begins; None on the last one."""
+    """A page of models by id, and the cursor of the next page; None on the last one."""
 
     models: Sequence[ListedModel]
     next_cursor: str | None
 
 
 async def list_models(backend: Backend, *, limit: int, cursor: str | None) -> ModelPage:
-    """The models that tables of providers name, by id, and for each provider ``*``: any other name.
+    """Return the models that tables of providers name, by id, and for each provider ``*``: any other name.
 
     Raises:
         Refused: ``invalid_cursor``.
     """
-    known = sorted((provider, name) for provider, each in backend.providers.items() for name in _names(each))
+    known = sorted((provider, name) for provider, table in backend.providers.items() for name in _names(table))
     begin = bisect_right(known, _place(cursor)) if cursor else 0
     shown = known[begin : begin + limit]
     callable_ = await within_deadline(backend.catalog.providers())
     names = dict.fromkeys(provider for provider, _ in shown)
-    states = {each.name: each for each in await within_deadline(backend.store.providers.state(names))}
-    models = [_listed(*each, backend.providers, states, callable_) for each in shown]
+    states = {state.name: state for state in await within_deadline(backend.store.providers.state(names))}
+    models = [_listed(*model, backend.providers, states, callable_) for model in shown]
     return ModelPage(models, _cursor(shown[-1]) if begin + limit < len(known) else None)
 
 
@@ -72,7 +72,7 @@ def _cursor(last: tuple[str, str]) -> str:
 
 
 def _place(cursor: str) -> tuple[str, str]:
-    """The last model of the page before. Raises Refused."""
+    """Return the last model of the page before. Raises Refused."""
     if len(cursor) > limit_of("cursor"):
         count_exceeded("cursor")
     try:

@@ -1,4 +1,4 @@
-"""Queues and providers: how much waits, how much runs, who works on it, and what holds it up."""
+"""Queues and providers: the steps that wait and run, the workers, and the causes of delays."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class QueueWorker(BaseModel):
     capacity: int
     draining: bool
     lacks: tuple[str, ...]
-    """What its own settings name and it cannot do: `key:VARIABLE` of a provider, or `refused_key:PROVIDER`."""
+    """The capabilities that its own settings name and that it lacks: `key:VARIABLE` of a provider, or
+    `refused_key:PROVIDER`."""
 
 
 class RefusedWorker(BaseModel):
-    """A worker process that does no steps: its broker or its store refuses it what a step takes."""
+    """A worker process that does no steps: its broker or its store refuses commands that a step needs."""
 
     id: str
     refused: tuple[str, ...]
@@ -45,7 +46,7 @@ class QueueState(BaseModel):
     """Steps in flight on all its workers."""
     workers: list[QueueWorker]
     refused: list[RefusedWorker]
-    """Those that are there and do nothing; not among the workers."""
+    """Workers that are there and do no steps; they are not among ``workers``."""
 
 
 class OutageState(BaseModel):
@@ -55,17 +56,17 @@ class OutageState(BaseModel):
     """Null: all of its models."""
     since: datetime
     error_class: ErrorClassName
-    """Of the last failure, as are code and message."""
+    """The class of the last failure, which `code` and `message` are about, too."""
     code: str
     message: str
     next_probe: datetime
-    """One call tries it then, at the earliest; all others wait."""
+    """The time from which one call tries the provider; all others wait."""
     waiting: int
     """Model steps that wait for its end."""
 
 
 class CoolDownState(BaseModel):
-    """A provider, or one of its models, that asked for fewer requests: nobody calls it before, few at first."""
+    """A provider, or one of its models, that asked for fewer requests: no calls until then, and few at first."""
 
     model: str | None
     """Null: all of its models."""
@@ -79,9 +80,9 @@ class ProviderState(BaseModel):
 
     name: str
     cooling_until: datetime | None
-    """When the last of its cool-downs ends; null: it has none."""
+    """The end of the last of its cool-downs; null: it has none."""
     cooling: list[CoolDownState]
-    """After an answer that asks for fewer requests."""
+    """Its cool-downs, after answers that ask for fewer requests."""
     waiting: int
     """Model steps that wait for it, in no queue and with no worker."""
     outages: list[OutageState]
@@ -97,53 +98,58 @@ class ProviderState(BaseModel):
 
 
 class LackedState(BaseModel):
-    """What steps wait for, because the workers that took them have not got it."""
+    """A capability that steps wait for, because the workers that took them lack it."""
 
     code: str
     """`tool:NAME`, `provider:NAME`, `key:VARIABLE` or `refused_key:PROVIDER`; as in `waiting` of their runs."""
     steps: int
-    """That wait for it, in no queue and with no worker."""
+    """Steps that wait for it, in no queue and with no worker."""
     run_id: str
     """One of their runs."""
 
 
 class LostState(BaseModel):
-    """What the store lost when it was restarted, moved or restored, as far as its counts tell."""
+    """A loss of the store when it was restarted, moved or restored, as far as its counts tell."""
 
     at: datetime
-    """When it was noticed."""
+    """The time at which it was noticed."""
     runs: int
     """Runs that had been taken on and are gone, at least."""
     steps: int
     """Steps that had been done and are not any more, at least."""
     replaced: bool
-    """Whether it is another store than before, or an empty one."""
+    """True if it is another store than before, or an empty one."""
 
 
 class RoomState(BaseModel):
-    """What there is, and how much of it there may be before new runs are refused."""
+    """The use of what is limited, and the limits beyond which new runs are refused."""
 
     runs: int
-    """Unfinished, about: those that are worked on or wait for a time count twice."""
+    """Unfinished runs, about: those that are worked on or wait for a time count twice."""
     max_runs: int
     memory_bytes: int
-    """That Redis uses."""
+    """Bytes that Redis uses."""
     max_memory_bytes: int | None
     """A share of Redis's `maxmemory`; null when that is not set."""
 
 
 async def read_queues(backend: Backend) -> list[QueueState]:
-    """Every queue. Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""
+    """Return every queue. Depths come from the store, not the broker: a step that a worker has fetched and not begun
+    still counts."""
     depths = await within_deadline(backend.store.due.depths())
     workers = await within_deadline(backend.store.fleet.workers())
     states = []
     for name, (ready, oldest) in depths.items():
         mine = [
             QueueWorker(
-                id=each.id, in_flight=each.in_flight, capacity=each.capacity, draining=each.draining, lacks=each.lacks
+                id=worker.id,
+                in_flight=worker.in_flight,
+                capacity=worker.capacity,
+                draining=worker.draining,
+                lacks=worker.lacks,
             )
-            for each in workers
-            if each.queue == name and not each.refused
+            for worker in workers
+            if worker.queue == name and not worker.refused
         ]
         states.append(
             QueueState(
@@ -160,38 +166,38 @@ async def read_queues(backend: Backend) -> list[QueueState]:
 
 
 def _refused(workers: Iterable[WorkerReport], *queues: str) -> list[RefusedWorker]:
-    """Those that are refused something, of all queues unless some are named."""
+    """Return the workers that are refused something, of all queues unless some are named."""
     return [
-        RefusedWorker(id=each.id, refused=each.refused)
-        for each in workers
-        if each.refused and (not queues or each.queue in queues)
+        RefusedWorker(id=worker.id, refused=worker.refused)
+        for worker in workers
+        if worker.refused and (not queues or worker.queue in queues)
     ]
 
 
 async def read_refused(backend: Backend) -> list[RefusedWorker]:
-    """Every worker that does nothing, because its broker or its store refuses it."""
+    """Return every worker that does no steps, because its broker or its store refuses commands that they need."""
     return _refused(await within_deadline(backend.store.fleet.workers()))
 
 
 async def read_providers(backend: Backend) -> list[ProviderState]:
-    """Every provider that the API knows."""
+    """Return every provider that the API knows."""
     states = []
-    for each in await within_deadline(backend.store.providers.state(backend.providers)):
-        limits = backend.providers[each.name].limits
+    for usage in await within_deadline(backend.store.providers.state(backend.providers)):
+        limits = backend.providers[usage.name].limits
         states.append(
             ProviderState(
-                name=each.name,
-                cooling_until=each.cooling_until,
+                name=usage.name,
+                cooling_until=usage.cooling_until,
                 cooling=[
-                    CoolDownState(model=gate.model, until=gate.until, waiting=gate.waiting) for gate in each.cooling
+                    CoolDownState(model=gate.model, until=gate.until, waiting=gate.waiting) for gate in usage.cooling
                 ],
-                waiting=each.waiting,
-                outages=[_outage(outage) for outage in each.outages],
-                in_flight=each.in_flight if limits.max_in_flight else None,
+                waiting=usage.waiting,
+                outages=[_outage(outage) for outage in usage.outages],
+                in_flight=usage.in_flight if limits.max_in_flight else None,
                 max_in_flight=limits.max_in_flight,
-                requests_last_minute=each.requests_last_minute if limits else None,
+                requests_last_minute=usage.requests_last_minute if limits else None,
                 requests_per_minute=limits.requests_per_minute,
-                tokens_last_minute=each.tokens_last_minute if limits else None,
+                tokens_last_minute=usage.tokens_last_minute if limits else None,
                 tokens_per_minute=limits.tokens_per_minute,
             )
         )
@@ -211,13 +217,13 @@ def _outage(outage: Outage) -> OutageState:
 
 
 async def read_lacked(backend: Backend) -> list[LackedState]:
-    """Everything that steps wait for because no worker that took them has it."""
-    found = await within_deadline(backend.store.lacking.read())
-    return [LackedState(code=each.code, steps=each.steps, run_id=each.run_id) for each in found]
+    """Return every capability that steps wait for because no worker that took them has it."""
+    lacked = await within_deadline(backend.store.lacking.read())
+    return [LackedState(code=lack.code, steps=lack.steps, run_id=lack.run_id) for lack in lacked]
 
 
 async def read_room(backend: Backend) -> RoomState:
-    """How much there is of what is limited."""
+    """Return the use of what is limited."""
     memory = await within_deadline(backend.store.capacity.memory())
     return RoomState(
         runs=await within_deadline(backend.store.capacity.runs()),
@@ -228,10 +234,9 @@ async def read_room(backend: Backend) -> RoomState:
 
 
 async def check_store(backend: Backend) -> LostState | None:
-    """See that the store answers: what it lost of late, if it did. Raises what keeps it from answering."""
-    found = await within_deadline(backend.store.rewinds.last())
-    if found is None:
+    """See that the store answers. Return its latest loss; None if it lost nothing. Raises what keeps it from
+    answering."""
+    loss = await within_deadline(backend.store.rewinds.last())
+    if loss is None:
         return None
-    return LostState(
-        at=datetime.fromtimestamp(found.at, UTC), runs=found.runs, steps=found.steps, replaced=found.replaced
-    )
+    return LostState(at=datetime.fromtimestamp(loss.at, UTC), runs=loss.runs, steps=loss.steps, replaced=loss.replaced)

@@ -1,4 +1,4 @@
-"""Secrets of a conversation: set, removed, listed by name. Nobody is told what they are."""
+"""Secrets of a conversation: set, removed, listed by name. Nobody is shown their values."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .backend import Backend, within_deadline
 async def set_secrets(
     backend: Backend, conversation_id: str, secrets: Mapping[str, SecretStr | None], *, pointer: str = ""
 ) -> tuple[str, ...]:
-    """Set secrets of a conversation by name, and remove those that are None; the names of all that it has then. Tools
-    are given the new values from their next call on.
+    """Set secrets of a conversation by name, and remove those that are None. Return the names of all that it has then.
+    Tools get the new values from their next call on.
 
     ``pointer`` is where the secrets stand in the request.
 
     Raises:
         Refused: ``no_secret_key``.
         UnknownConversation, StateConflict: there is no such conversation, or not so much room in it.
-        StoreUnavailable: they may be set.
+        StoreUnavailable: they may be set or not.
     """
     admit_secrets(secrets, pointer, backend)
     if secrets:
@@ -35,7 +35,7 @@ async def set_secrets(
 
 
 async def secret_names(backend: Backend, conversation_id: str) -> tuple[str, ...]:
-    """The names of a conversation's secrets.
+    """Return the names of a conversation's secrets.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
@@ -45,7 +45,7 @@ async def secret_names(backend: Backend, conversation_id: str) -> tuple[str, ...
 
 @contextmanager
 def carrying_secrets() -> Iterator[None]:
-    """Around a fork, which has the secrets of the conversation that it is made of.
+    """Translate errors about secrets around a fork, which has the secrets of the conversation that it is made of.
 
     Raises:
         Refused: ``no_secret_key``: this API cannot open them.

@@ -14,11 +14,11 @@ from palaver.telemetry.logs import bind_log_context
 
 from .admission import admit_retry, admit_submission
 from .backend import Backend, Caller, promised, within_deadline
-from .conversations import has_said
+from .conversations import has_messages
 from .secrets import carrying_secrets
 
 _FEW: Final = 3
-"""Messages: the user's newest one is kept in any case, and what is newest beside it."""
+"""Messages, the fewest to condense: the user's newest one stays in any case, and so does the newest one beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Taken:
     replayed: bool = False
     """An earlier request with the same key made it."""
     steered: bool = False
-    """It was there, and the input went into it."""
+    """The run was there, and the input went into it."""
 
 
 async def submit(backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None) -> Taken:
@@ -50,7 +50,7 @@ async def begin(
 
     Raises:
         Refused: everything that is wrong with it.
-        StateConflict: what the conversation does does not allow it.
+        StateConflict: the state of the conversation does not allow it.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
     try:
@@ -84,10 +84,10 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
             ``conversation_busy``, ``no_agent``.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not taken on, or not safely.
     """
-    if not await has_said(backend, conversation_id, _FEW):
+    if not await has_messages(backend, conversation_id, _FEW):
         raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
-    wanted = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
-    submitting = backend.store.runs.submit(wanted, idempotency_key=key, by=caller.name, condenses=True, show=True)
+    submission = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
+    submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, condenses=True, show=True)
     submitted, unsafe = await promised(submitting)
     backend.publisher.publish_soon(submitted.deliveries)
     if unsafe:
@@ -95,7 +95,7 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
     return Taken(await _run_of(submitted, backend), submitted.replayed)
 
 
-async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *, key: str | None = None) -> Taken:
+async def retry(backend: Backend, run_id: str, body: Retry, caller: Caller, *, key: str | None = None) -> Taken:
     """Go on with a run that has ended in a new one, or fork it.
 
     Raises:
@@ -103,10 +103,10 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
         UnknownRun, StateConflict: there is no such run, or it left nothing to go on with.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
-    wanted = await admit_retry(run_id, wanted, backend)
+    body = await admit_retry(run_id, body, backend)
     try:
         with carrying_secrets():
-            retrying = backend.store.control.retry(run_id, wanted, idempotency_key=key, by=caller.name)
+            retrying = backend.store.control.retry(run_id, body, idempotency_key=key, by=caller.name)
             made, unsafe = await promised(retrying)
     except StateConflict as conflict:
         if conflict.code != "unknown_step":
@@ -121,7 +121,7 @@ async def retry(backend: Backend, run_id: str, wanted: Retry, caller: Caller, *,
 
 
 async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:
-    """The conflict, with what the run waits for that stands in the way."""
+    """Return the conflict, with the pending actions of the run that stands in the way."""
     if conflict.run_id is not None:
         with suppress(UnknownRun):
             conflict.pending_actions = (await within_deadline(backend.store.runs.get(conflict.run_id))).pending_actions

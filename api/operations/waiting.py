@@ -20,17 +20,18 @@ T = TypeVar("T")
 
 
 class Until(StrEnum):
-    """How far a run must have come."""
+    """The condition that a wait for a run ends with."""
 
     TERMINAL = "terminal"
-    """It has ended."""
+    """The run has ended."""
     ACTION = "action"
-    """It has ended, or it waits for somebody: an approval, a client's output, a resume."""
+    """The run has ended, or waits for somebody: an approval, a client's output, a resume."""
     CHANGE = "change"
-    """Its status, its step or what it waits for, an action included, is another than when the request came."""
+    """The status of the run, its step, or what it waits for (an action included), is another than when the request
+    came."""
 
     def reached(self, before: Run, now: Run) -> bool:
-        """Whether ``now`` is far enough for who saw ``before``."""
+        """Tell whether ``now`` is far enough for a client that saw ``before``."""
         if now.status.terminal:
             return True
         match self:
@@ -47,12 +48,12 @@ def _place(run: Run) -> tuple[object, ...]:
 
 
 def watching_for(caller: Caller) -> None:
-    """Whoever watches from here on, in this context, does so for ``caller``."""
+    """Count watchers from here on, in this context, as those of ``caller``."""
     watches_for.set(caller.name or "")
 
 
 def admit_watcher(backend: Backend) -> None:
-    """See that there is room for one more who waits for news of a run.
+    """See that there is room for one more watcher of a run.
 
     Raises:
         NoRoom: ``too_many_watchers``.
@@ -63,7 +64,7 @@ def admit_watcher(backend: Backend) -> None:
 
 @contextmanager
 def place_of_watcher(backend: Backend) -> Iterator[None]:
-    """The same, and the place is kept: for who has something to read before it begins to watch.
+    """See that there is room for one more watcher, and hold its place: it may have to read before it begins to watch.
 
     Raises:
         NoRoom: ``too_many_watchers``.
@@ -74,12 +75,12 @@ def place_of_watcher(backend: Backend) -> Iterator[None]:
 
 
 def may_watch(backend: Backend) -> bool:
-    """Whether there is room for one more who waits for news of a run."""
+    """Tell whether there is room for one more watcher of a run."""
     return _full(backend) is None
 
 
 def _full(backend: Backend) -> str | None:
-    """Why there is no room for one more; None if there is."""
+    """Return the reason why there is no room for one more; None if there is room."""
     feeds, settings, whose = backend.store.feeds, backend.settings, watches_for.get()
     if feeds.watching >= settings.max_watchers:
         count_exceeded("watchers")
@@ -93,11 +94,11 @@ def _full(backend: Backend) -> str | None:
 
 
 async def read_run(backend: Backend, run_id: str, *, until: Until = Until.ACTION, seconds: float = 0) -> Run:
-    """The run as it is now; with ``seconds``, once it is far enough or after that time.
+    """Return the run as it is now; with ``seconds``, once it is far enough or after that time.
 
     Raises:
         UnknownRun: there is no such run (any more).
-        NoRoom: too many wait already.
+        NoRoom: too many clients wait already.
     """
     run = await backend.run(run_id)
     if seconds <= 0 or until.reached(run, run):
@@ -107,14 +108,14 @@ async def read_run(backend: Backend, run_id: str, *, until: Until = Until.ACTION
 
 
 async def await_run(backend: Backend, run: Run, until: Until, seconds: float) -> Run:
-    """``run`` once it is far enough, or as it is after ``seconds`` or when the process is told to end."""
+    """Return ``run`` once it is far enough, or as it is after ``seconds`` or when the process has to end."""
     if until.reached(run, run):
         return run
     return await in_time(backend, _follow(backend, run, until), seconds) or await backend.run(run.id)
 
 
 async def in_time(backend: Backend, wait: Coroutine[Any, Any, T], seconds: float) -> T | None:
-    """What comes of a wait; None if nothing has after ``seconds``, or when the process is told to end."""
+    """Return the result of a wait; None if there is none after ``seconds``, or when the process has to end."""
     waiting, closing = asyncio.create_task(wait), asyncio.create_task(backend.closing.wait())
     try:
         await asyncio.wait([waiting, closing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

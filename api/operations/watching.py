@@ -18,23 +18,23 @@ from .waiting import admit_watcher
 
 E = TypeVar("E", bound=StoredEvent)
 Batches = AsyncGenerator[Sequence[StoredEvent], None]
-"""What happened, in order, as it comes; an empty batch says that nothing does. `stream.gap` stands for events that are
-gone: token deltas, some time after the end of their run."""
+"""Events, in order, as they come; an empty batch means that there are none for a while. `stream.gap` stands for events
+that are gone: token deltas, some time after the end of their run."""
 
 
 Included = Literal["reasoning"] | None
-"""What of a run is told only on request: `reasoning.delta`."""
+"""The events of a run that are sent only on request: `reasoning.delta`."""
 _QUIET: Final = 10.0
-"""Seconds after which a watcher who is told nothing of what happens gets an empty batch."""
+"""Seconds after which a watcher gets an empty batch although there are events, as none of them is sent to it."""
 
 
 async def watch(backend: Backend, run_id: str, after: int, include: Included = None) -> Batches | None:
-    """The events behind ``after``, up to ``run.finished``; None if the run has ended and all of them were seen.
+    """Return the events behind ``after``, up to ``run.finished``; None if the run has ended and all of them were seen.
 
     Raises:
         UnknownRun: there is no such run (any more).
-        Refused: ``invalid_cursor``, it has not come so far.
-        NoRoom: too many watch already.
+        Refused: ``invalid_cursor``, the run has not come so far.
+        NoRoom: too many clients watch already.
     """
     run = await _run_at(backend, run_id, after)
     if run.status.terminal and after == run.last_event_id:
@@ -44,29 +44,29 @@ async def watch(backend: Backend, run_id: str, after: int, include: Included = N
 
 
 def follow(backend: Backend, run_id: str, after: int = 0, include: Included = None, *, counted: bool = True) -> Batches:
-    """The events of a run that is there, behind ``after``. Raises what reading them raises, but for trouble with the
-    store, which passes. Whoever is ``counted`` otherwise is no further watcher."""
+    """Return the events of a run that is there, behind ``after``. Raises what reading them raises, except for trouble
+    with the store, which passes. A watcher that is counted otherwise is not to be ``counted`` here, too."""
     batches = with_gaps(backend.store.feeds.follow(run_id, after=after, counted=counted), after)
     return batches if include else quietly(batches)
 
 
 async def quietly(batches: AsyncGenerator[Sequence[E], None]) -> AsyncGenerator[Sequence[E], None]:
-    """What is told to those who ask for nothing more."""
-    told_at = time.monotonic()
+    """Yield batches without the events that are sent only on request."""
+    sent_at = time.monotonic()
     async with aclosing(batches):
         async for events in batches:
-            told = _told(events)
-            if told or not events or time.monotonic() - told_at >= _QUIET:
-                yield told
-                told_at = time.monotonic()
+            usual = _usual(events)
+            if usual or not events or time.monotonic() - sent_at >= _QUIET:
+                yield usual
+                sent_at = time.monotonic()
 
 
-def _told(events: Sequence[E]) -> Sequence[E]:
+def _usual(events: Sequence[E]) -> Sequence[E]:
     return [event for event in events if event.type not in ON_REQUEST]
 
 
 async def with_gaps(batches: AsyncIterator[Sequence[StoredEvent]], last: int) -> Batches:
-    """The events behind ``last``, and what is missing between them."""
+    """Yield the events behind ``last``, with a gap in the place of those that are missing between them."""
     async with aclosing(batches):  # type: ignore[type-var]
         async for events in batches:
             if events and events[-1].seq != last + len(events):
@@ -87,26 +87,26 @@ def _gaps_and_events(events: Sequence[StoredEvent], last: int) -> Iterator[Store
 
 @dataclass(frozen=True, slots=True)
 class EventSlice:
-    """Some of a run's events, in order."""
+    """A slice of a run's events, in order."""
 
     events: Sequence[StoredEvent]
     reached: int
-    """The number of the last one, told or not, to go on behind."""
+    """The number of the last event, shown or not, to go on behind."""
     more: bool
-    """Whether there are more by now."""
+    """True if there are more by now."""
 
 
 async def read_events(backend: Backend, run_id: str, after: int, limit: int, include: Included = None) -> EventSlice:
-    """Events behind ``after``, at most ``limit``.
+    """Return events behind ``after``, at most ``limit``.
 
     Raises:
         UnknownRun: there is no such run (any more).
-        Refused: ``invalid_cursor``, it has not come so far.
+        Refused: ``invalid_cursor``, the run has not come so far.
     """
     run = await _run_at(backend, run_id, after)
     events = await within_deadline(backend.store.feeds.page(run.id, after=after, limit=limit))
     reached = events[-1].seq if events else after
-    return EventSlice(events if include else _told(events), reached, more=bool(events) and reached < run.last_event_id)
+    return EventSlice(events if include else _usual(events), reached, more=bool(events) and reached < run.last_event_id)
 
 
 async def _run_at(backend: Backend, run_id: str, after: int) -> Run:

@@ -347,13 +347,14 @@ async def test_a_conversation_is_changed_by_what_is_given() -> None:
 
 async def test_a_dialect_keeps_no_more_than_it_may() -> None:
     async with world() as api:
-        kept = {"dialect": "é" * (limit_of("kept") // 2 + 1)}
+        texts = {"dialect": "é" * (limit_of("kept") // 2 + 1)}
         with pytest.raises(Refused):
-            await operations.create_conversation(api.app.state.backend, NewConversation(), kept=kept)
-        made, _ = await operations.create_conversation(api.app.state.backend, NewConversation(), kept={"dialect": "{}"})
+            await operations.create_conversation(api.app.state.backend, NewConversation(), dialect_texts=texts)
+        backend, short = api.app.state.backend, {"dialect": "{}"}
+        made, _ = await operations.create_conversation(backend, NewConversation(), dialect_texts=short)
         with pytest.raises(Refused):
-            await operations.change_conversation(api.app.state.backend, made.id, ConversationPatch(), kept=kept)
-        assert (await operations.read_kept(api.app.state.backend, made.id, "dialect")).text == "{}"
+            await operations.change_conversation(backend, made.id, ConversationPatch(), dialect_texts=texts)
+        assert (await operations.read_dialect_text(backend, made.id, "dialect")).text == "{}"
 
 
 async def test_conversations_are_listed_by_what_is_known_about_them() -> None:

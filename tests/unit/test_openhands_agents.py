@@ -7,8 +7,8 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from api.openhands.agents import GivenAgent, Policy, spec_of, there
-from api.openhands.content import GivenClientTool, client_tools_of, told_of
+from api.openhands.agents import OpenHandsAgent, Policy, spec_of, there
+from api.openhands.content import OpenHandsClientTool, announced, client_tools_of
 from api.openhands.dialect import respond
 from api.openhands.events import MOST, fitting
 from api.openhands.state import ClientState, full_state
@@ -35,13 +35,13 @@ AGENT: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _given(llm: dict[str, Any] | None = None, **fields: Any) -> GivenAgent:
+def _given(llm: dict[str, Any] | None = None, **fields: Any) -> OpenHandsAgent:
     body = {**AGENT, **fields, "llm": {**LLM, **(llm or {})}}
     # Bodies are read so.
-    return GivenAgent.model_validate_json(orjson.dumps(body), extra="forbid")
+    return OpenHandsAgent.model_validate_json(orjson.dumps(body), extra="forbid")
 
 
-def _refused(given: GivenAgent) -> list[tuple[str, str]]:
+def _refused(given: OpenHandsAgent) -> list[tuple[str, str]]:
     with pytest.raises(Refused) as refused:
         spec_of(given)
     return [(there(fault.pointer), fault.code) for fault in refused.value.faults]
@@ -109,7 +109,7 @@ def test_a_condenser_condenses() -> None:
         (_given(condenser={"kind": "LLMSummarizingCondenser", "max_tokens": 1}), "/agent/condenser/max_tokens"),
     ],
 )
-def test_what_there_is_not_is_refused_at_its_place(given: GivenAgent, place: str) -> None:
+def test_what_there_is_not_is_refused_at_its_place(given: OpenHandsAgent, place: str) -> None:
     assert [where for where, _ in _refused(given)] == [place]
 
 
@@ -206,15 +206,15 @@ def _state(kept: ClientState, usage: Usage = UNUSED) -> dict[str, Any]:
 
 def test_client_tools_are_acknowledged_and_bounded_together() -> None:
     large = {"type": "object", "description": "x" * 30_000}
-    given = [GivenClientTool(name=f"show_{i}", description="", parameters=large) for i in range(10)]
+    given = [OpenHandsClientTool(name=f"show_{i}", description="", parameters=large) for i in range(10)]
     taken = client_tools_of(given[:8])
     assert all(tool.acknowledgement for tool in taken)
-    assert told_of(taken) == taken
+    assert announced(taken) == taken
     with pytest.raises(Refused) as refused:
         client_tools_of(given)
     assert [fault.pointer for fault in refused.value.faults] == ["/client_tools"]
     # Another dialect may have taken more.
-    assert len(told_of([*taken, *taken])) == 8
+    assert len(announced([*taken, *taken])) == 8
 
 
 @pytest.mark.parametrize("text", ["\U0001f600" * 40, "\x01" * 60, "a" * 63], ids=["wide", "escaped", "plain"])

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from api.operations.admission import content, spec
-from api.operations.admission.resolution import Known, resolve
+from api.operations.admission.resolution import KnownNames, resolve
 from palaver.config import providers
 from palaver.config.providers import Provider
 from palaver.errors import FieldError
@@ -46,7 +46,7 @@ def agent(**options: Any) -> AgentSpec:
 
 
 def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[FieldError]:
-    known = Known(
+    known = KnownNames(
         resolve(agent, providers), policies={}, endpoint_hosts=(), seals=True, tools={"add": ()},
         callable_providers=None,
     )  # fmt: skip

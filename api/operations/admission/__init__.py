@@ -1,7 +1,7 @@
 """Admission of a request, beyond its shape: an agent's spec, its content, its history and its money.
 
-What a request is judged by is looked up once (``resolution``). Each rule compares and yields faults; all of a request
-are told in one answer.
+The names and models that a request is judged by are looked up once (``resolution``). Each rule compares and yields
+faults; one answer has all faults of a request.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPa
 
 
 async def admit_submission(submission: Submission, backend: Backend) -> Submission:
-    """Let a submission in: with its retry policy in the place of the policy's name.
+    """Check a submission. Return it with its retry policy in the place of the policy's name.
 
     Raises:
         Refused: everything that is wrong with it.
         UnknownConversation: it depends on the agent of a conversation that is not there.
-        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+        NoRoom, StoreUnavailable: it is not known yet whether its tools are there.
     """
     agent, conversation_id = submission.agent, submission.conversation_id
     known = await look_up(agent, backend)
@@ -66,82 +66,82 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
     return _with_policy(submission, backend)
 
 
-async def admit_retry(run_id: str, wanted: Retry, backend: Backend) -> Retry:
-    """Let a retry or a fork of a run in: with the retry policy of its agent in the place of the policy's name.
+async def admit_retry(run_id: str, body: Retry, backend: Backend) -> Retry:
+    """Check a retry or a fork of a run. Return it with the retry policy of its agent in the place of the policy's name.
 
     Raises:
         Refused: everything that is wrong with it.
         UnknownRun: it depends on the agent of a run that is not there.
-        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+        NoRoom, StoreUnavailable: it is not known yet whether its tools are there.
     """
-    known = await look_up(wanted.agent, backend)
+    known = await look_up(body.agent, backend)
     models, owner = known.models, ""
-    if wanted.agent is None and money.needs_prices(wanted.budget):
+    if body.agent is None and money.needs_prices(body.budget):
         run = await within_deadline(backend.store.runs.get(run_id))
         models, owner = resolve(run.agent, backend.providers), "run"
     refuse(
         chain(
-            spec.faults(wanted.agent, known) if wanted.agent is not None else (),
-            money.faults(wanted.budget, models, owner),
-            history.input_faults(wanted.input) if wanted.input is not None else (),
-            schedule.faults(wanted),
+            spec.faults(body.agent, known) if body.agent is not None else (),
+            money.faults(body.budget, models, owner),
+            history.input_faults(body.input) if body.input is not None else (),
+            schedule.faults(body),
         )
     )
-    return _with_policy(wanted, backend)
+    return _with_policy(body, backend)
 
 
-async def admit_conversation(wanted: OfConversation, backend: Backend) -> OfConversation:
-    """Let a new conversation, a fork or a change of one in: with the retry policy of its agent in the place of the
-    policy's name.
+async def admit_conversation(body: OfConversation, backend: Backend) -> OfConversation:
+    """Check a new conversation, a fork or a change of one. Return it with the retry policy of its agent in the place of
+    the policy's name.
 
     Raises:
         Refused: everything that is wrong with its agent or its secrets.
-        NoRoom, StoreUnavailable: nobody can tell yet whether its tools are there.
+        NoRoom, StoreUnavailable: it is not known yet whether its tools are there.
     """
-    known = await look_up(wanted.agent, backend)
-    secrets = wanted.secrets if isinstance(wanted, NewConversation) else None
+    known = await look_up(body.agent, backend)
+    secrets = body.secrets if isinstance(body, NewConversation) else None
     refuse(
         chain(
-            spec.faults(wanted.agent, known) if wanted.agent is not None else (),
+            spec.faults(body.agent, known) if body.agent is not None else (),
             spec.secret_faults(secrets, "/secrets", seals=known.seals),
         )
     )
-    return _with_policy(wanted, backend)
+    return _with_policy(body, backend)
 
 
-async def admit_messages(conversation_id: str, given: str | Sequence[Message], backend: Backend) -> None:
-    """Let the user's words into a conversation. One without an agent takes any: nobody knows who will be sent them.
+async def admit_messages(conversation_id: str, input: str | Sequence[Message], backend: Backend) -> None:
+    """Check the user's messages for a conversation. One without an agent takes any: its models are not known yet.
 
     Raises:
         Refused: everything that is wrong with them.
         UnknownConversation, StoreUnavailable: its agent cannot be looked at.
     """
-    agent = await _agent_of(conversation_id, backend) if content.has_parts(given) else None
+    agent = await _agent_of(conversation_id, backend) if content.has_parts(input) else None
     refuse(
         chain(
-            history.input_faults(given),
-            history.role_faults(given, "must be user: these are words of the user's"),
-            content.faults(given, resolve(agent, backend.providers)),
+            history.input_faults(input),
+            history.role_faults(input, "must be user: these are words of the user's"),
+            content.faults(input, resolve(agent, backend.providers)),
         )
     )
 
 
-async def admit_items(run_id: str, given: Sequence[Item], backend: Backend) -> None:
-    """Let the items of an input in. Which action is which, and whether it is still pending, is the store's to say.
+async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend) -> None:
+    """Check the items of an input. The store decides which action is meant, and whether it is still pending.
 
     Raises:
         Refused: everything that is wrong with them.
         UnknownRun: the arguments of a call are edited, and the run is not there.
     """
-    refuse(items.faults(given))
-    if items.edits(given):
+    refuse(items.faults(inputs))
+    if items.edits(inputs):
         run = await within_deadline(backend.store.runs.get(run_id))
         tools = await within_deadline(backend.catalog.tools())
-        refuse(items.edit_faults(given, run.pending_actions, tools))
+        refuse(items.edit_faults(inputs, run.pending_actions, tools))
 
 
 def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend: Backend) -> None:
-    """Let secrets in that stand at ``pointer`` in a body.
+    """Check secrets that stand at ``pointer`` in a body.
 
     Raises:
         Refused: ``no_secret_key``.
@@ -150,9 +150,9 @@ def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend
 
 
 def refuse(faults: Iterable[FieldError | UnknownName]) -> None:
-    """Raise a problem if there is a fault. No more are looked for than it names."""
-    found = islice(faults, limit_of("faults"))
-    if named := [each.as_fault() if isinstance(each, UnknownName) else each for each in found]:
+    """Raise a problem if there is a fault. It looks for no more faults than the problem names."""
+    first = islice(faults, limit_of("faults"))
+    if named := [fault.as_fault() if isinstance(fault, UnknownName) else fault for fault in first]:
         raise Refused.of_faults(named)
 
 
@@ -160,9 +160,9 @@ async def _agent_of(conversation_id: str, backend: Backend) -> AgentSpec | None:
     return (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
 
 
-def _with_policy(wanted: Body, backend: Backend) -> Body:
-    agent = wanted.agent
+def _with_policy(body: Body, backend: Backend) -> Body:
+    agent = body.agent
     if agent is None or not isinstance(agent.retry, str):
-        return wanted
+        return body
     named = agent.model_copy(update={"retry": backend.policies[agent.retry].dump()})
-    return wanted.model_copy(update={"agent": named})
+    return body.model_copy(update={"agent": named})

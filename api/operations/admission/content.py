@@ -1,5 +1,5 @@
-"""Parts of messages, images and files above all: what a model's protocol has no place for is refused here, and never
-left out."""
+"""Parts of messages, images and files above all: a part that a model's protocol has no place for is refused here, and
+never left out."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from palaver.schemas.models import Message
 from .resolution import AgentModels
 
 
-def has_parts(given: str | Sequence[Message]) -> bool:
-    """Whether it is more than text, which every model can be sent."""
-    return not isinstance(given, str) and any(not isinstance(message.content, str) for message in given)
+def has_parts(input: str | Sequence[Message]) -> bool:
+    """Tell whether an input is more than text, which every model can be sent."""
+    return not isinstance(input, str) and any(not isinstance(message.content, str) for message in input)
 
 
-def faults(given: str | Sequence[Message], models: AgentModels) -> Iterator[FieldError]:
-    """Parts of an ``input`` that one of the models cannot be sent."""
-    if isinstance(given, str) or not has_parts(given):
+def faults(input: str | Sequence[Message], models: AgentModels) -> Iterator[FieldError]:
+    """Yield a fault for each part of ``input`` that one of the models cannot be sent."""
+    if isinstance(input, str) or not has_parts(input):
         return
     blind = next((model for model in models.all if not model.provider.fetches), None)
-    for index, message in enumerate(given):
+    for index, message in enumerate(input):
         for place, part in enumerate(() if isinstance(message.content, str) else message.content):
             for model in models.of_each_protocol:
                 if what := model.protocol.lacks(message.role, part):

@@ -1,4 +1,4 @@
-"""Messages that come in: words, in whole turns, behind what the conversation has."""
+"""Messages that come in: none is empty, and they are whole turns, behind those that the conversation has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALLS: Final = limit_of("message_calls")
 
 
 def faults(submission: Submission) -> Iterator[FieldError]:
-    """Everything that is wrong with the input of a new run, which may have none to answer what is there."""
+    """Yield the faults of the input of a new run, which may have none, to answer what is there."""
     if submission.input != ():
         yield from input_faults(submission.input)
     elif submission.conversation_id is None:
@@ -28,27 +28,27 @@ def faults(submission: Submission) -> Iterator[FieldError]:
         yield from role_faults(submission.input, why)
 
 
-def role_faults(given: str | Sequence[Message], why: str) -> Iterator[FieldError]:
-    """Messages that are not the user's, where ``why`` says that no others may be."""
-    for index, message in enumerate(() if isinstance(given, str) else given):
+def role_faults(input: str | Sequence[Message], why: str) -> Iterator[FieldError]:
+    """Yield a fault for each message that is not the user's, where ``why`` says that no others may be."""
+    for index, message in enumerate(() if isinstance(input, str) else input):
         if message.role != "user":
             yield FieldError(f"/input/{index}/role", "invalid_history", why)
 
 
-def input_faults(given: str | Sequence[Message]) -> Iterator[FieldError]:
-    """Everything that is wrong with words or messages."""
-    if isinstance(given, str):
-        if not given.strip():
+def input_faults(input: str | Sequence[Message]) -> Iterator[FieldError]:
+    """Yield the faults of a text or of messages."""
+    if isinstance(input, str):
+        if not input.strip():
             yield FieldError("/input", "empty_input", "says nothing")
         return
-    if not given:
+    if not input:
         yield FieldError("/input", "empty_input", "has no message")
         return
-    for index, message in enumerate(given):
+    for index, message in enumerate(input):
         yield from _message_faults(index, message)
-    yield from _turn_faults(given)
-    if given[-1].role == "assistant":
-        yield _broken(len(given) - 1, "the last message must be the user's or a tool's, for the model to answer")
+    yield from _turn_faults(input)
+    if input[-1].role == "assistant":
+        yield _broken(len(input) - 1, "the last message must be the user's or a tool's, for the model to answer")
 
 
 def _message_faults(index: int, message: Message) -> Iterator[FieldError]:
@@ -69,7 +69,7 @@ def _message_faults(index: int, message: Message) -> Iterator[FieldError]:
 
 
 def _turn_faults(messages: Sequence[Message]) -> Iterator[FieldError]:
-    """Every call has one result before the next message, and every result its call."""
+    """Yield the faults of turns: every call has one result before the next message, and every result its call."""
     open_calls: dict[str, int] = {}
     seen: set[str] = set()
     for index, message in enumerate(messages):

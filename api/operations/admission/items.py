@@ -1,4 +1,4 @@
-"""The items of an input to a run: one answer for each action, words, arguments that fit."""
+"""The items of an input to a run: one answer for each action, steering that is not empty, arguments that fit."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ..catalog import KnownTools, argument_faults
 
 
 def faults(items: Sequence[Item]) -> Iterator[FieldError]:
-    """Actions that are answered twice, and words that say nothing."""
+    """Yield a fault for each action that is answered twice, and for each empty steering message."""
     yield from _doubles(items)
     yield from _silences(items)
 
 
 def edits(items: Sequence[Item]) -> bool:
-    """Whether one of them changes the arguments of a call."""
+    """Tell whether one of the items changes the arguments of a call."""
     return any(isinstance(item, ApprovalDecision) and item.decision == "edit" for item in items)
 
 
 def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools) -> Iterator[FieldError]:
-    """Arguments that do not fit the tools of the actions that they are for, as far as these are pending."""
+    """Yield the faults of arguments that do not fit the tools of their actions, as far as these are pending."""
     approvals = {action.id: action for action in pending if action.type == "approval"}
     for index, item in enumerate(items):
         if isinstance(item, ApprovalDecision) and item.arguments is not None and item.action_id in approvals:
@@ -54,7 +54,7 @@ def _silences(items: Sequence[Item]) -> Iterator[FieldError]:
 def _misfits(
     where: str, arguments: dict[str, object], action: PendingAction, tools: KnownTools
 ) -> Iterator[FieldError]:
-    """Why ``arguments`` are not those of the action's tool; the worker would only tell the model."""
+    """Yield the faults of ``arguments`` that do not fit the action's tool; the worker would only tell the model."""
     if action.tool not in tools:
         yield FieldError(f"{where}/arguments", "unknown_tool", "cannot be checked: no worker has the tool any more")
         return

@@ -1,4 +1,4 @@
-"""What a budget needs to be held: a price of each model that may be asked."""
+"""Budgets in dollars, which need a price of each model that may be called."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .resolution import AgentModels
 
 
 def needs_prices(budget: Budget | None) -> bool:
-    """Whether it is one in dollars."""
+    """Tell whether a budget is one in dollars."""
     return budget is not None and budget.cost_usd is not None
 
 
 def faults(budget: Budget | None, models: AgentModels, owner: str = "") -> Iterator[FieldError]:
-    """The models whose use cannot be counted in dollars, if ``budget`` limits these. ``owner`` has the agent, if the
-    request has none."""
+    """Yield a fault for each model whose use cannot be counted in dollars, if ``budget`` limits these. ``owner`` has
+    the agent, if the request has none."""
     for model in models.all if needs_prices(budget) else ():
         provider, _, name = model.name.partition("/")
         if model.provider.price(name) is None:

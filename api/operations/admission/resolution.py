@@ -1,4 +1,4 @@
-"""What a request is judged by, looked up once: the models of its agent, and the names that there are."""
+"""The lookup of all that a request is judged by, done once: the models of its agent, and the names that it may use."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from ..catalog import KnownTools
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """A model of an agent, with the provider that is asked for it and the protocol that this one speaks."""
+    """A model of an agent, with its provider and the protocol that the provider speaks."""
 
     pointer: str
     """Its place in a body that has the agent as ``agent``."""
     name: str
-    """As the agent has it, behind the name of its provider."""
+    """The name that the agent has for it: behind the name of its provider."""
     provider: Provider
     protocol: ProtocolRules
 
 
 @dataclass(frozen=True, slots=True)
 class AgentModels:
-    """The models of an agent, in the order in which they are asked; those whose provider there is not are left out."""
+    """The models of an agent, in the order in which they are called; models of unknown providers are left out."""
 
     providers: Mapping[str, Provider]
-    """All that an agent may name: those of the table, and that of its own endpoint."""
+    """All providers that an agent may name: those of the table, and that of its own endpoint."""
     all: Sequence[ResolvedModel] = ()
     of_each_protocol: Sequence[ResolvedModel] = ()
-    """The first one of each: it has the faults that all others of its protocol would have."""
+    """The first model of each protocol: it has the faults that all others of its protocol would have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNames:
     """The names that an agent may use, and its models."""
 
     models: AgentModels
@@ -47,21 +47,21 @@ class Known:
     endpoint_hosts: Collection[str]
     """The hosts at which an agent may have an endpoint of its own."""
     seals: bool
-    """Whether there is a key that secrets are kept under."""
+    """True if there is a key to encrypt secrets with."""
     tools: KnownTools
-    """None if the agent wants none."""
+    """The tools of the workers; empty if the agent has none."""
     callable_providers: frozenset[str] | None
-    """Those that a worker can call; none if none has told yet, None if some do not tell."""
+    """The providers that a worker can call; empty if none has reported yet, None if some do not report theirs."""
 
 
-async def look_up(agent: AgentSpec | None, backend: Backend) -> Known:
-    """The names that ``agent`` may use. The store is asked for those alone that it needs.
+async def look_up(agent: AgentSpec | None, backend: Backend) -> KnownNames:
+    """Return the names that ``agent`` may use. Only those that it needs are read from the store.
 
     Raises:
         NoRoom: ``no_workers``: none has told of its tools yet.
         StoreUnavailable: the store took too long.
     """
-    return Known(
+    return KnownNames(
         models=resolve(agent, backend.providers),
         policies=backend.policies,
         endpoint_hosts=backend.settings.inline_provider_hosts,
@@ -72,7 +72,7 @@ async def look_up(agent: AgentSpec | None, backend: Backend) -> Known:
 
 
 def resolve(agent: AgentSpec | None, table: Mapping[str, Provider]) -> AgentModels:
-    """The models of an agent; none if there is no agent."""
+    """Return the models of an agent; none if there is no agent."""
     if agent is None:
         return AgentModels(table)
     own = agent.endpoint
@@ -89,7 +89,7 @@ def resolve(agent: AgentSpec | None, table: Mapping[str, Provider]) -> AgentMode
 
 
 def pointer_of(index: int) -> str:
-    """The place of a model by its place in ``AgentSpec.models``."""
+    """Return the pointer to a model in a body, by its place in ``AgentSpec.models``."""
     return f"/agent/fallbacks/{index - 1}" if index else "/agent/model"
 
 

@@ -10,14 +10,14 @@ from palaver.errors import FieldError
 from palaver.schemas.models import Retry, Submission
 
 _FARTHEST: Final = timedelta(days=366)
-"""A typing error in a year is likelier than a run that takes one."""
+"""The farthest time from now: a typing error in a year is likelier than a run that takes one."""
 
 
-def faults(wanted: Submission | Retry) -> Iterator[FieldError]:
-    """Times without a zone, too far away, or in no order that a run can keep to."""
-    times = {name: getattr(wanted, name, None) for name in ("start_after", "start_by", "deadline")}
+def faults(body: Submission | Retry) -> Iterator[FieldError]:
+    """Yield the faults of times: without a zone, too far away, or in no order that a run can keep to."""
+    times = {name: getattr(body, name, None) for name in ("start_after", "start_by", "deadline")}
     yield from _time_faults({name: time for name, time in times.items() if time is not None})
-    if isinstance(wanted, Submission) and wanted.start_after is not None and wanted.on_conflict != "enqueue":
+    if isinstance(body, Submission) and body.start_after is not None and body.on_conflict != "enqueue":
         yield _invalid("start_after", "goes with on_conflict enqueue only: leave one of the two out")
 
 

@@ -21,20 +21,20 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
 from ..catalog import KnownTools
-from .resolution import AgentModels, Known, pointer_of
+from .resolution import AgentModels, KnownNames, pointer_of
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
     "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key", "secrets_full",
 )  # fmt: skip
-"""The codes of what may be wrong with an agent."""
+"""The codes of the problems that an agent may have."""
 _LISTED: Final = 50
 """Names that a fault lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownName:
-    """A name that is none of those that are known, one of which may have been meant."""
+    """A name that is unknown; one of the known names may have been meant."""
 
     pointer: str
     code: str
@@ -42,12 +42,12 @@ class UnknownName:
     name: str
     known: Collection[str]
     own: bool = False
-    """Whether those are the agent's own, which are listed in its order."""
+    """True if the known names are the agent's own, which are listed in its order."""
     nothing: str = "none"
-    """What is listed if none is known."""
+    """The text in the place of the list if no name is known."""
 
     def as_fault(self) -> FieldError:
-        """The fault, with a hint."""
+        """Return the fault, with a hint."""
         hint = did_you_mean(self.name, self.known)
         if not hint:
             names = [*self.known] if self.own else sorted(self.known)
@@ -55,8 +55,8 @@ class UnknownName:
         return FieldError(self.pointer, self.code, f"{self.why}{hint}")
 
 
-def faults(agent: AgentSpec, known: Known) -> Iterator[FieldError | UnknownName]:
-    """Everything that is wrong with an agent, at its place in a body that has it as ``agent``."""
+def faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError | UnknownName]:
+    """Yield the faults of an agent, at their places in a body that has it as ``agent``."""
     yield from _endpoint_faults(agent, known)
     yield from _provider_faults(agent, known)
     yield from _tool_faults(agent, known.tools)
@@ -70,18 +70,18 @@ def faults(agent: AgentSpec, known: Known) -> Iterator[FieldError | UnknownName]
 
 
 def missing(conversation_id: str | None) -> Iterator[FieldError]:
-    """That there is no agent, and no conversation that could have one."""
+    """Yield a fault if there is no agent, and no conversation that could have one."""
     if conversation_id is None:
         yield FieldError("/agent", "no_agent", "is required when there is no conversation_id")
 
 
 def secret_faults(secrets: object, where: str, *, seals: bool) -> Iterator[FieldError]:
-    """That ``secrets`` cannot be kept, if there are any."""
+    """Yield a fault if there are ``secrets`` and no key to encrypt them with."""
     if secrets and not seals:
         yield FieldError(where, "no_secret_key", "cannot be kept: PALAVER_SECRET_KEY is not set for the API")
 
 
-def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[FieldError]:
+def _endpoint_faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError]:
     endpoint, hosts = agent.endpoint, known.endpoint_hosts
     if endpoint is None:
         return
@@ -95,7 +95,7 @@ def _endpoint_faults(agent: AgentSpec, known: Known) -> Iterator[FieldError]:
     yield from secret_faults(endpoint.api_key, "/agent/endpoint/api_key", seals=known.seals)
 
 
-def _provider_faults(agent: AgentSpec, known: Known) -> Iterator[FieldError | UnknownName]:
+def _provider_faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError | UnknownName]:
     callable_ones = known.callable_providers
     for index, name in enumerate(agent.models):
         where, provider = pointer_of(index), name.partition("/")[0]
@@ -134,7 +134,8 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[FieldError]:
 
 
 def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[FieldError | UnknownName]:
-    """A pattern with a slip of the pen in it would let calls through that somebody wants to see."""
+    """Yield a fault for each pattern that fits no tool: one with a typing error would let calls through without
+    approval."""
     servers = frozenset(agent.tools)
     known = [name for name in agent.tools if name in tools]
     require, exempt = agent.approvals.require, agent.approvals.exempt
@@ -185,7 +186,8 @@ def _schema_faults(agent: AgentSpec) -> Iterator[FieldError]:
 
 
 def _option_faults(agent: AgentSpec, models: AgentModels) -> Iterator[FieldError]:
-    """Options that a model cannot be sent. Of those that think, the first one has the faults of all."""
+    """Yield the faults of options that a model cannot be sent. Of models that think, the first one has the faults of
+    all."""
     for model in models.of_each_protocol:
         for path, why in model.protocol.option_faults(agent, model.name):
             yield FieldError(pointer(("agent", *path)), "unsupported_option", why)
