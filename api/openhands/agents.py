@@ -17,8 +17,8 @@ from palaver.schemas.stuck_limits import StuckLimits
 
 from .wire import Known, refusing
 
-_UNASKED = frozenset({"finish", "think"})
-"""They have no effect outside the conversation: nobody is asked about them."""
+_EXEMPT_ALONE: Final = ("finish", "think")
+"""They have no effect outside the conversation: nobody is asked about one of them, unless other calls are beside it."""
 
 
 class Policy(Known):
@@ -40,16 +40,16 @@ def approvals(policy: Policy, tools: Sequence[str], *, analyzed: bool) -> Approv
 
     How risky a call is, its tool says (``risky``), for who has a security analyzer; without one it is not known.
     """
-    asked = tuple(name for name in tools if name not in _UNASKED)
+    exempt = tuple(name for name in _EXEMPT_ALONE if name in tools)
     match policy.kind:
         case "NeverConfirm":
             return Approvals(require="never")
         case "AlwaysConfirm":
-            return Approvals(require=asked or "never")
+            return Approvals(require="always", exempt_alone=exempt)
         case "ConfirmRisky":
             if analyzed:
-                return Approvals(require=asked if policy.threshold == "LOW" and asked else "risky")
-            return Approvals(require=asked if policy.confirm_unknown and asked else "never")
+                return Approvals(require="always" if policy.threshold == "LOW" else "risky", exempt_alone=exempt)
+            return Approvals(require="always" if policy.confirm_unknown else "never", exempt_alone=exempt)
 
 
 DEFAULT_TOOLS: Final = {"FinishTool": "finish", "ThinkTool": "think"}
