@@ -34,8 +34,8 @@ PROGRAMS: Final[Mapping[str, str]] = {
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
-_COLUMNS: Final = "name,args,state,result,uuid,received,runtime,worker"
-"""Of Flower's page of tasks: the kind of step, the model or tool, how it ended, and the run that its id begins with.
+_COLUMNS: Final = "name,args,state,uuid,exception,received,runtime,worker"
+"""Of Flower's page of tasks: the kind of step, the model or tool, the run that its id begins with, and how it ended.
 What tells least comes last: it leaves the screen."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
