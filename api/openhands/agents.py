@@ -17,8 +17,8 @@ from palaver.schemas.stuck_limits import StuckLimits
 
 from .wire import LenientModel, refusing
 
-_UNASKED = frozenset({"finish", "think"})
-"""Tools without an effect outside the conversation: their calls need no approval."""
+_EXEMPT_ALONE: Final = ("finish", "think")
+"""They have no effect outside the conversation: nobody is asked about one of them, unless other calls are beside it."""
 
 
 class Policy(LenientModel):
@@ -41,16 +41,16 @@ def approvals(policy: Policy, tools: Sequence[str], *, analyzed: bool) -> Approv
     Tools declare their risk (``risky``). It counts for an agent with a security analyzer; without one the risk is
     unknown.
     """
-    guarded = tuple(name for name in tools if name not in _UNASKED)
+    exempt = tuple(name for name in _EXEMPT_ALONE if name in tools)
     match policy.kind:
         case "NeverConfirm":
             return Approvals(require="never")
         case "AlwaysConfirm":
-            return Approvals(require=guarded or "never")
+            return Approvals(require="always", exempt_alone=exempt)
         case "ConfirmRisky":
             if analyzed:
-                return Approvals(require=guarded if policy.threshold == "LOW" and guarded else "risky")
-            return Approvals(require=guarded if policy.confirm_unknown and guarded else "never")
+                return Approvals(require="always" if policy.threshold == "LOW" else "risky", exempt_alone=exempt)
+            return Approvals(require="always" if policy.confirm_unknown else "never", exempt_alone=exempt)
 
 
 DEFAULT_TOOLS: Final = {"FinishTool": "finish", "ThinkTool": "think"}

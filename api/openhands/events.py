@@ -65,6 +65,8 @@ def _cut(value: Any, longest: int, items: int | None = None) -> Any:
 
 Event = dict[str, Any]
 """In JSON, without nulls."""
+INTERRUPT: Final = "interrupt"
+"""The reason of a pause that clients asked for by that word."""
 STATUS: Final = "execution_status"
 FULL_STATE: Final = "full_state"
 
@@ -122,7 +124,7 @@ class Writer:
         yield self._result(entry, data["message"], data["step"], data.get("error"))
 
     def _pausing(self, entry: LogEntry, data: dict[str, Any]) -> Iterator[Event]:
-        interrupt = data.get("now") and self.generation is Generation.NEWER
+        interrupt = data.get("reason") == INTERRUPT and self.generation is Generation.NEWER
         yield self._event("InterruptEvent" if interrupt else "PauseEvent", self._id(entry), entry.at, "user")
         yield self._status(entry, 1, ExecutionStatus.PAUSED)
 

@@ -24,6 +24,7 @@ from ..operations import Backend, Caller, Until
 from .agents import Policy, approvals
 from .content import OpenHandsContent, OpenHandsSecret, user_message
 from .dialect import ConversationUuid, OpenHandsSettings
+from .events import INTERRUPT
 from .history import find_position
 from .snapshot import Snapshot, load_snapshot, save_state, with_its_agent
 from .state import ClientState
@@ -97,12 +98,12 @@ async def run_conversation(backend: Backend, caller: Caller, conversation: Conve
 
 async def pause_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
     """Stop until it is run again. A call of the model is closed at once; what a tool does is finished."""
-    await _pause(backend, caller, conversation)
+    await _pause(backend, caller, conversation, None)
 
 
 async def interrupt_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> None:
-    """The same as a pause: that closes a call of the model at once, too."""
-    await _pause(backend, caller, conversation)
+    """The same as a pause, which closes a call of the model at once, too: only the event has another name."""
+    await _pause(backend, caller, conversation, INTERRUPT)
 
 
 async def respond_to_confirmation(
@@ -185,7 +186,7 @@ async def begin_unless_running(backend: Backend, caller: Caller, snapshot: Snaps
             raise
 
 
-async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
+async def _pause(backend: Backend, caller: Caller, conversation: UUID, reason: str | None) -> None:
     """Pause a run at once: a tool finishes its call, a call of the model is closed, and made again later. A run that
     waits for approval has stopped already. Where nothing runs, programs that wait for the status `paused` get it all
     the same."""
@@ -193,7 +194,7 @@ async def _pause(backend: Backend, caller: Caller, conversation: UUID) -> None:
     if snapshot.status is ExecutionStatus.IDLE:
         await save_state(backend, conversation, with_its_agent, paused_after=snapshot.newest_run or "")
     elif snapshot.status is not ExecutionStatus.WAITING:
-        await _act(backend, caller, snapshot, [Pause(type="pause", now=True)])
+        await _act(backend, caller, snapshot, [Pause(type="pause", now=True, reason=reason)])
 
 
 async def _reject(backend: Backend, caller: Caller, snapshot: Snapshot, reason: str) -> None:

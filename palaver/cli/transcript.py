@@ -153,7 +153,8 @@ class Transcript:
     @_tell.register
     def _pausing(self, event: RunPausing) -> None:
         self.doing = "pausing"
-        self._line("pausing at once" if event.now else "pausing once nothing is under way any more", "yellow")
+        how = "pausing at once" if event.now else "pausing once nothing is under way any more"
+        self._line(f"{how} ({one_line(event.reason)})" if event.reason else how, "yellow")
 
     @_tell.register
     def _paused(self, event: RunPaused) -> None:

@@ -34,9 +34,9 @@ PROGRAMS: Final[Mapping[str, str]] = {
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"
 _NEEDED: Final = ("celery", "fastapi", "flower", "orjson", "pydantic_settings", "redis", "uvicorn")
-_COLUMNS: Final = "name,args,state,result,uuid,received,runtime,worker"
-"""Columns of Flower's page of tasks: the kind of step, the model or tool, how it ended, and the run that its id begins
-with. The least telling ones come last: they leave the screen."""
+_COLUMNS: Final = "name,args,state,uuid,exception,received,runtime,worker"
+"""Columns of Flower's page of tasks: the kind of step, the model or tool, the run that its id begins with, and how it
+ended. The least telling ones come last: they leave the screen."""
 _LOGINS: Final = ("basic_auth", "auth", "unix_socket")
 """Options of Flower, one of which keeps strangers out."""
 _LOOK: Final = 0.2

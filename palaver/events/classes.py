@@ -98,6 +98,7 @@ class RunPausing(BaseEvent):
     type: Literal[EventKind.RUN_PAUSING] = EventKind.RUN_PAUSING
     now: bool
     """A model call that is under way is aborted."""
+    reason: str | None
 
 
 class RunPaused(BaseEvent):

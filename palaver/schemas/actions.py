@@ -28,12 +28,15 @@ class Approvals(Strict):
     """``risky``: tools that are declared so. Names and globs: these, and the risky ones. ``never``: not even those."""
     exempt: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
     """Names and globs of tools whose calls never wait, such as ``think`` and ``finish``, whatever ``require`` says."""
+    exempt_alone: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
+    """The same for a call that is the only one of its answer: beside others it waits as ``require`` says."""
     timeout: float = Field(default=86_400, ge=1, le=_MONTH)
     """Seconds. A call that nobody has decided on by then is denied."""
 
-    def ask(self, tool: str, *, risky: bool) -> bool:
-        """Tell whether a call of ``tool`` waits."""
-        if any(fnmatchcase(tool, pattern) for pattern in self.exempt):
+    def ask(self, tool: str, *, risky: bool, alone: bool) -> bool:
+        """Tell whether a call of ``tool`` waits; ``alone`` if the model made no other call in that answer."""
+        exempt = (*self.exempt, *self.exempt_alone) if alone else self.exempt
+        if any(fnmatchcase(tool, pattern) for pattern in exempt):
             return False
         if isinstance(self.require, str):
             return self.require == "always" or (risky and self.require == "risky")
@@ -123,6 +126,8 @@ class Pause(Strict):
     type: Literal["pause"]
     now: bool = False
     """Abort a model call that is under way; resuming makes it again."""
+    reason: Annotated[str, AtMost("reason")] | None = None
+    """The reason, for the record of the run."""
 
 
 class Resume(Strict):

@@ -115,7 +115,7 @@ _ALL: Final = (
         ("tool_schema", "parameters of a client tool, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
         ("base_url", "`base_url` of an agent's `endpoint`", 2_000, "characters", "422 `validation_error`"),
         ("fallbacks", "fallback models of an agent", 8, "models", "422 `validation_error`"),
-        ("approval_patterns", "names and globs of `approvals.require`", 64, "patterns", "422 `validation_error`"),
+        ("approval_patterns", "names and globs in a list of `approvals`", 64, "patterns", "422 `validation_error`"),
         ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),
         ("stop_text", "one of them", 256, "characters", "422 `validation_error`"),
         ("output_schema", "schema of `response_format`, as JSON", 32 * KIB, "bytes", "422 `invalid_schema`"),
@@ -168,7 +168,7 @@ _ALL: Final = (
         ("secret_value", "one of them", 8 * KIB, "characters", "422 `validation_error`"),
         ("secrets_bytes", "all of them together, sealed", 64 * KIB, "bytes", "409 `secrets_full`"),
         ("run_items", "items of one `/input`", 200, "items", "422 `validation_error`"),
-        ("reason", "reason of a cancel", 500, "characters", "422 `validation_error`"),
+        ("reason", "reason of a cancel or a pause", 500, "characters", "422 `validation_error`"),
         ("deny_reason", "reason of a denial", 2_000, "characters", "422 `validation_error`"),
         (
             "memory",

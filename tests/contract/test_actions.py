@@ -39,7 +39,16 @@ UNDECIDED = "Nobody decided in time, so the tool call was denied."
 
 def test_some_tools_are_never_asked_about() -> None:
     approvals = Approvals(require="always", exempt=("think", "fin*"))
-    assert [approvals.ask(tool, risky=True) for tool in ("think", "finish", "send")] == [False, False, True]
+    for alone in (True, False):
+        asked = [approvals.ask(tool, risky=True, alone=alone) for tool in ("think", "finish", "send")]
+        assert asked == [False, False, True]
+
+
+def test_some_tools_are_not_asked_about_alone() -> None:
+    approvals = Approvals(require="always", exempt_alone=("think", "fin*"))
+    for alone in (True, False):
+        asked = [approvals.ask(tool, risky=False, alone=alone) for tool in ("think", "finish", "send")]
+        assert asked == [not alone, not alone, True]
 
 
 async def test_a_call_that_waits_is_shown_in_full(driver: StoreDriver) -> None:

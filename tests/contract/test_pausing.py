@@ -64,12 +64,19 @@ async def test_again_changes_nothing_and_now_is_stronger(driver: StoreDriver) ->
             assert (await driver.act(run_id, item)).settled.status == "running"
 
         assert [event.data for event in await driver.events(run_id) if event.type == "run.pausing"] == [
-            {"now": False}, {"now": True},
+            {"now": False, "reason": None}, {"now": True, "reason": None},
         ]  # fmt: skip
         assert await aeventually(lambda: heard) == [Interruption(run_id, pausing=True)]
     await driver.hand_back(lease)
     await driver.act(run_id, PAUSE_NOW)
     assert (await driver.kinds(run_id)).count("run.paused") == 1
+
+
+async def test_the_reason_of_a_pause_is_in_the_log(driver: StoreDriver) -> None:
+    run_id, _ = await driver.begin()
+    await driver.act(run_id, PAUSE_NOW.model_copy(update={"reason": 'a "look" first'}))
+    (pausing,) = [entry.data for entry in await driver.log(run_id) if entry.type == "run.pausing"]
+    assert pausing == {"now": True, "reason": 'a "look" first'}
 
 
 async def test_a_model_call_under_way_finishes_and_its_calls_wait(driver: StoreDriver) -> None:

@@ -79,7 +79,7 @@ LOG: Final = (
     answered(8, "c4", "calculator", "The user denied this tool call. No.", error(ErrorClass.TOOL_DENIED)),
     entry(9, "run.retrying", step="2", attempt=1, delay=1.0, fallback=False, error=error(ErrorClass.RATE_LIMITED)),
     said(10, "user", "You repeat yourself.", nudge=True),
-    entry(11, "run.pausing", now=True),
+    entry(11, "run.pausing", now=True, reason="interrupt"),
     entry(12, "run.paused"),
     entry(13, "run.resumed"),
     entry(14, "run.requires_action", pending_actions=["act_1"]),

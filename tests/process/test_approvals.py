@@ -51,6 +51,16 @@ def test_a_call_waits_until_it_is_approved(cluster: Cluster) -> None:
     assert run.usage.tool_calls == 1
 
 
+def test_a_tool_that_is_exempt_alone_waits_beside_another_call(cluster: Cluster) -> None:
+    approvals = {"require": "always", "exempt_alone": ["think"]}
+    text = '[[args {"thought": "hm"}]]'
+    run_id = cluster.submit("steps-1-2-1+use-think", text, tools=["think"], agent={"approvals": approvals})
+    assert {action.call_id for action in cluster.pending(run_id, 2)} == {"call_1_2_1", "call_1_2_2"}
+    cluster.take(run_id, decision("all"))
+    assert cluster.ended(run_id).status == "completed"
+    assert len(told(cluster, run_id)) == 4
+
+
 def test_a_denied_call_is_never_started_and_the_model_is_told_why(cluster: Cluster) -> None:
     run_id = cluster.submit("parallel-2", tools=["send"])
     first, second = cluster.pending(run_id, 2)

@@ -22,11 +22,28 @@ for workers in ({}, {"tools.1": {"active_queues": [{"name": "tools"}]}}):
 """
 
 
-@pytest.mark.process
-def test_every_queue_is_listed_before_all_workers_have_answered() -> None:
-    """In a process of its own: Flower is changed for good."""
+_TASKS = """
+from types import SimpleNamespace
+from celery.events.state import Task
+from flower.views.tasks import TasksDataTable, visible_task_columns
+from tornado.options import options
+from palaver.config.roles import _COLUMNS
+from workers.broker.flower_pages import prepare
+prepare()
+page = SimpleNamespace(application=SimpleNamespace(options=options))
+print(*(label for _, label in visible_task_columns(_COLUMNS)), sep=" | ")
+for ended in ({"result": "'run is completed'"}, {"exception": "rate_limited: Slow.; again in 1.0 s"}):
+    task = Task("run_1:1:1", **ended)
+    print(TasksDataTable.format_task(page, ("run_1:1:1", task))[1].exception)
+    shown = options.format_task(task)
+    print(shown.result, shown.exception)
+"""
+
+
+def _printed(program: str) -> list[str]:
+    """What a program prints, in a process of its own: Flower is changed for good."""
     done = subprocess.run(
-        [sys.executable, "-c", _SHOW],
+        [sys.executable, "-c", program],
         cwd=ROOT,
         env={**os.environ, "PALAVER_REDIS_URL": "redis://127.0.0.1:1/0"},
         capture_output=True,
@@ -34,6 +51,22 @@ def test_every_queue_is_listed_before_all_workers_have_answered() -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    for line in done.stdout.splitlines():
+    return done.stdout.splitlines()
+
+
+@pytest.mark.process
+def test_every_queue_is_listed_before_all_workers_have_answered() -> None:
+    lines = _printed(_SHOW)
+    assert len(lines) == 2
+    for line in lines:
         assert set(QUEUE_NAMES) <= set(line.split())
-    assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.process
+def test_the_list_of_tasks_has_kind_run_and_the_whole_reason_first() -> None:
+    columns, *reasons = _printed(_TASKS)
+    assert columns.startswith("Kind | Model or tool | State | Run : step : delivery | Reason | ")
+    assert reasons == [
+        "run is completed", "run is completed None",
+        "rate_limited: Slow.; again in 1.0 s", "rate_limited: Slow.; again in 1.0 s None",
+    ]  # fmt: skip

@@ -121,15 +121,23 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ("policy", "analyzed", "asked"),
     [
         (Policy(), False, "never"),
-        (Policy(kind="AlwaysConfirm"), False, ("calculator",)),
+        (Policy(kind="AlwaysConfirm"), False, "always"),
         (Policy(kind="ConfirmRisky"), True, "risky"),
-        (Policy(kind="ConfirmRisky", threshold="LOW"), True, ("calculator",)),
-        (Policy(kind="ConfirmRisky"), False, ("calculator",)),
+        (Policy(kind="ConfirmRisky", threshold="LOW"), True, "always"),
+        (Policy(kind="ConfirmRisky"), False, "always"),
         (Policy(kind="ConfirmRisky", confirm_unknown=False), False, "never"),
     ],
 )
 def test_a_policy_says_which_calls_wait(policy: Policy, analyzed: bool, asked: object) -> None:
     assert spec_of(_given(), policy=policy, analyzed=analyzed).approvals.require == asked
+
+
+def test_finish_and_think_wait_unless_they_are_alone() -> None:
+    approvals = spec_of(_given(), policy=Policy(kind="AlwaysConfirm")).approvals
+    for tool in ("finish", "think"):
+        assert not approvals.ask(tool, risky=False, alone=True)
+        assert approvals.ask(tool, risky=False, alone=False)
+    assert approvals.ask("calculator", risky=False, alone=True)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,17 @@ async def test_what_a_call_makes_of_a_status(reach: Reach) -> None:
             assert await talk.status() == then, (rest, body)
 
 
+@pytest.mark.parametrize(("word", "kind"), [("/pause", "PauseEvent"), ("/interrupt", "InterruptEvent")])
+async def test_a_pause_and_an_interrupt_have_events_of_their_own(word: str, kind: str) -> None:
+    async with world() as api:
+        talk = await begin(api)
+        await _running(talk)
+        await talk.api.claim(await talk.run())
+        await talk.ask("POST", word)
+        events = (await talk.ask("GET", "/events/search"))["items"]
+        assert [event["kind"] for event in events if event["kind"] in ("PauseEvent", "InterruptEvent")] == [kind]
+
+
 async def test_what_is_paused_before_it_runs_is_so_until_it_runs() -> None:
     async with world() as api:
         talk = await begin(api)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from flower.app import Flower
 from flower.views import BaseHandler
+from flower.views.tasks import TASK_COLUMNS, TasksDataTable
 from tornado.options import options
 
 _AGAIN: Final = 0.5
@@ -16,14 +17,29 @@ def prepare() -> None:
     """Change Flower for good, before it starts."""
     _list_every_queue()
     _ask_once_somebody_is_there()
+    _name_the_columns()
     options.format_task = reasoned
 
 
 def reasoned(task: Any) -> Any:
     """The task with one sentence on how it ended, in place of a result or an exception: two columns of the page, of
     which one is empty, are wider than a screen."""
-    task.result = task.exception or (task.result or "").strip("'")
+    task.result, task.exception = task.exception or (task.result or "").strip("'"), None
     return task
+
+
+def _name_the_columns() -> None:
+    """In the list of tasks, in words of Palaver. The sentence is in the column of exceptions there: Flower cuts what is
+    in that of results behind some forty characters."""
+    TASK_COLUMNS.update(name="Kind", args="Model or tool", uuid="Run : step : delivery", exception="Reason")
+    format_task = TasksDataTable.format_task
+
+    def with_reason(page: Any, row: tuple[str, Any]) -> tuple[str, Any]:
+        task_id, task = format_task(page, row)
+        task.exception = task.result
+        return task_id, task
+
+    TasksDataTable.format_task = with_reason
 
 
 def _list_every_queue() -> None:

@@ -115,7 +115,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                 continue
             tool, arguments = tool_of(attempt, call)
             approvals = attempt.lease.agent.approvals
-            if approvals.ask(tool.name, risky=tool.risky):
+            if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
                 open_calls.append(
                     OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
                 )

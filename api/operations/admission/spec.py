@@ -138,8 +138,10 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[FieldError
     approval."""
     servers = frozenset(agent.tools)
     known = [name for name in agent.tools if name in tools]
-    require, exempt = agent.approvals.require, agent.approvals.exempt
-    for field, patterns in (("require", () if isinstance(require, str) else require), ("exempt", exempt)):
+    approvals = agent.approvals
+    require = () if isinstance(approvals.require, str) else approvals.require
+    lists = {"require": require, "exempt": approvals.exempt, "exempt_alone": approvals.exempt_alone}
+    for field, patterns in lists.items():
         for index, pattern in enumerate(patterns):
             if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
                 where, why = f"/agent/approvals/{field}/{index}", "fits none of the agent's tools"

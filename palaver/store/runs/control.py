@@ -245,7 +245,7 @@ def _new_item(item: Item) -> NewItem:
             message = Message(role="user", content=item.content).model_dump_json(exclude_defaults=True)
             return NewItem("message", text=message)
         case Pause():
-            return NewItem("pause", now=item.now)
+            return NewItem("pause", now=item.now, reason=item.reason or None)
         case Resume():
             return NewItem("resume")
         case Stop():

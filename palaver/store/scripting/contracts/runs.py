@@ -151,7 +151,7 @@ class NewItem(NamedTuple):
     arguments: str | None = None
     """JSON (edit)."""
     reason: str | None = None
-    """As the user gave it (deny, stop)."""
+    """As the user gave it (deny, pause, stop)."""
     text: str | None = None
     """The text for the model (deny, output, message; that of a message is JSON)."""
     is_error: bool = False

@@ -48,11 +48,11 @@ local function steer(more)
   if ENTERED and not run[2] and not (step and step.state == StepState.LEASED) then log_steering() end
 end
 
-local function pause(now)
+local function pause(now, reason)
   if STATUS == RunStatus.PAUSED or PAUSING == 'now' or (PAUSING and not now) then return end
   PAUSING = now and 'now' or 'soon'
   redis.call('HSET', RUN, 'pausing', PAUSING)
-  emit(EventKind.RUN_PAUSING, '{"now":' .. tostring(now) .. '}')
+  emit(EventKind.RUN_PAUSING, '{"now":' .. tostring(now) .. ',"reason":' .. cjson.encode(reason or cjson.null) .. '}')
   local open = redis.call('HGETALL', STEPS)
   for i = 1, #open, 2 do
     local step = cjson.decode(open[i + 1])

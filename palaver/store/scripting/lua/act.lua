@@ -69,7 +69,7 @@ for _, item in ipairs(args.items) do
     local id = apply_decision(item, action, by)
     if id then answered[id] = true end
   end
-  if item.type == ItemType.PAUSE then pause(item.now) end
+  if item.type == ItemType.PAUSE then pause(item.now, item.reason) end
   if item.type == ItemType.RESUME then resume() end
 end
 close_calls(answered)
