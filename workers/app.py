@@ -90,11 +90,11 @@ app.conf.update(
 )
 
 _FAILURES = (StepFailed, NotSettled)
-"""What a step ends with that is no surprise: Flower shows a FAILURE, and the log has no traceback."""
+"""Exceptions that end a step and are no surprise: Flower shows a FAILURE, and the log has no traceback."""
 
 _node = ""
 _kind: StepKind = MODEL
-"""Of the steps that this worker does: those of the queue that it consumes."""
+"""The kind of the steps that this worker does: those of the queue that it consumes."""
 _hidden: frozenset[str] = frozenset()
 """Variables with keys of providers, in a tools worker."""
 _providers: Mapping[str, Provider] = {}
@@ -168,12 +168,12 @@ def _prepare(sender: Any) -> None:
 
 
 def _refused() -> tuple[str, ...]:
-    """What the store and the broker refuse this worker."""
+    """List what the store and the broker refuse this worker."""
     return tuple(dict.fromkeys((*_preflight.refused, *(("login",) if consumer.refused else ()))))
 
 
 def _in_children(kind: StepKind) -> bool:
-    """Whether each step of a kind has a process of its own."""
+    """Tell whether each step of a kind has a process of its own."""
     return kind.isolated and settings().tool_pool == "processes"
 
 

@@ -26,18 +26,18 @@ _IDLE_SLACK: Final = 0.05
 
 @dataclass(slots=True)
 class CallProgress:
-    """How far a model call is, while it goes on. Where it runs it is written, where leases are renewed it is told."""
+    """The progress of a model call while it goes on. The call writes it, and whoever renews the lease reports it."""
 
     received: int = 0
     """Bytes."""
     characters: int = 0
-    """Of text."""
+    """Characters of text."""
     first_after: float | None = None
     """Seconds from the call to the first of the answer; None before that."""
     came_at: float = 0.0
-    """When the last of it came, or the call began (monotonic, as the next)."""
+    """Time at which the last of it came, or the call began (monotonic, as the next)."""
     ends_at: float | None = None
-    """When the call is given up, unless more comes; None before it begins."""
+    """Time at which the call is given up, unless more comes; None before it begins."""
 
     def now(self) -> AnswerProgress | None:
         """As the store is told; None if there is nothing to tell."""
@@ -82,7 +82,7 @@ class CallClock:
         progress.came_at = now
 
     def rest(self, streams: int) -> float:
-        """How many seconds to rest before the next read, while so many ``streams`` come."""
+        """Return the seconds to rest before the next read, while so many ``streams`` come."""
         received = self.progress.received
         if received >= self._breath_at:
             self._breath_at = received + _BREATH
@@ -100,7 +100,8 @@ class CallClock:
 
 
 def ahead(received: int, elapsed: float) -> float:
-    """How many seconds an answer of so many bytes came too early; a flood is read no faster than may be."""
+    """Return the seconds by which an answer of so many bytes came too early; a flood is read no faster than the limits
+    allow."""
     rate = limit_of("answer_rate")
     early = received - limit_of("answer_burst") - rate * elapsed
     if early <= 0:

@@ -1,4 +1,4 @@
-"""Which gates a model call passes: that of its provider, and that of the model there."""
+"""The gates that a model call passes: that of its provider, and that of the model there."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ class ProviderLimiter:
         self._cooling_until: dict[str, float] = {}
         """By the loop's clock: these gates cool down or are out, or did a moment ago."""
         self._failing_since: dict[str, float] = {}
-        """Those that are out: when the first of the failures in a row was."""
+        """For gates that are out: the time of the first of the failures in a row."""
         self._answered_at: dict[str, float] = {}
-        """When the newest answer began, by gate, the oldest first."""
+        """Time at which the newest answer began, by gate, the oldest first."""
         self._tellings: set[asyncio.Task[None]] = set()
         self._in_flight: defaultdict[str, set[str]] = defaultdict(set)
 
@@ -78,27 +78,28 @@ class ProviderLimiter:
         return self._limits.get(provider, Limits())
 
     def asks(self, gate: str) -> bool:
-        """Whether the store could refuse a call."""
+        """Tell whether the store could refuse a call."""
         return not self._subscribed or gate in self._cooling_until or bool(self.limits(gate))
 
     def cooling_until(self, gate: str) -> float:
-        """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
+        """Return the time at which the present cool-down will be forgotten, by the loop's clock; a new one makes it
+        later."""
         return self._cooling_until.get(gate, 0.0)
 
     def _knows_closed(self, gate: str) -> bool:
         return self.cooling_until(gate) > asyncio.get_running_loop().time()
 
     def is_out(self, gates: Gates) -> bool:
-        """Whether a model or its provider is out, as far as this worker has heard."""
+        """Tell whether a model or its provider is out, as far as this worker has heard."""
         return any(map(self._knows_out, gates))
 
     def _knows_out(self, gate: str) -> bool:
         return gate in self._failing_since and self._knows_closed(gate)
 
     async def look(self, lease: Lease) -> Wait | None:
-        """When to ask again, if the model is out or cools down: who waits for it takes no place at its provider, nor
-        stays in line for one. Whoever's turn it is asks the provider first, and so do all if that is out, too:
-        somebody has to probe it."""
+        """Return when to ask again, if the model is out or cools down: a step that waits for the model takes no place
+        at its provider, nor stays in line for one. The step whose turn it is asks the provider first, and so do all if
+        that is out, too: somebody has to probe it."""
         provider, model = gates_of(lease.agent)
         if not self.limits(provider) or self._knows_out(provider) or not self._knows_closed(model):
             return None
@@ -196,7 +197,7 @@ class ProviderLimiter:
         return out
 
     async def apply(self, lease: Lease, verdict: Verdict) -> Verdict:
-        """What a failure means for all: a model whose provider asked for fewer requests gets none for a while, or
+        """Apply what a failure means for all: a model whose provider asked for fewer requests gets none for a while, or
         all of its models, if their limits are one.
 
         A step that asks this provider again is given its turn after the cool-down right away.

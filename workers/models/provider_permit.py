@@ -15,13 +15,14 @@ from palaver.store.scripting.contracts.providers import Admitted, Wait
 from .gates import gates_of
 
 _BYTES_A_TOKEN: Final = 4
-"""Of a prompt: the providers' own rule of thumb for English text. The true count replaces it after the call."""
+"""Bytes of a prompt for each token: the providers' own rule of thumb for English text. The true count replaces it after
+the call."""
 _LONGEST_WAIT: Final = 30.0
 """Seconds after which a second call that may not begin asks again: it has no turn of its own."""
 
 
 class Limiter(Protocol):
-    """What a permit asks: `ProviderLimiter`."""
+    """The methods of `ProviderLimiter` that a permit calls."""
 
     def limits(self, provider: str, /) -> Limits: ...
     def asks(self, gate: str, /) -> bool: ...

@@ -42,7 +42,7 @@ class Calls:
         self._limit = limit
         self._calls: dict[int, _Gathered] = {}
         self._moved: dict[int, int] = {}
-        """Where the newest call is of an index that several were given."""
+        """The place of the newest call, by an index that several calls came with."""
         self._newest = -1
         """The last place of a call."""
         self.length = 0
@@ -83,7 +83,8 @@ class Calls:
         return place
 
     def _place(self, index: int | None, identity: str, name: Any, arguments: Any) -> int:
-        """Where the call is that a part with this ``index`` belongs to. Some servers say none, or the same for all."""
+        """Return the place of the call that a part with this ``index`` belongs to. Some servers send no index, or the
+        same for all."""
         if index is None:
             goes_on = arguments and not identity and not name and self._calls
             return self._newest if goes_on else self._newest + 1

@@ -1,5 +1,5 @@
-"""What the readers of all protocols do alike: an event stream, cut anywhere, or one document becomes text, reasoning,
-calls, and the reply that they are together."""
+"""The common part of the readers of all protocols: an event stream, cut anywhere, or one document becomes text,
+reasoning, calls, and the reply that they are together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXT: Final = limit_of("answer_text")
 _LONGEST_NAME: Final = 512
 """Characters of what a provider calls an answer: proxies put names of their own around it."""
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
-"""What taking JSON apart raises that is of another shape than a protocol says."""
+"""Exceptions from taking apart JSON of another shape than the protocol's."""
 
 
 class Ends(Protocol):
@@ -43,12 +43,12 @@ class EventStreamReader:
         self._length = 0
         """Characters of the text."""
         self._thoughts: list[str] = []
-        """Of the bytes that are being read."""
+        """Reasoning in the bytes that are being read."""
         self._calls = Calls(max_calls)
         self._finish = ""
         """Why the answer ended, as the protocol says it."""
         self._id = self._model = ""
-        """What the provider calls the answer, and the model that gives it."""
+        """The provider's names for the answer, and for the model that gives it."""
         self.done = False
         """The provider has said that this was all."""
         self._anything = False
@@ -101,7 +101,7 @@ class EventStreamReader:
             raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         raise NotImplementedError
 
     def reply(self) -> ModelReply:
@@ -208,7 +208,7 @@ class EventStreamReader:
         return ModelReply(content, made, finish, self.usage, opaque, self._id, self._model, explanation)
 
     def _cut_off(self, why: str) -> TruncatedStream | MalformedResponse:
-        """What is wrong with a stream that has no end: it is cut off, or it never was one."""
+        """Return the error of a stream that has no end: it is cut off, or it never was one."""
         return _something_else() if self._foreign and not self._anything else TruncatedStream(why)
 
 

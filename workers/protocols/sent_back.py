@@ -1,4 +1,5 @@
-"""What a provider wants back unchanged with an answer: as much as may be kept, and nothing with a secret in it."""
+"""The fields that a provider wants back unchanged with an answer: as much as may be stored, and nothing with a secret
+in it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def elements(text: str | bytes) -> list[str]:
 
 
 def value_of(text: str) -> Any:
-    """What ``text`` says; None if it is no JSON that a request may have in it."""
+    """Return the value of ``text``; None if it is no JSON that a request may have in it."""
     try:
         return orjson.loads(text)
     except ValueError:

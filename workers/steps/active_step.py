@@ -35,7 +35,7 @@ class ActiveStep:
         self.begun = False
         self.began_at = time.monotonic()
         self.cancelled_at: float | None = None
-        """When this process heard that the run is cancelled (monotonic, as the one above)."""
+        """Time at which this process heard that the run is cancelled (monotonic, as the one above)."""
         self.progress = CallProgress()
         # Set before the claim is sent, so that the lease is never believed to last longer than it does.
         self._renewed_at = time.monotonic()
@@ -48,7 +48,7 @@ class ActiveStep:
 
     @property
     def working(self) -> bool:
-        """Whether the step's function is running."""
+        """True while the step's function is running."""
         return self._task is not None
 
     @property

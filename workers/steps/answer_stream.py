@@ -55,7 +55,7 @@ class AnswerStream:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to write."""
+        """True if there is something to write."""
         return bool(self._text or self._thoughts)
 
     def take(self, *, last: bool = False) -> Iterator[Delta]:

@@ -1,4 +1,4 @@
-"""What a worker process can do: the tools that it has, and the providers that it can call."""
+"""The capabilities of a worker process: the tools that it has, and the providers that it can call."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..sources import Toolbox
 _SOONEST: Final = 0.1
 """Seconds until another worker may take what one lacks: the next delivery goes to any of them."""
 _SHARE: Final = 0.25
-"""Of the time that a step has waited for its worker: so long it waits again. It is offered nine times in the first
-second and 27 times in the first minute, which finds one worker among many. When one comes that has what it needs, it
-has waited a quarter longer than it had to, or a little more."""
+"""A step waits again for this share of the time that it has waited for its worker. It is offered nine times in the
+first second and 27 times in the first minute, which finds one worker among many. When one comes that has what it needs,
+it has waited a quarter longer than it had to, or a little more."""
 _LATEST: Final = 15.0
 """Seconds that it waits again at most."""
 _TOLD: Final = limit_of("no_worker_told")
@@ -35,13 +35,13 @@ else that the step needs."""
 
 @dataclass(frozen=True, slots=True)
 class MissingCapability:
-    """What a step needs and a worker has not."""
+    """Something that a step needs and a worker lacks."""
 
     kind: Literal["tool", "provider", "key"]
     name: str
-    """Of the tool or the provider; of a key the variable that would hold it."""
+    """The name of the tool or the provider; for a key, the variable that would hold it."""
     provider: str = ""
-    """Whose key it is; empty for one of our own."""
+    """The provider whose key it is; empty for one of our own."""
 
     @property
     def code(self) -> str:
@@ -62,7 +62,8 @@ class MissingCapability:
                 return f"the key of the provider {self.provider!r}, in the variable {self.name}"
 
     async def anywhere(self, store: Store) -> bool:
-        """Whether a worker tells that it has it, or did lately: one of any queue, which may lack something else."""
+        """Tell whether a worker reports that it has it, or did lately: one of any queue, which may lack something
+        else."""
         if self.kind == "tool":
             sets = await store.tools.declared()
             return any(each.name == self.name for declared in sets.values() for each in declared)
@@ -74,7 +75,7 @@ class MissingCapability:
 
 
 SECRET_KEY: Final = MissingCapability("key", "PALAVER_SECRET_KEY")
-"""What opens the secrets of a conversation: a worker without it does none of its steps."""
+"""The key that opens the secrets of a conversation: a worker without it does none of its steps."""
 
 
 class Capabilities:
@@ -99,19 +100,20 @@ class Capabilities:
         return (*(name for name in self.providers if not self.refused_keys.refuses(name)), *sorted(inline))
 
     def _calls(self, agent: AgentSpec) -> bool:
-        """Whether it can call the agent's model."""
+        """Tell whether it can call the agent's model."""
         if agent.endpoint is not None and agent.provider == agent.endpoint.name:
             return agent.endpoint.allowed_by(self._hosts)
         return agent.provider in self.providers
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What its own table names and it cannot do."""
+        """Codes for everything that its own table names and it cannot do."""
         missing = (MissingCapability("key", variable).code for variable in sorted(set(self.missing_keys.values())))
         return (*missing, *self.refused_keys.codes)
 
     def lacking(self, agent: AgentSpec, call: ToolCall | None) -> MissingCapability | None:
-        """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
+        """Return the first need of a step that is not met here, if there is one: for a ``call`` its tool, else the
+        provider and the tools of the agent."""
         if call is None and not self._calls(agent):
             variable = self.missing_keys.get(agent.provider)
             return (
@@ -154,7 +156,7 @@ class Capabilities:
 
 
 async def _may_be_anywhere(lack: MissingCapability, store: Store) -> bool:
-    """Whether a worker has it, or nobody can say so because the store is away."""
+    """Tell whether a worker has it, or nobody can know because the store is away."""
     try:
         return await lack.anywhere(store)
     except Exception as error:

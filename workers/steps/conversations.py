@@ -23,7 +23,7 @@ from palaver.steps.verdicts import Condensed, ReasoningDropped
 from ..protocols import ModelProtocol
 
 _KEPT_BYTES: Final = 64 << 20
-"""Of JSON, in all conversations of a worker process."""
+"""Bytes of JSON, in all conversations of a worker process."""
 _TURN_BYTES: Final = 250
 """Memory of a turn's digest, about."""
 _NO_RESULT: Final = "No result was recorded."
@@ -34,7 +34,7 @@ _SUMMARY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OlderPart:
-    """What a summary is to stand for."""
+    """The part of a conversation that a summary is to stand for."""
 
     messages: Sequence[bytes]
     through: int
@@ -54,18 +54,18 @@ class CachedConversation:
         self.protocol = protocol
         self._model = model
         self._bound = False
-        """Whether there is something that only the model that made it may be sent."""
+        """True if there is something that only the model that made it may be sent."""
         self.position = 0
         self.position_at = 0
-        """When the entry there was written, ms: after a rewind of Redis another one has its position."""
+        """Time at which the entry there was written, ms: after a rewind of Redis another one has its position."""
         self.nudged = False
-        """Whether the model was told that the newest turns repeat themselves."""
+        """True if the model was told that the newest turns repeat themselves."""
         self.corrected = False
-        """Whether the model was told that an answer since the user's newest message is not what was asked for."""
+        """True if the model was told that an answer since the user's newest message is not what was asked for."""
         self.prompt_tokens = 0
         """Input tokens of the newest call; 0 when unknown, or when it was condensed since."""
         self.condensed = False
-        """Whether it was condensed, and the model has not answered since."""
+        """True if it was condensed, and the model has not answered since."""
         self._messages: list[bytes] = []
         self._ends = array("q")
         """For each message: the position of the last entry of its turn; 0 for a summary."""
@@ -82,7 +82,8 @@ class CachedConversation:
 
     @property
     def origin(self) -> str:
-        """Who is asked: what was made by somebody else is left out as far as only they understand it."""
+        """The protocol and the name of the model that is asked: what another one made is left out as far as only that
+        understands it."""
         return f"{self.protocol.name}/{self._model}"
 
     def turn_to(self, protocol: ModelProtocol, model: str) -> bool:
@@ -128,8 +129,8 @@ class CachedConversation:
         return other
 
     def older_part(self, most_kept: int = sys.maxsize) -> OlderPart | None:
-        """What to condense: everything but the newest whole turns, a quarter of the bytes and ``most_kept`` messages at
-        most.
+        """Return the part to condense: everything but the newest whole turns, a quarter of the bytes and ``most_kept``
+        messages at most.
 
         The user's newest message is kept in any case. None if nothing would go away.
         """
@@ -179,7 +180,7 @@ class CachedConversation:
                 self._user = len(self._messages) - 1
 
     def _opaque(self, entry: LogMessage) -> str:
-        """What the model that is asked wants back with the entry."""
+        """Return the fields of the entry that the model that is asked wants back with it."""
         if entry.opaque is None:
             return ""
         self._bound = True
@@ -253,7 +254,7 @@ class ConversationCache:
         self._size = 0
 
     def get(self, conversation_id: str) -> CachedConversation | None:
-        """What is known here of the conversation; None if nothing is."""
+        """Return the conversation as far as it is known here; None if nothing is."""
         kept = self._kept.get(conversation_id)
         return None if kept is None else kept[0]
 

@@ -1,4 +1,4 @@
-"""What is under way, on its way to watchers: gathered for some tens of milliseconds, written for all at once.
+"""Deltas and progress on their way to watchers: gathered for some tens of milliseconds, written for all at once.
 
 One Redis write a token would cost more than the model call. The interval grows with the number of streams that have
 something to say, so that a worker with 500 streams spends a bounded share of its loop on them.
@@ -22,7 +22,7 @@ _PER_STREAM: Final = 0.0003
 
 
 class Buffer(Protocol):
-    """What watchers are to be shown of one attempt."""
+    """The output of one attempt that watchers are yet to be shown."""
 
     lost: bool
     """Something could not be written."""
@@ -34,7 +34,7 @@ class Buffer(Protocol):
         """True if there is something to write."""
 
     def take(self, *, last: bool = False) -> Iterator[Delta | ToolProgress]:
-        """What is to be written; nothing comes after the ``last`` time."""
+        """Yield what is to be written; nothing comes after the ``last`` time."""
 
 
 class DeltaWriter:

@@ -20,7 +20,7 @@ log = logging.getLogger("palaver.workers.steps.failures")
 
 _OURS: Final = Path(__file__).parents[1]
 _FRAMES: Final = 20
-"""Of a traceback, the innermost."""
+"""Frames of a traceback that are logged, the innermost."""
 
 
 async def verdict_on(error: Exception, attempt: Attempt, policy: RetryPolicy) -> Verdict:
@@ -94,7 +94,7 @@ def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
 
 
 def _given_up(judged: GiveUp, lease: Lease, policy: RetryPolicy) -> Verdict:
-    """What follows: the run ends, or goes on with its next model, or its model is told."""
+    """Return the verdict that follows: the run ends, or goes on with its next model, or its model is told."""
     failure = judged.failure
     if lease.call is not None:
         return Continue(outcomes=(ToolOutcome.failed(lease.call, failure),)) if failure.recoverable else judged

@@ -1,4 +1,4 @@
-"""Whether an answer is what the agent asks for: JSON, perhaps of a schema."""
+"""The check of an answer against the format that the agent asks for: JSON, perhaps of a schema."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _AGAIN: Final = "The answer does not have the format that was asked for, also af
 
 
 def misfit_of(answer: Message, attempt: Attempt) -> FormatMismatch | None:
-    """What is wrong with ``answer``; None if it is what was asked for. Once the model is told so, and may answer again:
-    its failure is recoverable the first time."""
+    """Return how ``answer`` differs from what was asked for; None if it does not. The failure is recoverable the first
+    time: the model is told, and may answer again."""
     wanted = attempt.lease.agent.response_format
     if wanted is None or isinstance(wanted, TextFormat):
         return None

@@ -74,7 +74,7 @@ async def _with_calls(attempt: Attempt, reply: ModelReply) -> Continue:
 
 
 def _withheld(reply: ModelReply, attempt: Attempt) -> Failure:
-    """What there is to say of an answer that was refused: the same as of a request that is."""
+    """Return the failure of an answer that was refused: the same as of a request that is."""
     agent = attempt.lease.agent
     provider = ProviderDetails(agent.provider, agent.model_name, 200, reply.request_id, reply.explanation)
     return Failure.of(ErrorClass.CONTENT_FILTER, code=f"{agent.provider}.{WITHHELD}", provider=provider)
@@ -137,8 +137,8 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
 
 
 def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:
-    """What was ``told`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``,
-    the model is told what they were."""
+    """Return the outcome of ``call`` with ``output`` as its answer, without secrets of this process; if its arguments
+    were ``edited``, the model is told what they were."""
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
     if isinstance(told, str):
         content: Told = note + redact(told)

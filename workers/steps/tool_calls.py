@@ -56,7 +56,7 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
 
 
 def is_risky(attempt: Attempt, call: ToolCall) -> bool:
-    """Whether the tool that ``call`` names is declared so."""
+    """Tell whether the tool that ``call`` names is declared risky."""
     return call.name in attempt.lease.agent.tools and attempt.runtime.tools[call.name].risky
 
 
@@ -113,7 +113,7 @@ class ProgressBuffer:
         self._told = False
         """The loop knows that there is something."""
         self._next = 0.0
-        """When (by the loop's clock) watchers may be shown the next."""
+        """Time (by the loop's clock) at which watchers may be shown the next."""
         self._closed = False
         self._secrets = compared()
 
@@ -131,11 +131,11 @@ class ProgressBuffer:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to show."""
+        """True if there is something to show."""
         return self._newest is not None and not self._closed
 
     def take(self, *, last: bool = False) -> Iterator[ToolProgress]:
-        """What is to be shown, without secrets."""
+        """Yield what is to be shown, without secrets."""
         self._next = self._loop.time() + _APART
         # In this order: what is reported from here on is taken below, or wakes the writer again.
         self._told = False

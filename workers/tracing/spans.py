@@ -138,7 +138,7 @@ def _add_event(span: Span, fields: Mapping[str, str]) -> None:
 
 @lru_cache(maxsize=_KEPT)
 def _chat(run: RunFacts, model: str) -> Span:
-    """What all calls of the model have alike that the run makes."""
+    """Return the common part of all calls of the model that the run makes."""
     name = model.partition("/")[2] or "unknown"
     attributes = _of_model(run, model, names.CHAT)
     return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, attributes)
@@ -146,7 +146,7 @@ def _chat(run: RunFacts, model: str) -> Span:
 
 @lru_cache(maxsize=_KEPT)
 def _call(run: RunFacts, tool: str) -> Span:
-    """What all calls of the tool have alike that the run makes."""
+    """Return the common part of all calls of the tool that the run makes."""
     found = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
     return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, found)
 

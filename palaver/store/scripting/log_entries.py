@@ -35,14 +35,13 @@ class Withdrawn:
             self._parts.setdefault(run_id, []).append((first, last))
 
     def has(self, position: int, run_id: str) -> bool:
-        """Whether the entry of this run at this position is in one of them."""
+        """Tell whether the entry of this run at this position is in one of the parts."""
         parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
         return any(first <= position <= last for first, last in parts)
 
     def without(self, run_id: str | None, through: int) -> bytes:
-        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none. What
-        comes behind ``through`` is something else now: one of every run that goes beyond is left out.
-        """
+        """Return the parts that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is
+        none. A part of every run that goes beyond ``through`` is left out: what comes behind is something else now."""
         kept = [
             (first, last, each)
             for each, parts in self._parts.items()

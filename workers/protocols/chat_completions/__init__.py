@@ -31,7 +31,7 @@ _UNNAMED: Final = "file"
 """A file's name where nobody gave it one: OpenAI wants one."""
 _SHORT: Final = re.compile(r"[A-Za-z0-9]{9}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-"""What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
+"""Characters that OpenAI takes in no name; a conversation with such a name would be refused for ever."""
 
 
 class ChatCompletions:
@@ -170,7 +170,7 @@ def _offered(offer: Offer) -> dict[str, Any]:
 
 
 def _shown(result: Message) -> list[dict[str, Any]]:
-    """What of a result a tool's message cannot have, behind a line that says whose it is."""
+    """Return the parts of a result that a tool's message cannot have, behind a line that says whose they are."""
     if isinstance(result.content, str):
         return []
     found = [part for part in map(_part, result.content) if part["type"] != "text"]

@@ -24,9 +24,9 @@ _FINISHES: Final = {
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), WITHHELD),
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
 }
-"""What providers call the same ends; any other is an ordinary one."""
+"""Finish reasons of providers, with the port's name for the same end; any other is an ordinary end."""
 _PLAIN: Final = frozenset(("role", "content", "refusal", "tool_calls"))
-"""What a delta has mostly, and nothing that is to be sent back unchanged."""
+"""Fields that most deltas have, none of which is to be sent back unchanged."""
 
 
 class Completion(EventStreamReader):
@@ -151,7 +151,7 @@ class Completion(EventStreamReader):
         )
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._opaque.so_far()
 
     def _ended(self) -> ModelReply:

@@ -35,7 +35,7 @@ def marked(messages: Sequence[bytes]) -> list[bytes]:
 
 
 def system_message(instructions: str, *, cached: bool) -> dict[str, Any]:
-    """What the agent is told."""
+    """Return the message with the instructions of the agent."""
     return {"role": "system", "content": [_block(instructions)] if cached else instructions}
 
 

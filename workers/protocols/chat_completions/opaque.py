@@ -1,4 +1,4 @@
-"""What of an answer the provider wants back unchanged: its reasoning, and what it signed.
+"""The fields of an answer that the provider wants back unchanged: its reasoning, and what it signed.
 
 ``reasoning_content`` and ``reasoning`` (DeepSeek, Kimi, Qwen, vLLM, …) are text that comes in pieces. OpenRouter's
 ``reasoning_details``, and ``thinking_blocks``, in which LiteLLM passes on what Claude thinks, are lists whose entries
@@ -30,7 +30,7 @@ EXTRA: Final = "extra_content"
 CALLS: Final = "tool_calls"
 ID: Final = "id"
 _GROWING: Final = ("text", "summary", "thinking")
-"""What of an entry comes in pieces."""
+"""Fields of an entry that come in pieces."""
 _IN_ONE_PIECE: Final = ('"reasoning.encrypted"', '"redacted_thinking"')
 """The types of those that do not."""
 _THINKING: Final = '"thinking"'
@@ -48,7 +48,7 @@ class _Entry:
         self.texts: dict[str, list[str]] = {name: [text] for name in _GROWING if (text := _inside(entry.get(name)))}
 
     def goes_on_with(self, entry: dict[str, Tree]) -> bool:
-        """Whether ``entry`` is more of this one. Some providers give all their blocks one index."""
+        """Tell whether ``entry`` is more of this one. Some providers give all their blocks one index."""
         kind = entry.get("type")
         if self.found.get("type") != kind or kind in _IN_ONE_PIECE:
             return False
@@ -108,7 +108,7 @@ class OpaqueFields(SentBack):
         return thoughts
 
     def add_to_call(self, index: int, call: Mapping[str, Any], text: str, parts: Parts) -> None:
-        """What a part of the call at ``index`` has of them; ``text`` is its JSON.
+        """Take in the fields that a part of the call at ``index`` has; ``text`` is the JSON of the part.
 
         Raises:
             ResponseTooLarge: all fields together are larger than may be.
@@ -167,8 +167,8 @@ class OpaqueFields(SentBack):
 
 
 def restored(fields: str) -> tuple[dict[str, orjson.Fragment], dict[str, dict[str, Any]]]:
-    """What ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id. Left out is
-    what cannot be read."""
+    """Read what ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id. What
+    cannot be read is left out."""
     found = _members(fields)
     calls = _members(found.pop(CALLS, "{}"))
     return _fragments(found), {call_id: _of_call(each) for call_id, each in calls.items()}
@@ -193,5 +193,5 @@ def _fragments(found: Mapping[str, str]) -> dict[str, orjson.Fragment]:
 
 
 def _inside(text: Tree | None) -> str:
-    """What a JSON string says, as it is written."""
+    """Return the text in a JSON string, as it is written."""
     return text[1:-1] if isinstance(text, str) and text.startswith('"') else ""

@@ -18,9 +18,9 @@ from .breakpoints import EPHEMERAL, marked
 from .turns import alternating
 
 _VERSION: Final = "2023-06-01"
-"""Of the API; the only one since."""
+"""The version of the API; there has been no other since."""
 _CHOICES: Final = {"required": "any"}
-"""What a choice of tools is called here, where it is called something else."""
+"""The protocol's names for choices of tools, where they differ from an agent's."""
 
 
 class Messages:
@@ -54,7 +54,7 @@ class Messages:
         return blocks.written(said["role"], kept)
 
     def parsed(self, text: bytes) -> Sequence[Message]:
-        """What the message says: its text, its calls, or each result."""
+        """Return the messages in it: its text and its calls, or each result."""
         said: dict[str, Any] = orjson.loads(text)
         found, words, calls = [], [], []
         for block in said["content"]:

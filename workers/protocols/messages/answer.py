@@ -18,7 +18,7 @@ from .kept import Block, Blocks
 
 _OUT_OF_WINDOW: Final = "model_context_window_exceeded"
 _FINISHES: Final = {"max_tokens": "length", "refusal": WITHHELD, "pause_turn": PAUSE}
-"""What the port calls the same ends; any other is an ordinary one."""
+"""Stop reasons of the protocol, with the port's name for the same end; any other is an ordinary end."""
 _INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Parts of the input, each counted apart."""
 
@@ -143,7 +143,7 @@ class MessagesReader(EventStreamReader):
             )
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._blocks.so_far()
 
     def _ended(self) -> ModelReply:

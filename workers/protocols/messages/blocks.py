@@ -26,8 +26,8 @@ log = logging.getLogger("palaver.workers.protocols.messages.blocks")
 OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant")}
 CLOSING: Final = b"]}"
 BLOCKS: Final = "blocks"
-"""What is sent back unchanged goes by this name, in its order: a block as it came, the id of a call, or how many
-characters of the text are there."""
+"""The field with everything that is sent back unchanged, in its order: a block as it came, the id of a call, or how
+many characters of the text are there."""
 PLAIN: Final = frozenset(("text", "image", "document", "tool_use", "tool_result"))
 """Types of blocks that are written here."""
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
@@ -67,7 +67,7 @@ def call(asked: ToolCall, place: int) -> bytes:
 
 
 def result(answer: Message, place: int) -> bytes:
-    """What a tool answered. That it failed is said last, where breakpoints look for it."""
+    """Return the block of a tool's answer. Its failure is noted last, where breakpoints look for it."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(answer.call_id or "", place)}
     if isinstance(answer.content, str):
         # A failure has to say something.
@@ -80,8 +80,8 @@ def result(answer: Message, place: int) -> bytes:
 
 
 def restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged. Left out is
-    what would be refused: what cannot be read, a thought without its signature, and thoughts that are last."""
+    """Return the blocks that ``Blocks.whole`` wrote, with the text and the calls in their places among them. Whatever
+    would be refused is left out: what cannot be read, a thought without its signature, and thoughts that are last."""
     try:
         return _restored(fields, said, calls)
     except (ValueError, KeyError, AttributeError):
@@ -114,7 +114,7 @@ def _restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]
 
 
 def words(said: Any) -> str:
-    """What of a result's content, or of blocks, is told in words."""
+    """Return a result's content, or blocks, in words."""
     if isinstance(said, str):
         return said
     return "\n".join(block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in said)
@@ -154,7 +154,7 @@ def _part(part: Part) -> Sequence[bytes]:
 
 
 def _source(url: str) -> dict[str, str]:
-    """Where the data are: the provider fetches an address. A document of text is text here."""
+    """Return the source of the data: the provider fetches an address. A document of text is text here."""
     if (inline := inline_data(url)) is None:
         return {"type": "url", "url": url}
     kind, in_base64, data = inline

@@ -18,7 +18,7 @@ EPHEMERAL: Final = {"type": "ephemeral"}
 _MARK: Final = b',"cache_control":%b}' % orjson.dumps(EPHEMERAL)
 _PLACES: Final = 3
 _NO_PLACE: Final = (b',"is_error":true}', b',"content":""}', b',"content":[]}')
-"""How blocks end that may not have one; within a text, quotation marks have a backslash before them."""
+"""Endings of blocks that may not have one; within a text, quotation marks have a backslash before them."""
 
 
 def marked(turns: Sequence[AlternatingTurn]) -> None:
@@ -32,7 +32,7 @@ def marked(turns: Sequence[AlternatingTurn]) -> None:
 
 
 def _mark(turn: AlternatingTurn) -> bool:
-    """Whether the turn has a place for one, which has it now."""
+    """Put a breakpoint on the turn; tell whether it has a place for one."""
     for i in range(len(turn.said) - 1, -1, -1):
         if not turn.said[i].endswith(_NO_PLACE):
             turn.said[i] = turn.said[i][:-1] + _MARK

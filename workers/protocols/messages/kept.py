@@ -37,7 +37,7 @@ class Block:
 
     @property
     def kept(self) -> bool:
-        """Whether it is to be sent back as it is."""
+        """True if it is to be sent back as it is."""
         return self.kind not in _PLAIN
 
     def json(self) -> str:
@@ -96,12 +96,14 @@ class Blocks(SentBack):
         block.pieces[name].append(text)
 
     def so_far(self) -> str:
-        """What is sent back of an answer that was cut off: what has ended, and is signed where it thinks."""
+        """Return the blocks to send back of an answer that was cut off: those that have ended, and are signed where
+        they think."""
         return self._layout({}, cut=True)
 
     def whole(self, call_ids: Mapping[int, str]) -> str:
-        """What is sent back of an answer with these calls: JSON for ``blocks.restored``, without secrets of this
-        process. What may be signed is left out rather than changed. Empty if there is nothing but text and calls.
+        """Return the blocks to send back of an answer with these calls: JSON for ``blocks.restored``, without secrets
+        of this process. What may be signed is left out rather than changed. Empty if there is nothing but text and
+        calls.
 
         Raises:
             MalformedResponse: a block of it is no JSON.

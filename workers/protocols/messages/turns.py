@@ -12,7 +12,8 @@ from .blocks import CLOSING, OPENINGS, written
 _FIRST: Final = "[Automatic note] The conversation begins with what the assistant said."
 _GO_ON: Final = "[Automatic note] Go on."
 _GOES_ON_BY_ITSELF: Final = ("tool_use", "tool_result")
-"""What the type of a block ends with after which the provider wants no word of the user: its own tool's."""
+"""Endings of the type of a block after which the provider wants no word of the user: it is of the provider's own
+tool."""
 
 
 class AlternatingTurn:

@@ -34,7 +34,7 @@ class Responses:
         return b",".join(items.restored(opaque, message.text, {})) if opaque else items.said(message)
 
     def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
-        """What the model said with its calls and the reasoning before each; then every result."""
+        """Return the model's text with its calls and the reasoning before each; then every result."""
         calls = {call.id: items.call(call, place) for call in asking.tool_calls}
         fields = opaque or items.NOTHING
         asks = items.restored(fields, asking.text, calls)
@@ -47,7 +47,7 @@ class Responses:
         return b",".join(raw.encode() for raw in items.split(text) if orjson.loads(raw).get("type") != "reasoning")
 
     def parsed(self, text: bytes) -> Sequence[Message]:
-        """What the items say: a text, calls, or a result."""
+        """Return the messages in the items: a text and calls, or a result."""
         found, words, calls, role = [], [], [], "assistant"
         for item in orjson.loads(b"[%b]" % text):
             match item.get("type"):

@@ -19,7 +19,7 @@ from .items import PLAIN
 from .kept import Item, Items, phase_of
 
 _FINISHES: Final = dict.fromkeys(("content_filter", "refusal"), WITHHELD)
-"""What the port calls the same reasons for an answer that is incomplete; any other is a limit."""
+"""Reasons of the protocol for an incomplete answer, with the port's name for the same end; any other is a limit."""
 _ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
 """Events that repeat the request and say nothing else."""
 
@@ -68,7 +68,7 @@ class ResponsesReader(EventStreamReader):
         return ""
 
     def _place(self, event: dict[str, Any]) -> Any:
-        """Which item of the answer an event is about. llama.cpp does not number them, and names them."""
+        """Return the index of the item that an event is about. llama.cpp does not number its items, and names them."""
         if "output_index" in event:
             return event["output_index"]
         name = text_of(event.get("item_id") or event["item"]["id"])
@@ -164,7 +164,7 @@ class ResponsesReader(EventStreamReader):
         )
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._items.so_far()
 
     def _ended(self) -> ModelReply:

@@ -24,7 +24,7 @@ from ..verbatim import elements, members, value_of
 log = logging.getLogger("palaver.workers.protocols.responses.items")
 
 ITEMS: Final = "items"
-"""What is sent back unchanged goes by this name, in its order: an item as it came; the id of a call; how many
+"""The field with everything that is sent back unchanged, in its order: an item as it came; the id of a call; how many
 characters of the text are there, and the phase of that message, if it has one."""
 NOTHING: Final = f'{{"{ITEMS}":[]}}'
 """That there is nothing of it."""
@@ -49,7 +49,7 @@ def said(message: Message) -> bytes:
 
 
 def spoken(text: str, phase: str | None = None) -> list[bytes]:
-    """What the model said beside its calls; nothing if it said nothing."""
+    """Return the model's words beside its calls as an item; none if there are none."""
     return [_message("assistant", text, phase)] if text else []
 
 
@@ -64,7 +64,7 @@ def call(asked: ToolCall, place: int) -> bytes:
 
 
 def result(answer: Message, place: int) -> bytes:
-    """What a tool answered."""
+    """Return the item of a tool's answer."""
     output: str | list[dict[str, Any]]
     if isinstance(answer.content, str):
         output = f"Error: {answer.content}" if answer.is_error else answer.content
@@ -75,8 +75,8 @@ def result(answer: Message, place: int) -> bytes:
 
 
 def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged. Left out is
-    what cannot be read."""
+    """Return the items that ``Items.whole`` wrote, with the text and the calls in their places among them. Whatever
+    cannot be read is left out."""
     found: list[bytes] = []
     left, open_calls = text, dict(calls)
     for raw, each in _listed(fields):
@@ -97,7 +97,7 @@ def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
 
 
 def _listed(fields: str) -> list[tuple[str, Any]]:
-    """What can be read of what is listed: the JSON of each, and what it says."""
+    """Return the part of the list that can be read: the JSON of each entry, and its value."""
     try:
         listed = elements(members(fields)[ITEMS])
     except (ValueError, KeyError):
@@ -122,7 +122,7 @@ def split(text: bytes) -> list[str]:
 
 
 def words(content: Any) -> str:
-    """What of a content is told in words."""
+    """Return a content in words."""
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text") or f"[{part['type'].removeprefix('input_')}]" for part in content)

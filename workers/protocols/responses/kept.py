@@ -26,9 +26,9 @@ class Item:
         self.length = 0
         """Characters of a message's text."""
         self.phase = ""
-        """Of the turn, in which a message was said; the provider wants it back."""
+        """The phase of the turn in which a message came; the provider wants it back."""
         self.argued = self.thought = self.ended = False
-        """Whether arguments, or what the model thinks, came in pieces; whether it is whole."""
+        """True once arguments came in pieces; once reasoning did; once the item is whole."""
 
 
 class Items(SentBack):
@@ -55,12 +55,13 @@ class Items(SentBack):
         item.raw = raw
 
     def so_far(self) -> str:
-        """What is sent back of an answer that was cut off."""
+        """Return the items to send back of an answer that was cut off."""
         return self._layout({}, cut=True)
 
     def whole(self, call_ids: Mapping[int, str]) -> str:
-        """What is sent back of an answer with these calls: JSON for ``items.restored``, without secrets of this
-        process. What is encrypted is left out rather than changed. Empty if there is nothing but text and calls."""
+        """Return the items to send back of an answer with these calls: JSON for ``items.restored``, without secrets
+        of this process. What is encrypted is left out rather than changed. Empty if there is nothing but text and
+        calls."""
         return self._layout(call_ids, cut=False)
 
     def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:

@@ -244,7 +244,7 @@ class Script(Generic[R]):
     """True if it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or saves the results of
     workers."""
     grows: ClassVar[bool] = False
-    """Whether it stores what clients send."""
+    """True if it stores what clients send."""
     echoes: ClassVar[Sequence[str]] = ()
     """Fields that a reply of these names begins with: it has them from the script that was called, not from Lua."""
     shape: ClassVar[Shape]

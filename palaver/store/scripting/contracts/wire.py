@@ -64,7 +64,7 @@ class Wire(NamedTuple):
     write: Read | None = None
     """Makes what is sent of the value; None if it is sent as it is."""
     unit: str = ""
-    """What the field's name in Lua ends with."""
+    """The ending of the field's name in Lua."""
 
 
 def read_agent(text: bytes) -> AgentSpec:
