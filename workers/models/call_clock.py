@@ -58,21 +58,21 @@ class CallClock:
         self._timeouts = timeouts
         self._longest = min(timeouts.total, time_left)
         self._time = asyncio.get_running_loop().time
-        self._asked_at = self._time()
-        self._end = self._asked_at + max(self._longest, 0.001)
+        self._began_at = self._time()
+        self._end = self._began_at + max(self._longest, 0.001)
         self._move_at = 0.0
         self._breath_at = _BREATH
         self.progress = progress
-        progress.received, progress.characters, progress.came_at = 0, 0, self._asked_at
+        progress.received, progress.characters, progress.came_at = 0, 0, self._began_at
         progress.first_after = None
-        progress.ends_at = min(self._end, self._asked_at + timeouts.first_token)
+        progress.ends_at = min(self._end, self._began_at + timeouts.first_token)
         self.limit = asyncio.timeout_at(progress.ends_at)
 
     def read(self, size: int) -> None:
         """So many bytes of the answer came."""
         now, progress = self._time(), self.progress
         if progress.first_after is None:
-            progress.first_after = now - self._asked_at
+            progress.first_after = now - self._began_at
         # A timer moved for each token costs more than parsing the token.
         if now >= self._move_at:
             self._move_at = now + self._timeouts.idle * _IDLE_SLACK
@@ -86,7 +86,7 @@ class CallClock:
         received = self.progress.received
         if received >= self._breath_at:
             self._breath_at = received + _BREATH
-            return max(_PAUSE, ahead(received, self.progress.came_at - self._asked_at))
+            return max(_PAUSE, ahead(received, self.progress.came_at - self._began_at))
         rest = streams * _REST_PER_STREAM
         return rest if rest >= _SHORTEST_REST else 0.0
 

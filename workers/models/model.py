@@ -242,14 +242,14 @@ def _of(response: httpx.Response | None, error: ProviderError) -> ProviderError:
 
 async def _beginning(stream: AsyncIterator[bytes]) -> bytes:
     """Return what there is of an error's body. If the rest does not come, the status must do."""
-    found = bytearray()
+    body = bytearray()
     with contextlib.suppress(httpx.HTTPError, TimeoutError):
         async with asyncio.timeout(_ERROR_WAIT):
             async for data in stream:
-                found += data
-                if len(found) >= MAX_BODY:
+                body += data
+                if len(body) >= MAX_BODY:
                     break
-    return bytes(found[:MAX_BODY])
+    return bytes(body[:MAX_BODY])
 
 
 async def _end_of(stream: AsyncIterator[bytes]) -> None:

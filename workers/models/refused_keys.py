@@ -81,8 +81,8 @@ class RefusedKeys:
             return None
         neighbours = await fleet.workers()
         if not any(
-            provider in each.providers and each.queue == MODEL.queue and each.id != worker and not each.draining
-            for each in neighbours
+            provider in other.providers and other.queue == MODEL.queue and other.id != worker and not other.draining
+            for other in neighbours
         ):
             return None
         return Postpone(min(max(_SOONEST, waited * _SHARE), _LATEST), _code(provider), WaitReason.NO_WORKER)
