@@ -22,7 +22,6 @@ PACKAGES: Final = ("palaver", "workers", "api")
 GENERATED: Final = "palaver/client/sync/"
 HEADLESS: Final = re.compile(r"(?:What|Whether|Who|Whose|How|Of|Those|Where|Which|When)\b")
 SIDES: Final[Mapping[str, str]] = {
-    "Admitted": "a provider's gate lets a call begin: its script's reply, and the answer to the worker",
     "BulkResult": "the result of an operation on many runs: the API's answer, and the SDK's",
     "ChatCompletions": "a protocol: as workers ask in it, and as the model server answers in it",
     "Fork": "a conversation that begins as another one did: the request for it, and its script",
@@ -33,10 +32,9 @@ SIDES: Final[Mapping[str, str]] = {
     "Responses": "a protocol: as workers ask in it, and as the model server answers in it",
     "Run": "a run, and a run with the links of the native dialect",
     "SecretNames": "the names of a conversation's secrets: the API's answer, and the SDK's",
-    "Wait": "a provider's gate lets a call wait: its script's reply, and the answer to the worker",
 }
 """Names of two classes that are one thing on two sides, with the sides. At most `MOST_SIDES`."""
-MOST_SIDES: Final = 12
+MOST_SIDES: Final = 10
 
 Files = Mapping[str, str]
 """The texts of modules by their paths below the project's folder."""

@@ -131,8 +131,9 @@ class Backend:
         await within_deadline(follow_up(self.store, self.publisher.publish_soon, [settled]))
 
 
-async def promised(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
-    """The store's answer, within its time; and the exception to raise once that is followed up, if it is not safe."""
+async def durable_reply(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
+    """Return the store's answer, within its time, and the exception to raise once that is followed up if it is not
+    durable."""
     try:
         return await within_deadline(answer), None
     except NotDurable as unsafe:

@@ -31,7 +31,7 @@ from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.lifecycle import RunAction
 from palaver.vocabulary.limits import limit_of
 
-from .backend import Backend, Caller, promised, within_deadline
+from .backend import Backend, Caller, durable_reply, within_deadline
 from .listing import list_runs
 
 _log = logging.getLogger("palaver.api")
@@ -147,7 +147,7 @@ class _Doing:
     async def _cancel(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Newest first, so that no queued run starts because that before it in its conversation ends."""
         wanted, caller, store = self.wanted, self.caller, self.backend.store
-        outcomes, unsafe = await promised(
+        outcomes, unsafe = await durable_reply(
             store.bulk.cancel(runs, mode=wanted.mode, reason=wanted.reason, by=caller.name, acked_ms=caller.waited_ms)
         )
         moved = [each for each in outcomes if isinstance(each, Settled)]
@@ -155,7 +155,7 @@ class _Doing:
         return _codes(runs, outcomes, unsafe)
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        outcomes, unsafe = await promised(self.backend.store.bulk.retry(runs, by=self.caller.name))
+        outcomes, unsafe = await durable_reply(self.backend.store.bulk.retry(runs, by=self.caller.name))
         made = {run.id: each for run, each in zip(runs, outcomes, strict=True) if isinstance(each, Submitted)}
         self.backend.publisher.publish_soon([delivery for each in made.values() for delivery in each.deliveries])
         self.retried_as |= {run_id: each.run_id for run_id, each in made.items()}

@@ -221,7 +221,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ProgressDelta:
     """The progress of a call, as its tool reports it, with the lease under which the tool runs."""
 
     lease: Lease

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from palaver.steps.leases import Delta, ToolProgress
+from palaver.steps.leases import Delta, ProgressDelta
 from palaver.store import Store
 
 log = logging.getLogger("palaver.workers.steps.delta_writer")
@@ -33,7 +33,7 @@ class Buffer(Protocol):
     def pending(self) -> object:
         """True if there is something to write."""
 
-    def take(self, *, last: bool = False) -> Iterator[Delta | ToolProgress]:
+    def take(self, *, last: bool = False) -> Iterator[Delta | ProgressDelta]:
         """Yield what is to be written; nothing comes after the ``last`` time."""
 
 
