@@ -163,15 +163,15 @@ class EventStreamReader:
         """Take in what the provider calls the answer, and the model that gives it, from where it says so."""
         self._id, self._model = _name(answer.get("id")), _name(answer.get("model"))
 
-    def _count_tokens(self, *, given: int, cached: int, cache_write: int, output: int, reasoning: int) -> None:
+    def _count_tokens(self, *, prompt: int, cached: int, cache_write: int, output: int, reasoning: int) -> None:
         """Take in what the provider counted; a part is no more than what it is a part of."""
         self._counted = True
-        cached = min(given, cached)
+        cached = min(prompt, cached)
         self.usage = Usage(
             model_calls=1,
-            input_tokens=given,
+            input_tokens=prompt,
             cached_tokens=cached,
-            cache_write_tokens=min(given - cached, cache_write),
+            cache_write_tokens=min(prompt - cached, cache_write),
             output_tokens=output,
             reasoning_tokens=min(output, reasoning),
         )

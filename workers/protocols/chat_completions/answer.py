@@ -95,8 +95,8 @@ class Completion(EventStreamReader):
         self._answered |= bool(delta.get("content"))
         if isinstance(content, list):
             content = self._chunks(content)
-        said = text_of(content)
-        return self._say(said) if said else ""
+        piece = text_of(content)
+        return self._say(piece) if piece else ""
 
     def _chunks(self, content: list[Any]) -> str:
         """The text of content that is a list of chunks, as Mistral's models that think write it."""
@@ -105,7 +105,7 @@ class Completion(EventStreamReader):
         for chunk in content:
             if chunk.get("type") == "thinking":
                 parts.admit(chunk["thinking"])
-                self._thoughts += [text_of(each.get("text")) for each in chunk["thinking"]]
+                self._thoughts += [text_of(part.get("text")) for part in chunk["thinking"]]
             else:
                 texts.append(text_of(chunk.get("text")))
         return "".join(texts)
@@ -136,14 +136,14 @@ class Completion(EventStreamReader):
         return ""
 
     def _count(self, usage: dict[str, Any]) -> None:
-        asked = tokens(usage.get("prompt_tokens"))
+        prompt = tokens(usage.get("prompt_tokens"))
         details, parts = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
         # Gemini and xAI count reasoning beside the completion, and in the total.
-        written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - asked)
+        written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - prompt)
         # Kimi and DeepSeek have counts of their caches of their own.
         cached = details.get("cached_tokens") or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
         self._count_tokens(
-            given=asked,
+            prompt=prompt,
             cached=tokens(cached),
             cache_write=tokens(details.get("cache_write_tokens")),
             output=written,
@@ -166,7 +166,7 @@ class Completion(EventStreamReader):
         if finish == "error":
             raise ProviderError("the model broke off with an error")
         calls = self._calls.whole()
-        opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.given())
+        opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.provider_ids())
         may_be_empty = finish in (WITHHELD, "length")
         return self._reply(finish or "stop", calls, opaque, announced=finish == "tool_calls", may_be_empty=may_be_empty)
 
@@ -174,8 +174,8 @@ class Completion(EventStreamReader):
 def _text_of_choice(document: dict[str, Any], payload: bytes, place: int, parts: Parts, *, whole: bool) -> str:
     """The JSON of a delta, or of a message, as it came."""
     choice, name = document["choices"][place], "message" if whole else "delta"
-    for each in (document, choice, choice[name]):
-        parts.admit(each)
+    for value in (document, choice, choice[name]):
+        parts.admit(value)
     return members(elements(members(payload)["choices"])[place])[name]
 
 

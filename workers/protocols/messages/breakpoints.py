@@ -33,16 +33,16 @@ def marked(turns: Sequence[AlternatingTurn]) -> None:
 
 def _mark(turn: AlternatingTurn) -> bool:
     """Put a breakpoint on the turn; tell whether it has a place for one."""
-    for i in range(len(turn.said) - 1, -1, -1):
-        if not turn.said[i].endswith(_NO_PLACE):
-            turn.said[i] = turn.said[i][:-1] + _MARK
+    for i in range(len(turn.content) - 1, -1, -1):
+        if not turn.content[i].endswith(_NO_PLACE):
+            turn.content[i] = turn.content[i][:-1] + _MARK
             return True
-        found: list[dict[str, Any]] = orjson.loads(b"[%b]" % turn.said[i])
+        blocks: list[dict[str, Any]] = orjson.loads(b"[%b]" % turn.content[i])
         places = [
-            at for at, block in enumerate(found) if not block.get("is_error") and block.get("content") not in ("", [])
+            at for at, block in enumerate(blocks) if not block.get("is_error") and block.get("content") not in ("", [])
         ]
         if places:
-            found[places[-1]]["cache_control"] = EPHEMERAL
-            turn.said[i] = orjson.dumps(found)[1:-1]
+            blocks[places[-1]]["cache_control"] = EPHEMERAL
+            turn.content[i] = orjson.dumps(blocks)[1:-1]
             return True
     return False

@@ -39,7 +39,7 @@ _LONGEST: Final = 64
 _UNNAMED: Final = "file"
 
 
-def said(message: Message) -> bytes:
+def message_item(message: Message) -> bytes:
     """A message."""
     if isinstance(message.content, str):
         return _message(message.role, message.content)
@@ -53,13 +53,13 @@ def spoken(text: str, phase: str | None = None) -> list[bytes]:
     return [_message("assistant", text, phase)] if text else []
 
 
-def call(asked: ToolCall, place: int) -> bytes:
+def call(tool_call: ToolCall, place: int) -> bytes:
     """A call as the model wrote it, but for what is refused: an empty object in place of arguments that are no JSON
     object, and a name that can be one."""
-    arguments = "{}" if readable(asked.arguments) is None else asked.arguments.strip() or "{}"
-    name = _NOT_IN_NAMES.sub("_", asked.name)[:_LONGEST] or "unknown"
+    arguments = "{}" if readable(tool_call.arguments) is None else tool_call.arguments.strip() or "{}"
+    name = _NOT_IN_NAMES.sub("_", tool_call.name)[:_LONGEST] or "unknown"
     return orjson.dumps(
-        {"type": "function_call", "call_id": _id(asked.id, place), "name": name, "arguments": arguments}
+        {"type": "function_call", "call_id": _id(tool_call.id, place), "name": name, "arguments": arguments}
     )
 
 
@@ -77,23 +77,23 @@ def result(answer: Message, place: int) -> bytes:
 def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
     """Return the items that ``Items.whole`` wrote, with the text and the calls in their places among them. Whatever
     cannot be read is left out."""
-    found: list[bytes] = []
+    items: list[bytes] = []
     left, open_calls = text, dict(calls)
-    for raw, each in _listed(fields):
-        if isinstance(each, dict):
-            found.append(raw.encode())
-        elif isinstance(each, str):
-            if item := open_calls.pop(each, None):
-                found.append(item)
+    for raw, entry in _listed(fields):
+        if isinstance(entry, dict):
+            items.append(raw.encode())
+        elif isinstance(entry, str):
+            if item := open_calls.pop(entry, None):
+                items.append(item)
         else:
-            length, phase = each if isinstance(each, list) else (each, None)
-            found += spoken(left[:length], phase)
+            length, phase = entry if isinstance(entry, list) else (entry, None)
+            items += spoken(left[:length], phase)
             left = left[length:]
-    found += [*spoken(left), *open_calls.values()]
+    items += [*spoken(left), *open_calls.values()]
     # Reasoning is refused without the item that it led to: what that was to be, a limit has cut off.
-    while found and orjson.loads(found[-1]).get("type") == "reasoning":
-        found.pop()
-    return found
+    while items and orjson.loads(items[-1]).get("type") == "reasoning":
+        items.pop()
+    return items
 
 
 def _listed(fields: str) -> list[tuple[str, Any]]:
@@ -102,14 +102,14 @@ def _listed(fields: str) -> list[tuple[str, Any]]:
         listed = elements(members(fields)[ITEMS])
     except (ValueError, KeyError):
         listed = [""]
-    found = [(raw, each) for raw in listed if _is_listed(each := value_of(raw))]
-    if len(found) < len(listed):
+    readable_entries = [(raw, entry) for raw in listed if _is_listed(entry := value_of(raw))]
+    if len(readable_entries) < len(listed):
         log.warning("what a provider wants back unchanged cannot be read and is left out")
-    return found
+    return readable_entries
 
 
-def _is_listed(each: Any) -> bool:
-    match each:
+def _is_listed(entry: Any) -> bool:
+    match entry:
         case dict() | str() | int() | [int(), str()]:
             return True
         case _:
@@ -132,9 +132,9 @@ def _message(role: str, content: Any, phase: str | None = None) -> bytes:
     return orjson.dumps({"role": role, "content": content} | ({"phase": phase} if phase else {}))
 
 
-def _id(given: str, place: int) -> str:
+def _id(call_id: str, place: int) -> str:
     """An id that no other call of the conversation has."""
-    return given if _MADE_HERE.fullmatch(given) else id_elsewhere(given, place)
+    return call_id if _MADE_HERE.fullmatch(call_id) else id_elsewhere(call_id, place)
 
 
 def _part(part: Part) -> dict[str, Any]:

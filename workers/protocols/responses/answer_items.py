@@ -36,7 +36,7 @@ class Items(SentBack):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[int, Item] = {}
+        self.by_index: dict[int, Item] = {}
 
     def begin(self, index: Any, kind: str) -> Item:
         """An item that begins.
@@ -45,8 +45,8 @@ class Items(SentBack):
             ValueError: there is one at ``index`` already.
             ResponseTooLarge: they are too many.
         """
-        admit_part(index, self.found, "items")
-        item = self.found[index] = Item(kind)
+        admit_part(index, self.by_index, "items")
+        item = self.by_index[index] = Item(kind)
         return item
 
     def keep(self, item: Item, raw: str) -> None:
@@ -67,8 +67,8 @@ class Items(SentBack):
     def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:
         layout: list[Any] = []
         something = False
-        for index in sorted(self.found):
-            item = self.found[index]
+        for index in sorted(self.by_index):
+            item = self.by_index[index]
             if item.kind == "message":
                 phase = item.phase if redact(item.phase) == item.phase else ""
                 layout.append([item.length, phase] if phase else item.length)
