@@ -134,8 +134,8 @@ def _prepare(sender: Any) -> None:
     global _kind, _hidden, _providers, _histograms, _preflight
     queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
     if len(queues) != 1 or not queues <= KIND_OF.keys():
-        each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
-        raise ConfigurationError(f"a worker consumes one queue: start one with {each}")
+        choices = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
+        raise ConfigurationError(f"a worker consumes one queue: start one with {choices}")
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
     _kind = KIND_OF[queues.pop()]
@@ -150,7 +150,7 @@ def _prepare(sender: Any) -> None:
             prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _kind, tools, _refused)
     else:
         _providers = load_providers(settings().providers)
-        _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
+        _say_what_nobody_reads(frozenset(provider.api_key_env or "" for provider in _providers.values()))
     if _kind is MODEL:
         require_provider(_providers, settings().inline_provider_hosts)
     if not _kind.isolated:
@@ -279,5 +279,5 @@ def _add_task(kind: StepKind) -> None:
         app.task(on_the_loop, name=kind.task, Request=StepRequest, throws=_FAILURES)
 
 
-for _each in KINDS:
-    _add_task(_each)
+for _step_kind in KINDS:
+    _add_task(_step_kind)

@@ -41,10 +41,10 @@ class ActiveStep:
         self._renewed_at = time.monotonic()
         self._task: asyncio.Task[object] | None = None
 
-    def renewed(self, asked_at: float) -> None:
-        """The lease was granted or prolonged by a request sent at ``asked_at`` (monotonic). It is counted from then; in
-        Redis it begins a little later."""
-        self._renewed_at = asked_at
+    def renewed(self, requested_at: float) -> None:
+        """Note that the lease was granted or prolonged by a request sent at ``requested_at`` (monotonic). It is counted
+        from then; in Redis it begins a little later."""
+        self._renewed_at = requested_at
 
     @property
     def working(self) -> bool:

@@ -28,7 +28,7 @@ first second and 27 times in the first minute, which finds one worker among many
 it has waited a quarter longer than it had to, or a little more."""
 _LATEST: Final = 15.0
 """Seconds that it waits again at most."""
-_TOLD: Final = limit_of("no_worker_told")
+_LONGEST_WAIT: Final = limit_of("no_worker_told")
 """Seconds after which it fails whatever workers tell: one that tells of it may not take this step, or lack something
 else that the step needs."""
 
@@ -66,7 +66,7 @@ class MissingCapability:
         else."""
         if self.kind == "tool":
             sets = await store.tools.declared()
-            return any(each.name == self.name for declared in sets.values() for each in declared)
+            return any(tool.name == self.name for declared in sets.values() for tool in declared)
         if self == SECRET_KEY:
             # Nobody tells which keys they have: that is nobody's business.
             return True
@@ -86,17 +86,19 @@ class Capabilities:
         which agents' own endpoints may be."""
         self.tools = tools
         self._hosts = frozenset(hosts)
-        self.providers = {name: each for name, each in providers.items() if each.has_key}
+        self.providers = {name: provider for name, provider in providers.items() if provider.has_key}
         self.refused_keys = RefusedKeys(self.providers)
         self.missing_keys = {
-            name: each.api_key_env for name, each in providers.items() if each.api_key_env and not each.has_key
+            name: provider.api_key_env
+            for name, provider in providers.items()
+            if provider.api_key_env and not provider.has_key
         }
         """Variables that are not set, by the provider that cannot be called for it."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def provider_names(self) -> tuple[str, ...]:
         """The names of providers that it can call, those of endpoints included, and none that refuse its key."""
-        inline = {f"{INLINE}:{host_and_port(each)[0]}" for each in self._hosts}
+        inline = {f"{INLINE}:{host_and_port(host)[0]}" for host in self._hosts}
         return (*(name for name in self.providers if not self.refused_keys.refuses(name)), *sorted(inline))
 
     def _calls(self, agent: AgentSpec) -> bool:
@@ -146,7 +148,7 @@ class Capabilities:
         lack = lack or self.lacking(agent, call)
         if lack is None:
             return None
-        if lacking_for > _TOLD:
+        if lacking_for > _LONGEST_WAIT:
             count_exceeded("no_worker_told")
             raise NoWorker(f"for four hours no worker that took the step could do it: the last one lacks {lack}")
         if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
@@ -177,8 +179,8 @@ def require_provider(providers: Mapping[str, Provider], hosts: Sequence[str] = (
             "PALAVER_PROVIDERS: a model worker without a provider can do nothing: point it at a TOML file with a table "
             "[providers.NAME]"
         )
-    if not any(each.has_key for each in providers.values()):
-        unset = ", ".join(f"{each.api_key_env} (of {name})" for name, each in providers.items())
+    if not any(provider.has_key for provider in providers.values()):
+        unset = ", ".join(f"{provider.api_key_env} (of {name})" for name, provider in providers.items())
         raise ConfigurationError(f"no provider can be called: the variables with their keys are not set: {unset}")
 
 

@@ -97,10 +97,10 @@ class Histograms:
     def exposed(self) -> str:
         """All of them, in Prometheus' text format. What is known before it is seen is there with 0: else the first one
         would be no increase."""
-        found: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
+        times: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
         for (name, labels), row in tuple(self._rows.items()):
-            found[name][labels] = self._times(METRICS[name], row)
-        return expose(_OWN, found)
+            times[name][labels] = self._times(METRICS[name], row)
+        return expose(_OWN, times)
 
     def _times(self, metric: Metric, row: int) -> Times:
         counts, total = [0] * (len(metric.buckets) + 1), 0.0
@@ -125,7 +125,7 @@ def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:
             return "retried" if settled.status == RunStatus.RUNNING else "failed"
         case GiveUp():
             return "failed"
-        case Continue(outcomes=outcomes) if lease.call is not None and any(each.failure for each in outcomes):
+        case Continue(outcomes=outcomes) if lease.call is not None and any(outcome.failure for outcome in outcomes):
             return "failed"
         case Continue() | Finish():
             return "done"

@@ -82,7 +82,7 @@ class Runtime:
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
         self.limiter = ProviderLimiter(
-            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.told
+            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.provider_names
         )
         self.conversations = ConversationCache()
         self.secrets = SecretCache(self.store.vault)
@@ -126,7 +126,7 @@ class Runtime:
                 capacity=self.capacity,
                 draining=self.draining.is_set(),
                 tools=self.tool_set.digest,
-                providers=self.capabilities.told,
+                providers=self.capabilities.provider_names,
                 lacks=self.capabilities.lacks,
                 refused=self.refused(),
             ),
@@ -140,7 +140,7 @@ class Runtime:
     async def key_refused(self, lease: Lease) -> Postpone | None:
         """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
         if self.capabilities.refused_keys.note_refusal(lease.agent.provider):
-            await self.report(sum(each.lease is not None for each in self.active))
+            await self.report(sum(active.lease is not None for active in self.active))
         return await self.with_another_key(lease)
 
     async def follow_up(self, settled: Settled) -> None:
