@@ -286,7 +286,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0006)",
     "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
     "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
-    "workers/models/gates.py": "The names of a provider's gates",
+    "workers/models/limit_keys.py": "The keys of a provider's limits",
     "workers/models/model.py:ModelPort._connected": "Makes the pool of connections, at the first call",
     "workers/models/provider_limiter.py": "The gate as this worker knows it; a provider without limits is not asked",
     "workers/models/refused_keys.py": "Looks for another worker, if the provider refuses the key of this one",

@@ -90,11 +90,11 @@ app.conf.update(
 )
 
 _FAILURES = (StepFailed, NotSettled)
-"""What a step ends with that is no surprise: Flower shows a FAILURE, and the log has no traceback."""
+"""Exceptions that end a step and are no surprise: Flower shows a FAILURE, and the log has no traceback."""
 
 _node = ""
 _kind: StepKind = MODEL
-"""Of the steps that this worker does: those of the queue that it consumes."""
+"""The kind of the steps that this worker does: those of the queue that it consumes."""
 _hidden: frozenset[str] = frozenset()
 """Variables with keys of providers, in a tools worker."""
 _providers: Mapping[str, Provider] = {}
@@ -134,8 +134,8 @@ def _prepare(sender: Any) -> None:
     global _kind, _hidden, _providers, _histograms, _preflight
     queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
     if len(queues) != 1 or not queues <= KIND_OF.keys():
-        each = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
-        raise ConfigurationError(f"a worker consumes one queue: start one with {each}")
+        choices = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
+        raise ConfigurationError(f"a worker consumes one queue: start one with {choices}")
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
     _kind = KIND_OF[queues.pop()]
@@ -150,7 +150,7 @@ def _prepare(sender: Any) -> None:
             prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _kind, tools, _refused)
     else:
         _providers = load_providers(settings().providers)
-        _say_what_nobody_reads(frozenset(each.api_key_env or "" for each in _providers.values()))
+        _say_what_nobody_reads(frozenset(provider.api_key_env or "" for provider in _providers.values()))
     if _kind is MODEL:
         require_provider(_providers, settings().inline_provider_hosts)
     if not _kind.isolated:
@@ -168,12 +168,12 @@ def _prepare(sender: Any) -> None:
 
 
 def _refused() -> tuple[str, ...]:
-    """What the store and the broker refuse this worker."""
+    """List what the store and the broker refuse this worker."""
     return tuple(dict.fromkeys((*_preflight.refused, *(("login",) if consumer.refused else ()))))
 
 
 def _in_children(kind: StepKind) -> bool:
-    """Whether each step of a kind has a process of its own."""
+    """Tell whether each step of a kind has a process of its own."""
     return kind.isolated and settings().tool_pool == "processes"
 
 
@@ -279,5 +279,5 @@ def _add_task(kind: StepKind) -> None:
         app.task(on_the_loop, name=kind.task, Request=StepRequest, throws=_FAILURES)
 
 
-for _each in KINDS:
-    _add_task(_each)
+for _step_kind in KINDS:
+    _add_task(_step_kind)

@@ -132,7 +132,7 @@ class Backend:
         await within_deadline(follow_up(self.store, self.publisher.publish_soon, [settled]))
 
 
-async def promised(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
+async def durable_reply(answer: Awaitable[T]) -> tuple[T, NotDurable | None]:
     """Return the store's answer, within its time; and, if what was written is not durable yet, the exception to raise
     once the answer is followed up."""
     try:

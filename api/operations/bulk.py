@@ -31,7 +31,7 @@ from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.lifecycle import RunAction
 from palaver.vocabulary.limits import limit_of
 
-from .backend import Backend, Caller, promised, within_deadline
+from .backend import Backend, Caller, durable_reply, within_deadline
 from .listing import list_runs
 
 _log = logging.getLogger("palaver.api")
@@ -147,7 +147,7 @@ class _Doing:
     async def _cancel(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Cancel, newest first: so no queued run starts because the run before it in its conversation ends."""
         bulk, caller, store = self.bulk, self.caller, self.backend.store
-        outcomes, unsafe = await promised(
+        outcomes, unsafe = await durable_reply(
             store.bulk.cancel(runs, mode=bulk.mode, reason=bulk.reason, by=caller.name, acked_ms=caller.waited_ms)
         )
         moved = [outcome for outcome in outcomes if isinstance(outcome, Settled)]
@@ -155,7 +155,7 @@ class _Doing:
         return _codes(runs, outcomes, unsafe)
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        outcomes, unsafe = await promised(self.backend.store.bulk.retry(runs, by=self.caller.name))
+        outcomes, unsafe = await durable_reply(self.backend.store.bulk.retry(runs, by=self.caller.name))
         paired = zip(runs, outcomes, strict=True)
         made = {run.id: outcome for run, outcome in paired if isinstance(outcome, Submitted)}
         self.backend.publisher.publish_soon([delivery for new in made.values() for delivery in new.deliveries])

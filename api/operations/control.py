@@ -11,7 +11,7 @@ from palaver.schemas.actions import Item, Steering
 from palaver.schemas.models import CancelMode, Run
 
 from .admission import admit_items
-from .backend import Backend, Caller, promised, within_deadline
+from .backend import Backend, Caller, durable_reply, within_deadline
 from .submitting import explained
 
 
@@ -35,7 +35,7 @@ async def cancel(
         NotDurable, StoreUnavailable: it may not be cancelled safely.
     """
     runs = backend.store.runs
-    settled, unsafe = await promised(
+    settled, unsafe = await durable_reply(
         runs.cancel(run_id, mode=mode, reason=reason, by=caller.name, acked_ms=caller.waited_ms)
     )
     failpoint("run.cancelled")
@@ -59,7 +59,9 @@ async def act(
         await within_deadline(backend.store.capacity.admit())
     await admit_items(run_id, items, backend)
     try:
-        acted, unsafe = await promised(backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key))
+        acted, unsafe = await durable_reply(
+            backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key)
+        )
     except StateConflict as conflict:
         raise await explained(conflict, backend) from None
     failpoint("run.acted")

@@ -12,7 +12,7 @@ from palaver.store.scripting.contracts.logs import Appended
 from palaver.vocabulary.ids import is_id, shard_of
 
 from .admission import admit_conversation, admit_messages
-from .backend import Backend, Caller, promised, within_deadline
+from .backend import Backend, Caller, durable_reply, within_deadline
 from .conversations import check_dialect_texts, chosen_id
 from .secrets import carrying_secrets
 
@@ -32,7 +32,7 @@ async def append(
     await within_deadline(backend.store.capacity.admit())
     messages = (Message(role="user", content=input),) if isinstance(input, str) else input
     append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)
-    appended, unsafe = await promised(append)
+    appended, unsafe = await durable_reply(append)
     if unsafe:
         raise unsafe
     return appended
@@ -51,7 +51,7 @@ async def withdraw(
     """
     withdrawing = backend.store.history.withdraw(conversation_id, after, idempotency_key=key, by=caller.name)
     try:
-        withdrawn, unsafe = await promised(withdrawing)
+        withdrawn, unsafe = await durable_reply(withdrawing)
     except StateConflict as conflict:
         raise _misplaced(conflict, "/after") from None
     if unsafe:

@@ -13,7 +13,7 @@ from palaver.store.runs.runs import Submitted
 from palaver.telemetry.logs import bind_log_context
 
 from .admission import admit_retry, admit_submission
-from .backend import Backend, Caller, promised, within_deadline
+from .backend import Backend, Caller, durable_reply, within_deadline
 from .conversations import has_messages
 from .secrets import carrying_secrets
 
@@ -58,7 +58,7 @@ async def begin(
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
         submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, show=show)
-        submitted, unsafe = await promised(submitting)
+        submitted, unsafe = await durable_reply(submitting)
     except UnknownConversation:
         fault = FieldError("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
         raise Refused.of_faults([fault]) from None
@@ -88,7 +88,7 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
         raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
     submission = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
     submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, condenses=True, show=True)
-    submitted, unsafe = await promised(submitting)
+    submitted, unsafe = await durable_reply(submitting)
     backend.publisher.publish_soon(submitted.deliveries)
     if unsafe:
         raise unsafe
@@ -107,7 +107,7 @@ async def retry(backend: Backend, run_id: str, body: Retry, caller: Caller, *, k
     try:
         with carrying_secrets():
             retrying = backend.store.control.retry(run_id, body, idempotency_key=key, by=caller.name)
-            made, unsafe = await promised(retrying)
+            made, unsafe = await durable_reply(retrying)
     except StateConflict as conflict:
         if conflict.code != "unknown_step":
             raise

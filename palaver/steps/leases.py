@@ -71,9 +71,9 @@ class Lease:
     """The call to answer; None for a model step. From here on it may have taken effect: the lease is the record of
     intent."""
     log: LogTail
-    """What the log has for the model beyond the position that the worker knew."""
+    """The part of the log that is for the model, beyond the position that the worker knew."""
     model: int = 0
-    """Which of the agent's models that is, from 0."""
+    """The index of the model that is asked, among the agent's models, from 0."""
     calls_left: int | None = None
     """Tool calls that the run's budget has left; None for any number."""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -143,13 +143,13 @@ class LogTail:
     position: int = 0
     """The log position that ``entries`` reach."""
     position_at: int = 0
-    """When the entry there was written: ms since the epoch, by Redis's clock."""
+    """Time at which the entry there was written: ms since the epoch, by Redis's clock."""
     rebuilt: bool = False
     """``entries`` begin at the start of the log: the worker must discard what it had cached."""
     ends: bool = True
     """The log ends with them; else this is a page of the tail."""
     withdrawals: bytes = b""
-    """Of a page: another value whenever something of the log is withdrawn."""
+    """The state of the log's withdrawals, for a page: another value whenever something of the log is withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ProgressDelta:
     """The progress of a call, as its tool reports it, with the lease under which the tool runs."""
 
     lease: Lease

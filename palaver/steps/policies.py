@@ -36,13 +36,13 @@ def load_policies(path: Path | None) -> Mapping[str, RetryPolicy]:
     for name, policy in tables.items():
         _drop_unknown(policy, FIELDS, name, path)
         rules = policy.get("rules") if isinstance(policy, dict) else None
-        for each in rules if isinstance(rules, dict) else ():
+        for error_class in rules if isinstance(rules, dict) else ():
             # A misspelt class would leave its failures to the default, and nobody would see it.
-            if each not in tuple(ErrorClass) and (hint := did_you_mean(each, ErrorClass)):
-                raise ConfigurationError(f"{_VARIABLE}: {path}: {name}.rules.{each} is no class of errors{hint}")
+            if error_class not in tuple(ErrorClass) and (hint := did_you_mean(error_class, ErrorClass)):
+                raise ConfigurationError(f"{_VARIABLE}: {path}: {name}.rules.{error_class} is no class of errors{hint}")
         _drop_unknown(rules, tuple(ErrorClass), f"{name}.rules", path)
-        for each, rule in rules.items() if isinstance(rules, dict) else ():
-            _drop_unknown(rule, _RULE, f"{name}.rules.{each}", path)
+        for error_class, rule in rules.items() if isinstance(rules, dict) else ():
+            _drop_unknown(rule, _RULE, f"{name}.rules.{error_class}", path)
     try:
         return {name: _policy(name, table) for name, table in tables.items()}
     except ConfigurationError as error:

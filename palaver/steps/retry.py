@@ -128,17 +128,17 @@ class RetryPolicy:
         rule = self.rules.get(failure.error_class)
         if rule is None or not failure.retryable:
             return GiveUp(failure, stop_reason(failure))
-        asked = failure.retry_after
-        if asked is not None and asked > rule.retry_after_cap:
+        requested = failure.retry_after
+        if requested is not None and requested > rule.retry_after_cap:
             cap = rule.retry_after_cap
-            note = f"Gave up: it asks to wait {asked:g} s, the policy allows {cap:g} s."
+            note = f"Gave up: it asks to wait {requested:g} s, the policy allows {cap:g} s."
             return GiveUp(failure.noting(note, user_action="wait"), stop_reason(failure))
         if attempt >= rule.attempts:
             note = f"Gave up after {attempt} attempt{'s' if attempt != 1 else ''}."
             return GiveUp(failure.noting(note), stop_reason(failure))
         delay = rule.backoff(attempt, random)
-        if asked is not None:
-            delay = max(delay, asked * (1 + SPREAD * random()))
+        if requested is not None:
+            delay = max(delay, requested * (1 + SPREAD * random()))
         limit = self.max_elapsed.total_seconds()
         if elapsed + delay > limit:
             note = f"Gave up: the policy allows {limit:g} s for all attempts."

@@ -83,16 +83,16 @@ def find_repetition(turns: Sequence[Turn], limits: StuckLimits | None, *, nudged
     streak = sum(1 for _ in takewhile(lambda turn: turn.digest == newest.digest, reversed(turns)))
     if newest.failed:
         if limits.same_error and streak >= limits.same_error:
-            said = f"{_list(newest.failed)} failed {streak} times in a row with the same arguments and the same error."
-            return Stuck("same_error", said)
+            text = f"{_list(newest.failed)} failed {streak} times in a row with the same arguments and the same error."
+            return Stuck("same_error", text)
         if limits.nudge_after and streak >= limits.nudge_after and not nudged:
             return Nudge(_nudge(newest.failed, streak))
     elif limits.same_result and streak >= limits.same_result:
-        said = f"{_list(newest.tools)} was called {streak} times in a row with the same arguments and the same result."
-        return Stuck("same_result", said)
+        text = f"{_list(newest.tools)} was called {streak} times in a row with the same arguments and the same result."
+        return Stuck("same_result", text)
     if limits.alternation and _alternates(turns[-limits.alternation :], limits.alternation):
-        said = f"{limits.alternation} turns in a row went back and forth between the same two: "
-        return Stuck("alternation", f"{said}{_list(turns[-2].tools)}, then {_list(newest.tools)}, with equal results.")
+        text = f"{limits.alternation} turns in a row went back and forth between the same two: "
+        return Stuck("alternation", f"{text}{_list(turns[-2].tools)}, then {_list(newest.tools)}, with equal results.")
     return None
 
 
@@ -126,8 +126,8 @@ def _canonical(arguments: str) -> bytes:
 
 def _text(result: Message) -> bytes:
     # Of an image all counts: two screenshots are two results.
-    said = result.content if isinstance(result.content, str) else repr(result.content)
-    return said.encode(errors="surrogatepass")
+    content = result.content if isinstance(result.content, str) else repr(result.content)
+    return content.encode(errors="surrogatepass")
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -242,10 +242,10 @@ MUTANTS: Final = by_name(
         "ordinary_day",
         "asked_from_own_log",
         "workers/steps/conversations.py",
-        "kept = self._kept.get(conversation_id)",
-        "kept = self._kept.get(conversation_id)\n"
-        "        if kept:\n"
-        "            kept[0]._messages[:] = next(iter(self._kept.values()))[0]._messages",
+        "cached = self._cached.get(conversation_id)",
+        "cached = self._cached.get(conversation_id)\n"
+        "        if cached:\n"
+        "            cached[0]._messages[:] = next(iter(self._cached.values()))[0]._messages",
     ),
     _mutant(
         "a retry without its delay",

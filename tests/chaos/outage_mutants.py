@@ -116,8 +116,8 @@ OUTAGE_MUTANTS: Final = by_name(
         "a model that is out for all of its provider",
         _LIMITER,
         "workers/models/provider_limiter.py",
-        "gates.model if sign.of_model else gates.provider",
-        "gates.provider",
+        "limit_keys.model if sign.of_model else limit_keys.provider",
+        "limit_keys.provider",
     ),
     _mutant(
         "a crowd that waits for a model in the line of its provider",
@@ -144,14 +144,14 @@ OUTAGE_MUTANTS: Final = by_name(
         "a worker that keeps to itself that it was answered",
         _LIMITER,
         "workers/models/provider_limiter.py",
-        "if self._answered_at.get(news.gate, since) > since:",
+        "if self._answered_at.get(news.limit_key, since) > since:",
         "if False:",
     ),
     _mutant(
         "a worker that does not hear of an outage",
         _LIMITER,
         "workers/models/provider_limiter.py",
-        "            self._cooling_until[news.gate] = now + news.seconds\n",
+        "            self._cooling_until[news.limit_key] = now + news.seconds\n",
         "            pass\n",
     ),
     _mutant(

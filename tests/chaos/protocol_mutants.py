@@ -32,8 +32,8 @@ PROTOCOL_MUTANTS: Final = by_name(
         "a thought that is written anew",
         "test_messages_answer.py",
         f"{_PROTOCOLS}messages/blocks.py",
-        "                found.append(each.encode())\n",
-        "                found.append(orjson.dumps(block))\n",
+        "                blocks.append(raw.encode())\n",
+        "                blocks.append(orjson.dumps(block))\n",
     ),
     _mutant(
         "a call without an end that is made",
@@ -60,8 +60,8 @@ PROTOCOL_MUTANTS: Final = by_name(
         "writes into the cache that are no input",
         "test_messages_answer.py",
         f"{_PROTOCOLS}messages/answer.py",
-        "given=fresh + cached + cache_write,",
-        "given=fresh + cached,",
+        "prompt=fresh + cached + cache_write,",
+        "prompt=fresh + cached,",
     ),
     _mutant(
         "results of parallel calls in messages of their own",
@@ -95,8 +95,8 @@ PROTOCOL_MUTANTS: Final = by_name(
         "reasoning that comes behind its call",
         "test_responses_answer.py",
         f"{_PROTOCOLS}responses/items.py",
-        "    found += [*spoken(left), *open_calls.values()]\n",
-        '    found += [*spoken(left), *open_calls.values()]\n    found.sort(key=lambda raw: b"reasoning" in raw)\n',
+        "    items += [*spoken(left), *open_calls.values()]\n",
+        '    items += [*spoken(left), *open_calls.values()]\n    items.sort(key=lambda raw: b"reasoning" in raw)\n',
     ),
     _mutant(
         "reasoning that is no longer taken and sent again",
@@ -130,7 +130,7 @@ PROTOCOL_MUTANTS: Final = by_name(
         "ids of calls that Mistral refuses",
         "test_real_servers.py::test_mistral_is_sent_ids_that_it_takes_whoever_made_them",
         f"{_PROTOCOLS}chat_completions/__init__.py",
-        "if not self._short_ids or _SHORT.fullmatch(given):",
+        "if not self._short_ids or _SHORT.fullmatch(call_id):",
         "if True:",
     ),
     _mutant(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from palaver.errors import ErrorClass, Failure
 from palaver.events import EVENTS, BaseEvent, EventKind, StoredIn
 from palaver.schemas.models import Budget, Message, ToolCall, Usage
-from palaver.steps.leases import Delta, Lease, ToolProgress
+from palaver.steps.leases import Delta, Lease, ProgressDelta
 from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import Condensed, Continue, Finish, FormatMismatch, Postpone, ReasoningDropped, ToolOutcome
 from palaver.vocabulary.lifecycle import StopReason
@@ -33,7 +33,7 @@ async def _failures(driver: StoreDriver) -> str:
     (delivery,) = await driver.ask(lease, "c1")
     lease = await driver.claim(delivery)
     assert lease.call is not None
-    await driver.store.steps.write_deltas([ToolProgress(lease, lease.call, "3 of 10", 0.3)])
+    await driver.store.steps.write_deltas([ProgressDelta(lease, lease.call, "3 of 10", 0.3)])
     failed = Continue(outcomes=(ToolOutcome.failed(lease.call, TOOL_ERROR),))
     settled = await driver.store.steps.settle(lease, failed)
     lease = await driver.claim(settled.deliveries[0])

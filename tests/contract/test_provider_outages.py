@@ -253,7 +253,7 @@ async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store
     news = store.providers.news(["a"])
     heard = await anext(news)
     assert isinstance(heard, Cooling)
-    assert heard.gate == "a/big/one"
+    assert heard.limit_key == "a/big/one"
     assert heard.failing_for is not None
     assert await anext(news) is None
     await probe(store, "x", "a/big/one")
@@ -261,7 +261,7 @@ async def test_a_model_that_is_out_leaves_the_others_of_its_provider_alone(store
     while isinstance(heard, Cooling) and heard.failing_for is not None:
         heard = await anext(news)
     assert isinstance(heard, Cooling)
-    assert (heard.gate, round(heard.seconds)) == ("a/big/one", 10)
+    assert (heard.limit_key, round(heard.seconds)) == ("a/big/one", 10)
     await news.aclose()
 
 

@@ -315,7 +315,7 @@ async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
     news = store.providers.news(["before", "a"])
     cooling = await anext(news)
     assert isinstance(cooling, Cooling)
-    assert (cooling.gate, round(cooling.seconds)) == ("before", 15)
+    assert (cooling.limit_key, round(cooling.seconds)) == ("before", 15)
     assert await anext(news) is None
     begun = time.monotonic()
     for _ in range(50):
@@ -326,7 +326,7 @@ async def test_every_worker_hears_of_a_cool_down(store: Store) -> None:
     heard.append(await anext(news))
     while isinstance(heard[-1], Cooling) and heard[-1].seconds < 30:
         heard.append(await anext(news))
-    assert all(isinstance(each, Cooling) and each.gate == "a" for each in heard)
+    assert all(isinstance(each, Cooling) and each.limit_key == "a" for each in heard)
     # The first, one for each tenth of a second by which the others made it longer, and the last.
     assert len(heard) <= 2 + took / 0.1
     await news.aclose()

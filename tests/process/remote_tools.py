@@ -12,7 +12,7 @@ from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.schemas import fitting
-from workers.sources.containment import Told, contained
+from workers.sources.containment import ToolAnswer, contained
 from workers.sources.port import RunBlocking, ToolSource
 
 
@@ -71,7 +71,7 @@ class RemoteTools:
         """By the schema: there is nothing else of the tool here."""
         return fitting(declared, text)
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """Ask the server."""
         return await contained(declared, partial(self._ask, declared.name, arguments))
 

@@ -25,7 +25,7 @@ from palaver.vocabulary.limits import exceeded, limit_of
 from workers.sources import containment
 from workers.sources.containment import (
     Interrupted,
-    Told,
+    ToolAnswer,
     contained,
     failed,
     failing,
@@ -284,7 +284,7 @@ async def deaf(until: asyncio.Event, begun: asyncio.Event) -> str:
     return "done"
 
 
-async def ends(waiting: asyncio.Task[Told], until: asyncio.Event) -> bool:
+async def ends(waiting: asyncio.Task[ToolAnswer], until: asyncio.Event) -> bool:
     """Whether it ends before the tool does."""
     try:
         done, _ = await asyncio.wait([waiting], timeout=5)

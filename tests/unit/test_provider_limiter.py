@@ -26,7 +26,7 @@ from palaver.store.redis import keys
 from palaver.store.scripting.contracts.providers import Wait
 from tests.contract.store_driver import StoreDriver
 from tests.waiting import aeventually
-from workers.models.gates import Gates, gates_of
+from workers.models.limit_keys import LimitKeys, limit_keys_of
 from workers.models.provider_limiter import ProviderLimiter
 from workers.models.provider_permit import ProviderPermit
 
@@ -201,10 +201,10 @@ async def test_an_outage_is_heard_by_the_other_worker_and_ends_with_the_answer_t
             return refused is not None and refused.failure is not None
 
         await aeventually(is_out)
-        assert two.limiter.is_out(Gates("free", "free/other"))
+        assert two.limiter.is_circuit_open(LimitKeys("free", "free/other"))
         # It is over, and a call that was under way all the time says so.
         two.limiter.answered(waits, ("free", "free/echo"), set())
-        await aeventually(lambda: not one.limiter.is_out(Gates("free", "free/echo")))
+        await aeventually(lambda: not one.limiter.is_circuit_open(LimitKeys("free", "free/echo")))
 
         async def may_call() -> bool:
             return await two.refused(waits) is None
@@ -226,18 +226,18 @@ async def test_an_outage_of_an_endpoint_is_that_of_its_scheme_host_and_port(work
         out = [await one.limiter.met_outage(await lease(one, wrong), REFUSED, set()) for _ in range(5)]
         assert out[4] is not None
         waits, goes_on = await lease(two, wrong), await lease(two, right)
-        await aeventually(lambda: two.limiter.is_out(gates_of(waits.agent)))
+        await aeventually(lambda: two.limiter.is_circuit_open(limit_keys_of(waits.agent)))
         refused = await two.refused(waits)
         assert refused is not None
         assert refused.failure is not None
         assert await two.refused(goes_on) is None
-        assert not two.limiter.is_out(gates_of(goes_on.agent))
+        assert not two.limiter.is_circuit_open(limit_keys_of(goes_on.agent))
     late = Worker(two.server)
     late.limiter = ProviderLimiter(
         late.driver.store, PROVIDERS, late.published.extend, 0.05, names=("inline:127.0.0.1",)
     )
     async with late.hearing():
-        assert late.limiter.is_out(gates_of(waits.agent)), "a worker that begins to listen learns of it"
+        assert late.limiter.is_circuit_open(limit_keys_of(waits.agent)), "a worker that begins to listen learns of it"
 
 
 async def test_one_worker_that_reaches_nobody_holds_up_no_other(workers: tuple[Worker, Worker]) -> None:
@@ -471,8 +471,8 @@ async def test_places_are_renewed_while_others_come_and_go(workers: tuple[Worker
 async def test_an_outage_that_nobody_speaks_of_any_more_is_over(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
     one.limiter._hear(Cooling("free/gone", 0.05, 1.0))
-    assert one.limiter.is_out(Gates("free", "free/gone"))
-    await aeventually(lambda: not one.limiter.is_out(Gates("free", "free/gone")))
+    assert one.limiter.is_circuit_open(LimitKeys("free", "free/gone"))
+    await aeventually(lambda: not one.limiter.is_circuit_open(LimitKeys("free", "free/gone")))
     one.limiter._hear(Cooling("other", 30.0, 1.0))
     assert one.limiter._failing_since.keys() == one.limiter._cooling_until.keys() == {"other"}
 

@@ -46,10 +46,10 @@ async def report(api: World, worker: str, *providers: str, draining: bool = Fals
 
 
 def test_a_refused_key_is_reported_and_the_provider_is_not(capabilities: Capabilities, refused: RefusedKeys) -> None:
-    assert [capabilities.told, capabilities.lacks] == [("open",), ("refused_key:keyed",)]
+    assert [capabilities.provider_names, capabilities.lacks] == [("open",), ("refused_key:keyed",)]
     assert not refused.note_refusal("keyed"), "it is no news"
     refused.note_answer("keyed")
-    assert [capabilities.told, capabilities.lacks] == [("keyed", "open"), ()]
+    assert [capabilities.provider_names, capabilities.lacks] == [("keyed", "open"), ()]
 
 
 def test_it_is_tried_again_after_a_while(
@@ -57,7 +57,7 @@ def test_it_is_tried_again_after_a_while(
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
-    assert capabilities.told == ("keyed", "open")
+    assert capabilities.provider_names == ("keyed", "open")
     assert refused.note_refusal("keyed")
 
 

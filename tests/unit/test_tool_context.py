@@ -20,7 +20,7 @@ from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.secrets import redaction as secrets
 from palaver.secrets.redaction import Secrets, register_secrets
-from palaver.steps.leases import Delta, Lease, LogTail, ToolProgress
+from palaver.steps.leases import Delta, Lease, LogTail, ProgressDelta
 from palaver.tools import Tool
 from palaver.vocabulary.ids import new_run_id
 from tests.pages import ROOT, blocks
@@ -129,7 +129,7 @@ class Shown:
         self.writes: list[list[Any]] = []
         self.broken = False
 
-    async def write_deltas(self, deltas: list[Delta | ToolProgress]) -> None:
+    async def write_deltas(self, deltas: list[Delta | ProgressDelta]) -> None:
         if self.broken:
             raise ConnectionError
         self.writes.append([orjson.loads(each.payload) for each in deltas])

@@ -44,10 +44,10 @@ def _name_the_columns() -> None:
 
 def _list_every_queue() -> None:
     """On Flower's page of the broker, from the start: it asks workers what they read, and some answer minutes late."""
-    told = BaseHandler.get_active_queue_names
+    active_queues = BaseHandler.get_active_queue_names
 
     def names(handler: Any) -> list[str]:
-        return sorted({*told(handler), *(queue.name for queue in handler.capp.conf.task_queues or ())})
+        return sorted({*active_queues(handler), *(queue.name for queue in handler.capp.conf.task_queues or ())})
 
     BaseHandler.get_active_queue_names = names
 

@@ -53,18 +53,18 @@ class _Dropped:
     """Counts dropped messages, and logs the number now and then."""
 
     def __init__(self) -> None:
-        self._unsaid: Counter[str] = Counter()
-        self._said_at = float("-inf")
+        self._unlogged: Counter[str] = Counter()
+        self._logged_at = float("-inf")
 
     def __call__(self, limit: str, where: str) -> None:
         """Something that came on `where` went beyond `limit`. Never raises; the line has no word of the content."""
         count_exceeded(limit)
-        self._unsaid[f"{where} ({limit})"] += 1
-        if monotonic() - self._said_at >= _SAY_EVERY:
-            counts = ", ".join(f"{count} on {what}" for what, count in self._unsaid.items())
+        self._unlogged[f"{where} ({limit})"] += 1
+        if monotonic() - self._logged_at >= _SAY_EVERY:
+            counts = ", ".join(f"{count} on {what}" for what, count in self._unlogged.items())
             log.warning("dropped messages that are none of Palaver's: %s", counts)
-            self._unsaid.clear()
-            self._said_at = monotonic()
+            self._unlogged.clear()
+            self._logged_at = monotonic()
 
 
 dropped = _Dropped()

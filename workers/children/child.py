@@ -39,7 +39,7 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..loops.keeper import running
 from ..sources import SOURCES, Toolbox, open_toolbox
-from ..sources.containment import GRACE, Interrupted, Told, failed, failing, presented, timed_out
+from ..sources.containment import GRACE, Interrupted, ToolAnswer, failed, failing, presented, timed_out
 from ..steps.capabilities import Capabilities
 from ..steps.histograms import Histograms
 from ..steps.registry import StepHandler
@@ -60,7 +60,7 @@ _FROZEN: Final = 1.0
 class _Job:
     tool: ToolDeclaration
     call: Callable[[], object]
-    done: Future[Told]
+    done: Future[ToolAnswer]
     stopped: bool = False
     """True once it must stop, perhaps before it began."""
 
@@ -197,7 +197,7 @@ class Child:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _do(self, job: _Job) -> None:
-        answer: Told = ""
+        answer: ToolAnswer = ""
         error = None
         try:
             self._in_tool = True
@@ -242,7 +242,7 @@ class Child:
         (lease,) = (active.lease for active in self._runtime.active if active.lease is not None)
         return ActiveCall(lease.fence, lease.try_number, tool.timeout, self._greatest, tool.name)
 
-    async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> Told:
+    async def _run_blocking(self, tool: ToolDeclaration, call: Callable[[], object]) -> ToolAnswer:
         """Make the call in the main thread; return the result for the model.
 
         Raises:
@@ -265,7 +265,7 @@ class Child:
                 return done.result()
             raise
 
-    async def _end_tool(self, job: _Job, done: asyncio.Future[Told]) -> None:
+    async def _end_tool(self, job: _Job, done: asyncio.Future[ToolAnswer]) -> None:
         """Interrupt the function; if it does not stop, this process ends once its call is settled."""
         job.stopped = True
         signal.pthread_kill(self._main, signal.SIGUSR2)

@@ -104,10 +104,10 @@ class Keeper:
         while True:
             self._cut.clear()
             leased = {step: step.lease for step in runtime.active if step.lease is not None}
-            asked_at = time.monotonic()
+            requested_at = time.monotonic()
             progress = {i: now for i, step in enumerate(leased) if (now := step.progress.now()) is not None}
             for step, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], progress), strict=True):
-                _apply(step, answer, asked_at)
+                _apply(step, answer, requested_at)
             await self.report(len(leased))
             await asyncio.sleep(_APART)
             await self._rest(runtime.settings.heartbeat - _APART, busy=bool(leased))
@@ -176,9 +176,9 @@ class Keeper:
             await self._runtime.store.fleet.leave(self._runtime.worker_id)
 
 
-def _apply(active: ActiveStep, answer: Renewal, asked_at: float) -> None:
+def _apply(active: ActiveStep, answer: Renewal, requested_at: float) -> None:
     if answer in (Renewal.PROLONGED, Renewal.PAUSING):
-        active.renewed(asked_at)
+        active.renewed(requested_at)
     match answer:
         case Renewal.CANCELLING:
             active.interrupt(InterruptReason.CANCELLED)

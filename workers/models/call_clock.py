@@ -26,18 +26,18 @@ _IDLE_SLACK: Final = 0.05
 
 @dataclass(slots=True)
 class CallProgress:
-    """How far a model call is, while it goes on. Where it runs it is written, where leases are renewed it is told."""
+    """The progress of a model call while it goes on. The call writes it, and whoever renews the lease reports it."""
 
     received: int = 0
     """Bytes."""
     characters: int = 0
-    """Of text."""
+    """Characters of text."""
     first_after: float | None = None
     """Seconds from the call to the first of the answer; None before that."""
     came_at: float = 0.0
-    """When the last of it came, or the call began (monotonic, as the next)."""
+    """Time at which the last of it came, or the call began (monotonic, as the next)."""
     ends_at: float | None = None
-    """When the call is given up, unless more comes; None before it begins."""
+    """Time at which the call is given up, unless more comes; None before it begins."""
 
     def now(self) -> AnswerProgress | None:
         """As the store is told; None if there is nothing to tell."""
@@ -58,21 +58,21 @@ class CallClock:
         self._timeouts = timeouts
         self._longest = min(timeouts.total, time_left)
         self._time = asyncio.get_running_loop().time
-        self._asked_at = self._time()
-        self._end = self._asked_at + max(self._longest, 0.001)
+        self._began_at = self._time()
+        self._end = self._began_at + max(self._longest, 0.001)
         self._move_at = 0.0
         self._breath_at = _BREATH
         self.progress = progress
-        progress.received, progress.characters, progress.came_at = 0, 0, self._asked_at
+        progress.received, progress.characters, progress.came_at = 0, 0, self._began_at
         progress.first_after = None
-        progress.ends_at = min(self._end, self._asked_at + timeouts.first_token)
+        progress.ends_at = min(self._end, self._began_at + timeouts.first_token)
         self.limit = asyncio.timeout_at(progress.ends_at)
 
     def read(self, size: int) -> None:
         """So many bytes of the answer came."""
         now, progress = self._time(), self.progress
         if progress.first_after is None:
-            progress.first_after = now - self._asked_at
+            progress.first_after = now - self._began_at
         # A timer moved for each token costs more than parsing the token.
         if now >= self._move_at:
             self._move_at = now + self._timeouts.idle * _IDLE_SLACK
@@ -82,11 +82,11 @@ class CallClock:
         progress.came_at = now
 
     def rest(self, streams: int) -> float:
-        """How many seconds to rest before the next read, while so many ``streams`` come."""
+        """Return the seconds to rest before the next read, while so many ``streams`` come."""
         received = self.progress.received
         if received >= self._breath_at:
             self._breath_at = received + _BREATH
-            return max(_PAUSE, ahead(received, self.progress.came_at - self._asked_at))
+            return max(_PAUSE, ahead(received, self.progress.came_at - self._began_at))
         rest = streams * _REST_PER_STREAM
         return rest if rest >= _SHORTEST_REST else 0.0
 
@@ -100,7 +100,8 @@ class CallClock:
 
 
 def ahead(received: int, elapsed: float) -> float:
-    """How many seconds an answer of so many bytes came too early; a flood is read no faster than may be."""
+    """Return the seconds by which an answer of so many bytes came too early; a flood is read no faster than the limits
+    allow."""
     rate = limit_of("answer_rate")
     early = received - limit_of("answer_burst") - rate * elapsed
     if early <= 0:

@@ -27,15 +27,15 @@ class GuardedResolver(AbstractResolver):
             ConfigurationError: it has no other than those.
             OSError: it has none.
         """
-        found = await self._names.resolve(host, port, family)
+        resolved = await self._names.resolve(host, port, family)
         here = host == "localhost" or host.endswith(".localhost")
-        asked = [each for each in found if not never_asked(each["host"], loopback=here)]
-        if found and not asked:
+        allowed = [address for address in resolved if not never_asked(address["host"], loopback=here)]
+        if resolved and not allowed:
             raise ConfigurationError(
                 "the host of the agent's endpoint leads to an address at which nothing is asked by a name: one of this "
                 "machine, or of those where clouds keep keys"
             )
-        return asked
+        return allowed
 
     async def close(self) -> None:
         """Look nothing up any more."""

@@ -37,7 +37,7 @@ _ERROR_WAIT = 2.0
 
 
 _url = lru_cache(maxsize=1000)(httpx.URL)
-"""Where calls are sent: taking a URL apart is a thirtieth of the CPU of a step."""
+"""Parsed URLs of calls: taking a URL apart is a thirtieth of the CPU of a step."""
 
 
 class ModelPort(ModelTerms):
@@ -47,7 +47,7 @@ class ModelPort(ModelTerms):
         super().__init__(providers)
         self._transports: dict[bool, AiohttpTransport] = {}
         self._streams = 0
-        """Those that come just now."""
+        """Number of the streams that come just now."""
 
     def _connected(self, *, guarded: bool) -> AiohttpTransport:
         """The transport for providers of the table, or that for endpoints of agents."""
@@ -241,15 +241,15 @@ def _of(response: httpx.Response | None, error: ProviderError) -> ProviderError:
 
 
 async def _beginning(stream: AsyncIterator[bytes]) -> bytes:
-    """What there is of an error's body. If the rest does not come, the status must do."""
-    found = bytearray()
+    """Return what there is of an error's body. If the rest does not come, the status must do."""
+    body = bytearray()
     with contextlib.suppress(httpx.HTTPError, TimeoutError):
         async with asyncio.timeout(_ERROR_WAIT):
             async for data in stream:
-                found += data
-                if len(found) >= MAX_BODY:
+                body += data
+                if len(body) >= MAX_BODY:
                     break
-    return bytes(found[:MAX_BODY])
+    return bytes(body[:MAX_BODY])
 
 
 async def _end_of(stream: AsyncIterator[bytes]) -> None:

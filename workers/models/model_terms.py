@@ -1,4 +1,5 @@
-"""What providers' entries say about calls of a model, without the means to make one: a tools worker has no more."""
+"""The terms of model calls, as providers' entries set them, without the means to make a call: a tools worker has no
+more."""
 
 from __future__ import annotations
 
@@ -16,24 +17,25 @@ _inline = lru_cache(maxsize=500)(Provider.inline)
 
 
 class ModelTerms:
-    """How agents' models are called, in this process."""
+    """The terms on which this process calls agents' models."""
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
 
     def provider(self, agent: AgentSpec) -> Provider | None:
-        """Who is asked for the agent; None if this worker has no such provider."""
+        """Return the provider of the agent's model; None if this worker has no such provider."""
         if agent.endpoint is not None and agent.provider == agent.endpoint.name:
             return _inline(agent.endpoint)
         return self._providers.get(agent.provider)
 
     def protocol(self, agent: AgentSpec) -> ModelProtocol:
-        """How the agent's model is spoken to. No call is made of a provider that this worker has not."""
+        """Return the protocol of the agent's model; any, if this worker lacks the provider: then no call is made."""
         provider = self.provider(agent)
         return CHAT_COMPLETIONS if provider is None else protocol_of(provider)
 
     def settings(self, agent: AgentSpec, *, plain: bool) -> CallSettings:
-        """What the provider's entry says about a call; one that is ``plain`` is no part of a conversation."""
+        """Return the settings of a call, as the provider's entry has them; one that is ``plain`` is no part of a
+        conversation."""
         provider = self.provider(agent)
         if provider is None:
             return CallSettings()
@@ -42,11 +44,11 @@ class ModelTerms:
         return CallSettings(provider.caches and not plain, thinking, limit, newer)
 
     def max_tool_calls(self, agent: AgentSpec) -> int:
-        """How many tool calls an answer to the agent may have."""
+        """Return the number of tool calls that an answer to the agent may have at most."""
         provider = self.provider(agent)
         return limit_of("tool_calls") if provider is None else provider.max_tool_calls
 
     def price(self, agent: AgentSpec) -> Price | None:
-        """What the agent's model costs; None if nobody said."""
+        """Return the price of the agent's model; None if nobody set one."""
         provider = self.provider(agent)
         return None if provider is None else provider.price(agent.model_name)

@@ -24,7 +24,7 @@ from palaver.store import Store
 from palaver.store.fleet.providers import Cooling
 from palaver.store.scripting.contracts.providers import Admitted, Wait
 
-from .gates import Gates, gates_of
+from .limit_keys import LimitKeys, limit_keys_of
 from .provider_permit import ProviderPermit
 
 log = logging.getLogger("palaver.workers.models.provider_limiter")
@@ -35,7 +35,7 @@ _LONGEST: Final = 300.0
 """Seconds that one answer may stop everybody for: the cap of the usual policy. Who asks for more is asked again."""
 _FAILURES: Final = 5
 """That make an outage. A step that fails so often by itself waits alone, if its request may be the cause."""
-_MOST_GATES: Final = 1000
+_MOST_LIMIT_KEYS: Final = 1000
 """That a worker remembers answers of: models are named by those who submit runs."""
 
 
@@ -63,9 +63,9 @@ class ProviderLimiter:
         self._cooling_until: dict[str, float] = {}
         """By the loop's clock: these gates cool down or are out, or did a moment ago."""
         self._failing_since: dict[str, float] = {}
-        """Those that are out: when the first of the failures in a row was."""
+        """For gates that are out: the time of the first of the failures in a row."""
         self._answered_at: dict[str, float] = {}
-        """When the newest answer began, by gate, the oldest first."""
+        """Time at which the newest answer began, by gate, the oldest first."""
         self._tellings: set[asyncio.Task[None]] = set()
         self._in_flight: defaultdict[str, set[str]] = defaultdict(set)
 
@@ -77,30 +77,31 @@ class ProviderLimiter:
         """The limits of a provider, as this worker's table has them."""
         return self._limits.get(provider, Limits())
 
-    def asks(self, gate: str) -> bool:
-        """Whether the store could refuse a call."""
-        return not self._subscribed or gate in self._cooling_until or bool(self.limits(gate))
+    def asks(self, limit_key: str) -> bool:
+        """Tell whether the store could refuse a call."""
+        return not self._subscribed or limit_key in self._cooling_until or bool(self.limits(limit_key))
 
-    def cooling_until(self, gate: str) -> float:
-        """When the present cool-down will be forgotten, by the loop's clock; a new one makes it later."""
-        return self._cooling_until.get(gate, 0.0)
+    def cooling_until(self, limit_key: str) -> float:
+        """Return the time at which the present cool-down will be forgotten, by the loop's clock; a new one makes it
+        later."""
+        return self._cooling_until.get(limit_key, 0.0)
 
-    def _knows_closed(self, gate: str) -> bool:
-        return self.cooling_until(gate) > asyncio.get_running_loop().time()
+    def _knows_cooldown(self, limit_key: str) -> bool:
+        return self.cooling_until(limit_key) > asyncio.get_running_loop().time()
 
-    def is_out(self, gates: Gates) -> bool:
-        """Whether a model or its provider is out, as far as this worker has heard."""
-        return any(map(self._knows_out, gates))
+    def is_circuit_open(self, limit_keys: LimitKeys) -> bool:
+        """Tell whether a model or its provider is out, as far as this worker has heard."""
+        return any(map(self._knows_open_circuit, limit_keys))
 
-    def _knows_out(self, gate: str) -> bool:
-        return gate in self._failing_since and self._knows_closed(gate)
+    def _knows_open_circuit(self, limit_key: str) -> bool:
+        return limit_key in self._failing_since and self._knows_cooldown(limit_key)
 
-    async def look(self, lease: Lease) -> Wait | None:
-        """When to ask again, if the model is out or cools down: who waits for it takes no place at its provider, nor
-        stays in line for one. Whoever's turn it is asks the provider first, and so do all if that is out, too:
-        somebody has to probe it."""
-        provider, model = gates_of(lease.agent)
-        if not self.limits(provider) or self._knows_out(provider) or not self._knows_closed(model):
+    async def peek(self, lease: Lease) -> Wait | None:
+        """Return when to ask again, if the model is out or cools down: a step that waits for the model takes no place
+        at its provider, nor stays in line for one. The step whose turn it is asks the provider first, and so do all if
+        that is out, too: somebody has to probe it."""
+        provider, model = limit_keys_of(lease.agent)
+        if not self.limits(provider) or self._knows_open_circuit(provider) or not self._knows_cooldown(model):
             return None
         answer = await self._store.providers.admit(model, _call(lease), self.limits(model), 0, looks=True)
         await self._wake(model, answer.woken)
@@ -109,49 +110,49 @@ class ProviderLimiter:
         await self._give_back(provider, _call(lease), tokens=0, used=0)
         return answer
 
-    async def admit(self, lease: Lease, gate: str, tokens: int) -> Admitted | Wait:
+    async def admit(self, lease: Lease, limit_key: str, tokens: int) -> Admitted | Wait:
         """Take a place for an attempt that may use so many ``tokens``, or say when to ask again."""
-        call, limits = _call(lease), self.limits(gate)
-        answer = await self._store.providers.admit(gate, call, limits, tokens)
-        await self._wake(gate, answer.woken)
+        call, limits = _call(lease), self.limits(limit_key)
+        answer = await self._store.providers.admit(limit_key, call, limits, tokens)
+        await self._wake(limit_key, answer.woken)
         if isinstance(answer, Wait):
             return answer
-        if self.cooling_until(gate) < asyncio.get_running_loop().time():
-            self._cooling_until.pop(gate, None)
+        if self.cooling_until(limit_key) < asyncio.get_running_loop().time():
+            self._cooling_until.pop(limit_key, None)
         if limits or answer.probes:
-            self._in_flight[gate].add(call)
+            self._in_flight[limit_key].add(call)
         return answer
 
     async def release(self, lease: Lease, admitted_with: int, used: int, calls: int) -> None:
         """Give the place back: so many ``calls`` were made, if any, which ``used`` so many tokens."""
         await self._give_back(lease.agent.provider, _call(lease), tokens=admitted_with, used=used, calls=calls)
 
-    async def _give_back(self, gate: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:
-        self._leave(gate, call)
+    async def _give_back(self, limit_key: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:
+        self._leave(limit_key, call)
         try:
             woken = await self._store.providers.release(
-                gate, call, self.limits(gate), tokens=tokens, used=used, calls=calls
+                limit_key, call, self.limits(limit_key), tokens=tokens, used=used, calls=calls
             )
-            await self._wake(gate, woken)
+            await self._wake(limit_key, woken)
         except Exception as error:
             # The answer that was paid for matters more than the place, which comes free by itself.
-            log.warning("a place at %s is not given back: %s", gate, type(error).__name__)
+            log.warning("a place at %s is not given back: %s", limit_key, type(error).__name__)
 
-    def answered(self, lease: Lease, gates: Iterable[str], probes: set[str]) -> None:
-        """The call was answered. Who thinks that one of the ``gates`` is out is told, and ``probes`` end."""
+    def answered(self, lease: Lease, limit_keys: Iterable[str], probes: set[str]) -> None:
+        """The call was answered. Who thinks that one of the ``limit_keys`` is out is told, and ``probes`` end."""
         now = asyncio.get_running_loop().time()
-        for gate in gates:
-            self._note_answer(gate, now)
-            if gate in probes or gate in self._failing_since:
-                probes.discard(gate)
-                self._tell_answer(gate, _call(lease))
+        for limit_key in limit_keys:
+            self._note_answer(limit_key, now)
+            if limit_key in probes or limit_key in self._failing_since:
+                probes.discard(limit_key)
+                self._tell_answer(limit_key, _call(lease))
 
-    def _note_answer(self, gate: str, now: float) -> None:
+    def _note_answer(self, limit_key: str, now: float) -> None:
         """Too many: the model that was silent for longest is forgotten. Providers are as many as the settings name."""
-        self._answered_at.pop(gate, None)
-        if len(self._answered_at) >= _MOST_GATES and (oldest := next(filter(_is_model, self._answered_at), None)):
+        self._answered_at.pop(limit_key, None)
+        if len(self._answered_at) >= _MOST_LIMIT_KEYS and (oldest := next(filter(_is_model, self._answered_at), None)):
             del self._answered_at[oldest]
-        self._answered_at[gate] = now
+        self._answered_at[limit_key] = now
 
     async def forgo(self, lease: Lease, probes: set[str]) -> None:
         """The ``probes`` showed nothing: others may be made."""
@@ -163,10 +164,10 @@ class ProviderLimiter:
     ) -> Wait | None:
         """Report what a failed call says of its provider and its model; when to ask again, if there is an outage. A
         step that is not ``patient`` does not wait alone: it has its attempts."""
-        gates, sign = gates_of(lease.agent), sign_of_outage(failure)
-        about = None if sign is None else gates.model if sign.of_model else gates.provider
+        limit_keys, sign = limit_keys_of(lease.agent), sign_of_outage(failure)
+        about = None if sign is None else limit_keys.model if sign.of_model else limit_keys.provider
         if failure.provider is not None and failure.provider.http_status is not None:
-            self.answered(lease, {*gates} - {about}, probes)
+            self.answered(lease, {*limit_keys} - {about}, probes)
         await self.forgo(lease, probes - {about} if about else probes)
         if sign is None or about is None:
             return None
@@ -196,7 +197,7 @@ class ProviderLimiter:
         return out
 
     async def apply(self, lease: Lease, verdict: Verdict) -> Verdict:
-        """What a failure means for all: a model whose provider asked for fewer requests gets none for a while, or
+        """Apply what a failure means for all: a model whose provider asked for fewer requests gets none for a while, or
         all of its models, if their limits are one.
 
         A step that asks this provider again is given its turn after the cool-down right away.
@@ -206,15 +207,15 @@ class ProviderLimiter:
         failure = verdict.failure
         if failure.error_class is not ErrorClass.RATE_LIMITED:
             return verdict
-        gates = gates_of(lease.agent)
-        gate = gates.provider if gates.provider in self._whole else gates.model
+        limit_keys = limit_keys_of(lease.agent)
+        limit_key = limit_keys.provider if limit_keys.provider in self._whole else limit_keys.model
         seconds = min(failure.retry_after or _COOL_DOWN, _LONGEST)
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
-        self._cool_down(gate, seconds)
+        self._cool_down(limit_key, seconds)
         try:
-            turn = await self._store.providers.cool_down(gate, seconds, _call(lease) if again else None)
+            turn = await self._store.providers.cool_down(limit_key, seconds, _call(lease) if again else None)
         except Exception as error:
-            log.warning("%s cools down and the others do not know: %s", gate, type(error).__name__)
+            log.warning("%s cools down and the others do not know: %s", limit_key, type(error).__name__)
             return verdict
         return verdict if again is None else replace(again, delay=max(again.delay, turn))
 
@@ -231,21 +232,21 @@ class ProviderLimiter:
 
     def _hear(self, news: Cooling) -> None:
         now = asyncio.get_running_loop().time()
-        for gate in [gate for gate, until in self._cooling_until.items() if until < now]:
-            del self._cooling_until[gate]
-        for gate in self._failing_since.keys() - self._cooling_until.keys():
-            del self._failing_since[gate]
+        for limit_key in [limit_key for limit_key, until in self._cooling_until.items() if until < now]:
+            del self._cooling_until[limit_key]
+        for limit_key in self._failing_since.keys() - self._cooling_until.keys():
+            del self._failing_since[limit_key]
         if news.seconds > 0:
-            self._cooling_until[news.gate] = now + news.seconds
+            self._cooling_until[news.limit_key] = now + news.seconds
         else:
-            self._cooling_until.pop(news.gate, None)
-        self._failing_since.pop(news.gate, None)
+            self._cooling_until.pop(news.limit_key, None)
+        self._failing_since.pop(news.limit_key, None)
         if news.failing_for is None:
             return
-        since = self._failing_since[news.gate] = now - news.failing_for
-        if self._answered_at.get(news.gate, since) > since:
+        since = self._failing_since[news.limit_key] = now - news.failing_for
+        if self._answered_at.get(news.limit_key, since) > since:
             # The others do not know it: only failures are told. One worker without a network is no outage.
-            self._tell_answer(news.gate, "")
+            self._tell_answer(news.limit_key, "")
 
     async def renew_places(self) -> None:
         """Keep the places of the calls in flight, three times a lease."""
@@ -256,31 +257,31 @@ class ProviderLimiter:
                     await self._store.providers.renew_places(provider, tuple(calls))
             await asyncio.sleep(self._heartbeat)
 
-    def _leave(self, gate: str, call: str) -> None:
+    def _leave(self, limit_key: str, call: str) -> None:
         """The call's place is renewed no more."""
-        if gate in self._in_flight:
-            self._in_flight[gate].discard(call)
-            if not self._in_flight[gate]:
-                del self._in_flight[gate]
+        if limit_key in self._in_flight:
+            self._in_flight[limit_key].discard(call)
+            if not self._in_flight[limit_key]:
+                del self._in_flight[limit_key]
 
-    def _cool_down(self, gate: str, seconds: float) -> None:
+    def _cool_down(self, limit_key: str, seconds: float) -> None:
         until = asyncio.get_running_loop().time() + seconds
-        self._cooling_until[gate] = max(until, self.cooling_until(gate))
+        self._cooling_until[limit_key] = max(until, self.cooling_until(limit_key))
 
-    def _tell_answer(self, gate: str, call: str) -> None:
+    def _tell_answer(self, limit_key: str, call: str) -> None:
         """In the background: nobody waits for it. If it changes nothing, there will be news."""
-        self._leave(gate, call)
-        self._failing_since.pop(gate, None)
-        task = asyncio.create_task(self._report_answer(gate, call, self._answered_at[gate]))
+        self._leave(limit_key, call)
+        self._failing_since.pop(limit_key, None)
+        task = asyncio.create_task(self._report_answer(limit_key, call, self._answered_at[limit_key]))
         self._tellings.add(task)
         task.add_done_callback(self._tellings.discard)
 
-    async def _report_answer(self, gate: str, call: str, at: float) -> None:
+    async def _report_answer(self, limit_key: str, call: str, at: float) -> None:
         try:
             answered = asyncio.get_running_loop().time() - at
-            await self._wake(gate, await self._store.providers.report_answer(gate, call, answered=answered))
+            await self._wake(limit_key, await self._store.providers.report_answer(limit_key, call, answered=answered))
         except Exception as error:
-            log.warning("an answer of %s is not reported: %s", gate, type(error).__name__)
+            log.warning("an answer of %s is not reported: %s", limit_key, type(error).__name__)
 
     async def _wake(self, provider: str, calls: Sequence[str]) -> None:
         """Have the steps of ``calls`` delivered now, all at once; places of those that wait no more go to the next.
@@ -290,9 +291,9 @@ class ProviderLimiter:
         try:
             while calls:
                 promoted = await self._store.steps.promote([_step_of(call) for call in calls])
-                await follow_up(self._store, self._publish, [each for each in promoted if each is not None])
+                await follow_up(self._store, self._publish, [moved for moved in promoted if moved is not None])
                 limits = self.limits(provider)
-                idle = [call for call, each in zip(calls, promoted, strict=True) if each is None]
+                idle = [call for call, moved in zip(calls, promoted, strict=True) if moved is None]
                 calls = [
                     woken
                     for call in idle
@@ -302,8 +303,8 @@ class ProviderLimiter:
             log.warning("some that wait for %s are not told that it has room: %s", provider, type(error).__name__)
 
 
-def _is_model(gate: str) -> bool:
-    return "/" in gate
+def _is_model(limit_key: str) -> bool:
+    return "/" in limit_key
 
 
 def _call(lease: Lease) -> str:

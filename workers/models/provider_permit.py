@@ -12,23 +12,24 @@ from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease
 from palaver.store.scripting.contracts.providers import Admitted, Wait
 
-from .gates import gates_of
+from .limit_keys import limit_keys_of
 
 _BYTES_A_TOKEN: Final = 4
-"""Of a prompt: the providers' own rule of thumb for English text. The true count replaces it after the call."""
+"""Bytes of a prompt for each token: the providers' own rule of thumb for English text. The true count replaces it after
+the call."""
 _LONGEST_WAIT: Final = 30.0
 """Seconds after which a second call that may not begin asks again: it has no turn of its own."""
 
 
 class Limiter(Protocol):
-    """What a permit asks: `ProviderLimiter`."""
+    """The methods of `ProviderLimiter` that a permit calls."""
 
     def limits(self, provider: str, /) -> Limits: ...
-    def asks(self, gate: str, /) -> bool: ...
-    def cooling_until(self, gate: str, /) -> float: ...
-    def look(self, lease: Lease, /) -> Awaitable[Wait | None]: ...
-    def admit(self, lease: Lease, gate: str, tokens: int, /) -> Awaitable[Admitted | Wait]: ...
-    def answered(self, lease: Lease, gates: Iterable[str], probes: set[str], /) -> None: ...
+    def asks(self, limit_key: str, /) -> bool: ...
+    def cooling_until(self, limit_key: str, /) -> float: ...
+    def peek(self, lease: Lease, /) -> Awaitable[Wait | None]: ...
+    def admit(self, lease: Lease, limit_key: str, tokens: int, /) -> Awaitable[Admitted | Wait]: ...
+    def answered(self, lease: Lease, limit_keys: Iterable[str], probes: set[str], /) -> None: ...
     def forgo(self, lease: Lease, probes: set[str], /) -> Awaitable[None]: ...
     def release(self, lease: Lease, admitted_with: int, used: int, calls: int, /) -> Awaitable[None]: ...
 
@@ -61,16 +62,16 @@ class ProviderPermit:
         again. If the model says no, the provider's place goes on at once; who waits for a model that is known to be out
         does not ask for one.
         """
-        agent, gates = self._lease.agent, gates_of(self._lease.agent)
+        agent, limit_keys = self._lease.agent, limit_keys_of(self._lease.agent)
         try:
             tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
-            wait = await self._limiter.look(self._lease) or await self._enter(gates.provider, tokens)
+            wait = await self._limiter.peek(self._lease) or await self._enter(limit_keys.provider, tokens)
             if wait is None:
                 if self._limiter.limits(agent.provider):
                     self._admitted_with = tokens
                 # Who probes the provider need not be the one to probe the model as well: nobody might be both.
                 if not self.probes:
-                    wait = await self._enter(gates.model, 0)
+                    wait = await self._enter(limit_keys.model, 0)
         except BaseException:
             await self._leave_uncalled()
             raise
@@ -78,14 +79,14 @@ class ProviderPermit:
             await self._leave_uncalled()
         return wait
 
-    async def _enter(self, gate: str, tokens: int) -> Wait | None:
-        if not self._limiter.asks(gate):
+    async def _enter(self, limit_key: str, tokens: int) -> Wait | None:
+        if not self._limiter.asks(limit_key):
             return None
-        answer = await self._limiter.admit(self._lease, gate, tokens)
+        answer = await self._limiter.admit(self._lease, limit_key, tokens)
         if isinstance(answer, Wait):
             return answer
         if answer.probes:
-            self.probes.add(gate)
+            self.probes.add(limit_key)
         return None
 
     async def _leave_uncalled(self) -> None:
@@ -98,7 +99,7 @@ class ProviderPermit:
     def begin_call(self) -> Wait | None:
         """A call begins here; when to ask again, if a cool-down began since the call before."""
         before = self._cooling_until
-        until = max(map(self._limiter.cooling_until, gates_of(self._lease.agent)))
+        until = max(map(self._limiter.cooling_until, limit_keys_of(self._lease.agent)))
         if before is not None and until > before:
             return Wait("cooldown", min(until - asyncio.get_running_loop().time(), _LONGEST_WAIT))
         self._cooling_until = until
@@ -106,7 +107,7 @@ class ProviderPermit:
 
     def answered(self) -> None:
         """The model begins to answer: whatever comes of it, neither it nor its provider is out."""
-        self._limiter.answered(self._lease, gates_of(self._lease.agent), self.probes)
+        self._limiter.answered(self._lease, limit_keys_of(self._lease.agent), self.probes)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

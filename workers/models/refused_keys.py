@@ -28,7 +28,7 @@ _LONGEST: Final = 600.0
 _SOONEST: Final = 0.1
 _LATEST: Final = 5.0
 _SHARE: Final = 0.25
-"""Of the time that the step has waited: so long it waits again. In seconds, as the two before."""
+"""A step waits again for this share of the time that it has waited, within the two bounds before, in seconds."""
 
 
 class RefusedKeys:
@@ -44,7 +44,7 @@ class RefusedKeys:
         return tuple(_code(name) for name in self._until if self.refuses(name))
 
     def refuses(self, provider: str) -> bool:
-        """Whether it refused the key of this worker a moment ago."""
+        """Tell whether the provider refused the key of this worker a moment ago."""
         return self._until.get(provider, 0.0) > time.monotonic()
 
     def note_refusal(self, provider: str) -> bool:
@@ -81,8 +81,8 @@ class RefusedKeys:
             return None
         neighbours = await fleet.workers()
         if not any(
-            provider in each.providers and each.queue == MODEL.queue and each.id != worker and not each.draining
-            for each in neighbours
+            provider in other.providers and other.queue == MODEL.queue and other.id != worker and not other.draining
+            for other in neighbours
         ):
             return None
         return Postpone(min(max(_SOONEST, waited * _SHARE), _LATEST), _code(provider), WaitReason.NO_WORKER)

@@ -47,6 +47,6 @@ _WITHOUT_ADDRESSES: Final[Mapping[ModelProtocol, ModelProtocol]] = MappingProxyT
 
 
 def protocol_of(provider: Provider) -> ModelProtocol:
-    """How this provider is spoken to."""
+    """Return the protocol that this provider speaks."""
     protocol = _SHORT_IDS if provider.short_call_ids else PROTOCOLS[provider.protocol]
     return protocol if provider.fetches else _WITHOUT_ADDRESSES[protocol]

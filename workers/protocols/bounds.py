@@ -1,4 +1,4 @@
-"""What an answer may have, whatever the protocol: judged before it costs anything."""
+"""Bounds of an answer, whatever the protocol: they are checked before it costs anything."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 _SMALL: Final = 64 * 1024
 """Bytes of JSON that are too few to hold the loop, whatever they are."""
 _MOST_TOKENS: Final = 1_000_000_000
-"""Of one call."""
+"""Tokens that one call may report at most."""
 _ESCAPED: Final = 6
 """Bytes that a character may take as JSON."""
 _DIGITS: Final = 32
-"""Of a count that is told as text."""
+"""Digits of a count that comes as text, at most."""
 
 
 def parsed(payload: bytes) -> Any:
@@ -34,7 +34,8 @@ def parsed(payload: bytes) -> Any:
 
 
 class Parts:
-    """How many more parts of one line or document may be taken apart: each costs some microseconds of Python."""
+    """A count of the parts of one line or document that may still be taken apart: each costs some microseconds of
+    Python."""
 
     __slots__ = ("_left",)
 

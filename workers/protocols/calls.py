@@ -24,10 +24,10 @@ _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9_-]")
 class _Gathered:
     """One call, as far as it came."""
 
-    __slots__ = ("argued", "arguments", "given", "id", "name", "named")
+    __slots__ = ("argued", "arguments", "id", "name", "named", "provider_id")
 
     def __init__(self) -> None:
-        self.id = self.given = ""
+        self.id = self.provider_id = ""
         """As it can name a step, and as the provider gave it."""
         self.name: list[str] = []
         self.arguments: list[str] = []
@@ -42,7 +42,7 @@ class Calls:
         self._limit = limit
         self._calls: dict[int, _Gathered] = {}
         self._moved: dict[int, int] = {}
-        """Where the newest call is of an index that several were given."""
+        """The place of the newest call, by an index that several calls came with."""
         self._newest = -1
         """The last place of a call."""
         self.length = 0
@@ -73,9 +73,9 @@ class Calls:
                 raise self._too_many()
             call = self._calls[place] = _Gathered()
             self._newest = max(self._newest, place)
-        if not call.given and len(given := text_of(identity)) <= _LONGEST_ID:
-            call.given = given
-            call.id = given if safe_call_id(given) else ""
+        if not call.provider_id and len(provider_id := text_of(identity)) <= _LONGEST_ID:
+            call.provider_id = provider_id
+            call.id = provider_id if safe_call_id(provider_id) else ""
         if name := text_of(name):
             self._name(call, name)
         if arguments := text_of(arguments):
@@ -83,12 +83,14 @@ class Calls:
         return place
 
     def _place(self, index: int | None, identity: str, name: Any, arguments: Any) -> int:
-        """Where the call is that a part with this ``index`` belongs to. Some servers say none, or the same for all."""
+        """Return the place of the call that a part with this ``index`` belongs to. Some servers send no index, or the
+        same for all."""
         if index is None:
             goes_on = arguments and not identity and not name and self._calls
             return self._newest if goes_on else self._newest + 1
         place = self._moved.get(index, index)
-        if identity and name and (call := self._calls.get(place)) is not None and call.given not in ("", identity):
+        call = self._calls.get(place) if identity and name else None
+        if call is not None and call.provider_id not in ("", identity):
             place = self._moved[index] = self._newest + 1
         return place
 
@@ -122,13 +124,17 @@ class Calls:
             f"the answer has more than {self._limit} tool calls; max_tool_calls of the provider allows more"
         )
 
-    def given(self) -> dict[int, str]:
+    def provider_ids(self) -> dict[int, str]:
         """The ids that their provider gave, where they cannot name a step and belong to one call alone."""
-        all_of_them = Counter(call.given for call in self._calls.values())
+        ids = {index: call.provider_id for index, call in self._calls.items()}
+        calls_of = Counter(ids.values())
         return {
-            index: call.given
-            for index, call in self._calls.items()
-            if call.given and not call.id and all_of_them[call.given] == 1 and redact(call.given) == call.given
+            index: provider_id
+            for index, provider_id in ids.items()
+            if provider_id
+            and not self._calls[index].id
+            and calls_of[provider_id] == 1
+            and redact(provider_id) == provider_id
         }
 
     def whole(self) -> dict[int, ToolCall]:
@@ -149,13 +155,13 @@ class Calls:
         return calls
 
 
-def id_elsewhere(given: str, place: int) -> str:
+def id_elsewhere(call_id: str, place: int) -> str:
     """The id of a call for a provider that did not make it, which no other call of the conversation has: most make them
     for one answer, whose turn has its ``place``. The same each time."""
     end = f"_{place}"
-    readable = _NOT_IN_IDS.sub("_", given)
-    if readable != given or len(given) + len(end) > _LONGEST_ELSEWHERE:
-        end = f"_{hashlib.sha256(given.encode()).hexdigest()[:8]}{end}"
+    readable = _NOT_IN_IDS.sub("_", call_id)
+    if readable != call_id or len(call_id) + len(end) > _LONGEST_ELSEWHERE:
+        end = f"_{hashlib.sha256(call_id.encode()).hexdigest()[:8]}{end}"
     return readable[: _LONGEST_ELSEWHERE - len(end)] + end
 
 

@@ -1,5 +1,5 @@
-"""What the readers of all protocols do alike: an event stream, cut anywhere, or one document becomes text, reasoning,
-calls, and the reply that they are together."""
+"""The common part of the readers of all protocols: an event stream, cut anywhere, or one document becomes text,
+reasoning, calls, and the reply that they are together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXT: Final = limit_of("answer_text")
 _LONGEST_NAME: Final = 512
 """Characters of what a provider calls an answer: proxies put names of their own around it."""
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
-"""What taking JSON apart raises that is of another shape than a protocol says."""
+"""Exceptions from taking apart JSON of another shape than the protocol's."""
 
 
 class Ends(Protocol):
@@ -43,12 +43,12 @@ class EventStreamReader:
         self._length = 0
         """Characters of the text."""
         self._thoughts: list[str] = []
-        """Of the bytes that are being read."""
+        """Reasoning in the bytes that are being read."""
         self._calls = Calls(max_calls)
         self._finish = ""
         """Why the answer ended, as the protocol says it."""
         self._id = self._model = ""
-        """What the provider calls the answer, and the model that gives it."""
+        """The provider's names for the answer, and for the model that gives it."""
         self.done = False
         """The provider has said that this was all."""
         self._anything = False
@@ -101,7 +101,7 @@ class EventStreamReader:
             raise MalformedResponse(f"the answer cannot be read: {type(error).__name__}") from error
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         raise NotImplementedError
 
     def reply(self) -> ModelReply:
@@ -163,15 +163,15 @@ class EventStreamReader:
         """Take in what the provider calls the answer, and the model that gives it, from where it says so."""
         self._id, self._model = _name(answer.get("id")), _name(answer.get("model"))
 
-    def _count_tokens(self, *, given: int, cached: int, cache_write: int, output: int, reasoning: int) -> None:
+    def _count_tokens(self, *, prompt: int, cached: int, cache_write: int, output: int, reasoning: int) -> None:
         """Take in what the provider counted; a part is no more than what it is a part of."""
         self._counted = True
-        cached = min(given, cached)
+        cached = min(prompt, cached)
         self.usage = Usage(
             model_calls=1,
-            input_tokens=given,
+            input_tokens=prompt,
             cached_tokens=cached,
-            cache_write_tokens=min(given - cached, cache_write),
+            cache_write_tokens=min(prompt - cached, cache_write),
             output_tokens=output,
             reasoning_tokens=min(output, reasoning),
         )
@@ -208,7 +208,7 @@ class EventStreamReader:
         return ModelReply(content, made, finish, self.usage, opaque, self._id, self._model, explanation)
 
     def _cut_off(self, why: str) -> TruncatedStream | MalformedResponse:
-        """What is wrong with a stream that has no end: it is cut off, or it never was one."""
+        """Return the error of a stream that has no end: it is cut off, or it never was one."""
         return _something_else() if self._foreign and not self._anything else TruncatedStream(why)
 
 

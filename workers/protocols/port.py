@@ -21,7 +21,7 @@ WITHHELD: Final = "content_filter"
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What the model answered."""
+    """A model's answer."""
 
     content: str
     tool_calls: tuple[ToolCall, ...]
@@ -29,15 +29,15 @@ class ModelReply:
     """``length``, ``WITHHELD`` and ``PAUSE`` whatever the protocol calls them; any other is an ordinary end."""
     usage: Usage
     opaque: str = ""
-    """What the provider wants back unchanged: JSON of an object that the protocol alone understands; empty for
-    nothing."""
+    """The fields that the provider wants back unchanged: JSON of an object that the protocol alone understands; empty
+    for none."""
     response_id: str = ""
     response_model: str = ""
-    """What the provider calls the answer, and the model that gave it; empty if it does not say."""
+    """The provider's names for the answer, and for the model that gave it; empty if it does not say."""
     explanation: str = ""
     """Why it was withheld, in the provider's words; empty if that is not said apart from the answer."""
     request_id: str | None = None
-    """What the provider calls the request, of an answer that it withheld."""
+    """The provider's name for the request, of an answer that it withheld."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,15 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What the provider's entry says about a call."""
+    """The settings of a call, from the provider's entry."""
 
     cache: bool = False
-    """Whether to set prompt-cache breakpoints."""
+    """True to set prompt-cache breakpoints."""
     thinking: Thinking | None = None
     max_output_tokens: int | None = None
-    """Of an agent that says nothing about it."""
+    """The limit for an agent that sets none of its own."""
     max_completion_tokens: bool = False
-    """Whether that is called so."""
+    """True if a request has that limit under this name."""
 
 
 class AnswerReader(Protocol):
@@ -73,7 +73,7 @@ class AnswerReader(Protocol):
     done: bool
     """The provider has said that this was all."""
     usage: Usage
-    """What the provider has reported so far; also of an answer that is cut off."""
+    """The usage that the provider has reported so far; also of an answer that is cut off."""
     uncounted: bool
     """The answer is whole, and the provider did not say what it took."""
 
@@ -85,7 +85,7 @@ class AnswerReader(Protocol):
         """Take in a whole answer that was not streamed; answers its text."""
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
 
     def reply(self) -> ModelReply:
         """The whole answer, without secrets of this process."""
@@ -102,7 +102,7 @@ class ModelProtocol(Protocol):
     name: str
     """The ``protocol`` of a provider."""
     path: str
-    """Where requests go, behind a provider's ``base_url``."""
+    """The path of requests, behind a provider's ``base_url``."""
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         """The headers of a request that are the protocol's own, with the provider's key."""
@@ -115,10 +115,10 @@ class ModelProtocol(Protocol):
         of the conversation has its ``place``: providers repeat the ids of calls."""
 
     def plain(self, text: bytes) -> bytes:
-        """What ``message`` or ``turn`` wrote, without what of it is ``opaque``."""
+        """Return what ``message`` or ``turn`` wrote, without the part of it that is ``opaque``."""
 
     def parsed(self, text: bytes) -> Sequence[Message]:
-        """What ``message`` or ``turn`` wrote, as far as it is told in words: to summarise it."""
+        """Return what ``message`` or ``turn`` wrote, as far as words can tell it: to summarise it."""
 
     def body(
         self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings

@@ -1,4 +1,5 @@
-"""What a provider wants back unchanged with an answer: as much as may be kept, and nothing with a secret in it."""
+"""The fields that a provider wants back unchanged with an answer: as much as may be stored, and nothing with a secret
+in it."""
 
 from __future__ import annotations
 
@@ -54,13 +55,13 @@ def unchanged(text: str) -> orjson.Fragment | None:
     return orjson.Fragment(text)
 
 
-def as_stored(found: Mapping[str, Any], *, cut: bool = False) -> str:
+def as_stored(fields: Mapping[str, Any], *, cut: bool = False) -> str:
     """All of it as one JSON object. Empty if it is larger than may be and the answer was ``cut`` off.
 
     Raises:
         ResponseTooLarge: it is larger than may be.
     """
-    text = orjson.dumps(found)
+    text = orjson.dumps(fields)
     if len(text) <= _MOST:
         return text.decode()
     if cut:

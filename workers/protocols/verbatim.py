@@ -41,7 +41,7 @@ def elements(text: str | bytes) -> list[str]:
 
 
 def value_of(text: str) -> Any:
-    """What ``text`` says; None if it is no JSON that a request may have in it."""
+    """Return the value of ``text``; None if it is no JSON that a request may have in it."""
     try:
         return orjson.loads(text)
     except ValueError:
@@ -57,7 +57,7 @@ def tree(text: str, value: Any, parts: Parts, levels: int = _LEVELS) -> Tree:
     if not levels or not isinstance(value, dict):
         return text
     parts.admit(value)
-    return {name: tree(each, value[name], parts, levels - 1) for name, each in members(text).items()}
+    return {name: tree(member, value[name], parts, levels - 1) for name, member in members(text).items()}
 
 
 def merged(old: Tree, new: Tree) -> Tree:
@@ -69,11 +69,11 @@ def merged(old: Tree, new: Tree) -> Tree:
     return old if new == "null" else new
 
 
-def written(found: Tree) -> str:
-    """The JSON text of it."""
-    if isinstance(found, str):
-        return found
-    return "{" + ",".join(f"{json.dumps(name)}:{written(value)}" for name, value in found.items()) + "}"
+def written(node: Tree) -> str:
+    """Return the JSON text of ``node``."""
+    if isinstance(node, str):
+        return node
+    return "{" + ",".join(f"{json.dumps(name)}:{written(value)}" for name, value in node.items()) + "}"
 
 
 def _read(decoder: msgspec.json.Decoder[T], text: str | bytes) -> T:

@@ -26,7 +26,7 @@ class WithoutAddresses:
         self.path = protocol.path
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
-        """Those of the protocol."""
+        """Return the headers of the protocol."""
         return self._protocol.headers(api_key)
 
     def message(self, message: Message, opaque: str = "") -> bytes:

@@ -16,7 +16,7 @@ from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import rendered
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-Told = str | tuple[Part, ...]
+ToolAnswer = str | tuple[Part, ...]
 """A result for the model: a text, or parts."""
 log = logging.getLogger("palaver.workers.sources.containment")
 
@@ -91,7 +91,7 @@ def _name(error: BaseException) -> str:
     return name[:100]
 
 
-def presented(tool: ToolDeclaration, result: object) -> Told:
+def presented(tool: ToolDeclaration, result: object) -> ToolAnswer:
     """Return a tool's ``result`` for the model. Runs code of the result's, so where the tool ran.
 
     Raises:
@@ -107,7 +107,7 @@ def presented(tool: ToolDeclaration, result: object) -> Told:
         raise ToolError(f"{tool.name} answered with what cannot be written as JSON: {_name(error)}") from error
 
 
-async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
+async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> ToolAnswer:
     """Make a ``call`` of ``tool`` on this loop, await its answer if need be; return the result for the model.
 
     Raises:
@@ -128,7 +128,7 @@ async def contained(tool: ToolDeclaration, call: Callable[[], object]) -> Told:
         raise timed_out(tool.name, tool.timeout) from None
 
 
-async def left_behind(tool: ToolDeclaration, call: Coroutine[Any, Any, Told]) -> Told:
+async def left_behind(tool: ToolDeclaration, call: Coroutine[Any, Any, ToolAnswer]) -> ToolAnswer:
     """Await a ``call`` of ``tool``, for ``GRACE`` seconds longer than it may take at most: one that swallows being
     cancelled would keep its step for ever. It goes on without anybody who waits.
 

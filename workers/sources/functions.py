@@ -9,7 +9,7 @@ from typing import Any
 from palaver.config.settings import Settings
 from palaver.tools import Tool, ToolContext, ToolDeclaration, load_tools
 
-from .containment import Told, contained
+from .containment import ToolAnswer, contained
 from .port import RunBlocking, ToolSource
 
 
@@ -31,7 +31,7 @@ class Functions:
         """As ``ToolSource``."""
         return self._tools[declared.name].parse(text)
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """As ``ToolSource``."""
         run = contained if declared.name in self._on_loop else self._run_blocking
         return await run(declared, self._tools[declared.name].bind(arguments, context))

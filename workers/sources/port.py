@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from palaver.config.settings import Settings
 from palaver.tools import ToolContext, ToolDeclaration
 
-from .containment import Told
+from .containment import ToolAnswer
 
 
 class ToolSource(Protocol):
@@ -30,7 +30,7 @@ class ToolSource(Protocol):
             InvalidToolCall: they do not; says to the model what does not fit.
         """
 
-    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> Told:
+    async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """Call the tool with ``arguments`` that ``check`` let pass; return the result for the model. ``context`` is for
         a tool that wants to know of the call.
 
@@ -44,7 +44,7 @@ class ToolSource(Protocol):
         """
 
 
-RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[Told]]
+RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[ToolAnswer]]
 """Makes a call that may block, of the tool that is declared so, and contains it."""
 OpenSource = Callable[[Settings, RunBlocking | None], AbstractAsyncContextManager[ToolSource]]
 """Opens a source by its settings, in each worker process, before the process takes a step. Without ``RunBlocking`` it

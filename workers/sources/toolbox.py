@@ -11,7 +11,7 @@ from palaver.errors import ConfigurationError, UnknownTool
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.names import did_you_mean
 
-from .containment import Told, contained, left_behind
+from .containment import ToolAnswer, contained, left_behind
 from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
@@ -68,7 +68,7 @@ class Toolbox:
         declared, source = self._of(name)
         return declared, source.check(declared, text)
 
-    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> Told:
+    async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """Call a tool; return the result for the model.
 
         Raises:

@@ -35,20 +35,20 @@ class ActiveStep:
         self.begun = False
         self.began_at = time.monotonic()
         self.cancelled_at: float | None = None
-        """When this process heard that the run is cancelled (monotonic, as the one above)."""
+        """Time at which this process heard that the run is cancelled (monotonic, as the one above)."""
         self.progress = CallProgress()
         # Set before the claim is sent, so that the lease is never believed to last longer than it does.
         self._renewed_at = time.monotonic()
         self._task: asyncio.Task[object] | None = None
 
-    def renewed(self, asked_at: float) -> None:
-        """The lease was granted or prolonged by a request sent at ``asked_at`` (monotonic). It is counted from then; in
-        Redis it begins a little later."""
-        self._renewed_at = asked_at
+    def renewed(self, requested_at: float) -> None:
+        """Note that the lease was granted or prolonged by a request sent at ``requested_at`` (monotonic). It is counted
+        from then; in Redis it begins a little later."""
+        self._renewed_at = requested_at
 
     @property
     def working(self) -> bool:
-        """Whether the step's function is running."""
+        """True while the step's function is running."""
         return self._task is not None
 
     @property

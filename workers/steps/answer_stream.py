@@ -23,7 +23,7 @@ class AnswerStream:
     def __init__(self, writer: DeltaWriter, lease: Lease) -> None:
         self._writer = writer
         self._lease = lease
-        self._said: list[str] = []
+        self._whole: list[str] = []
         """The whole text."""
         self._text: list[str] = []
         self._thoughts: list[str] = []
@@ -43,7 +43,7 @@ class AnswerStream:
         if not self.pending:
             self._writer.wake(self)
         if text:
-            self._said.append(text)
+            self._whole.append(text)
             self._text.append(text)
         if thoughts:
             self._thoughts.append(thoughts)
@@ -51,11 +51,11 @@ class AnswerStream:
     @property
     def text(self) -> str:
         """The text of the model so far."""
-        return redact("".join(self._said))
+        return redact("".join(self._whole))
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to write."""
+        """True if there is something to write."""
         return bool(self._text or self._thoughts)
 
     def take(self, *, last: bool = False) -> Iterator[Delta]:

@@ -1,4 +1,4 @@
-"""What a worker process can do: the tools that it has, and the providers that it can call."""
+"""The capabilities of a worker process: the tools that it has, and the providers that it can call."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from ..sources import Toolbox
 _SOONEST: Final = 0.1
 """Seconds until another worker may take what one lacks: the next delivery goes to any of them."""
 _SHARE: Final = 0.25
-"""Of the time that a step has waited for its worker: so long it waits again. It is offered nine times in the first
-second and 27 times in the first minute, which finds one worker among many. When one comes that has what it needs, it
-has waited a quarter longer than it had to, or a little more."""
+"""A step waits again for this share of the time that it has waited for its worker. It is offered nine times in the
+first second and 27 times in the first minute, which finds one worker among many. When one comes that has what it needs,
+it has waited a quarter longer than it had to, or a little more."""
 _LATEST: Final = 15.0
 """Seconds that it waits again at most."""
-_TOLD: Final = limit_of("no_worker_told")
+_LONGEST_WAIT: Final = limit_of("no_worker_told")
 """Seconds after which it fails whatever workers tell: one that tells of it may not take this step, or lack something
 else that the step needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingCapability:
-    """What a step needs and a worker has not."""
+    """Something that a step needs and a worker lacks."""
 
     kind: Literal["tool", "provider", "key"]
     name: str
-    """Of the tool or the provider; of a key the variable that would hold it."""
+    """The name of the tool or the provider; for a key, the variable that would hold it."""
     provider: str = ""
-    """Whose key it is; empty for one of our own."""
+    """The provider whose key it is; empty for one of our own."""
 
     @property
     def code(self) -> str:
@@ -62,10 +62,11 @@ class MissingCapability:
                 return f"the key of the provider {self.provider!r}, in the variable {self.name}"
 
     async def anywhere(self, store: Store) -> bool:
-        """Whether a worker tells that it has it, or did lately: one of any queue, which may lack something else."""
+        """Tell whether a worker reports that it has it, or did lately: one of any queue, which may lack something
+        else."""
         if self.kind == "tool":
             sets = await store.tools.declared()
-            return any(each.name == self.name for declared in sets.values() for each in declared)
+            return any(tool.name == self.name for declared in sets.values() for tool in declared)
         if self == SECRET_KEY:
             # Nobody tells which keys they have: that is nobody's business.
             return True
@@ -74,7 +75,7 @@ class MissingCapability:
 
 
 SECRET_KEY: Final = MissingCapability("key", "PALAVER_SECRET_KEY")
-"""What opens the secrets of a conversation: a worker without it does none of its steps."""
+"""The key that opens the secrets of a conversation: a worker without it does none of its steps."""
 
 
 class Capabilities:
@@ -85,33 +86,36 @@ class Capabilities:
         which agents' own endpoints may be."""
         self.tools = tools
         self._hosts = frozenset(hosts)
-        self.providers = {name: each for name, each in providers.items() if each.has_key}
+        self.providers = {name: provider for name, provider in providers.items() if provider.has_key}
         self.refused_keys = RefusedKeys(self.providers)
         self.missing_keys = {
-            name: each.api_key_env for name, each in providers.items() if each.api_key_env and not each.has_key
+            name: provider.api_key_env
+            for name, provider in providers.items()
+            if provider.api_key_env and not provider.has_key
         }
         """Variables that are not set, by the provider that cannot be called for it."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def provider_names(self) -> tuple[str, ...]:
         """The names of providers that it can call, those of endpoints included, and none that refuse its key."""
-        inline = {f"{INLINE}:{host_and_port(each)[0]}" for each in self._hosts}
+        inline = {f"{INLINE}:{host_and_port(host)[0]}" for host in self._hosts}
         return (*(name for name in self.providers if not self.refused_keys.refuses(name)), *sorted(inline))
 
     def _calls(self, agent: AgentSpec) -> bool:
-        """Whether it can call the agent's model."""
+        """Tell whether it can call the agent's model."""
         if agent.endpoint is not None and agent.provider == agent.endpoint.name:
             return agent.endpoint.allowed_by(self._hosts)
         return agent.provider in self.providers
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What its own table names and it cannot do."""
+        """Codes for everything that its own table names and it cannot do."""
         missing = (MissingCapability("key", variable).code for variable in sorted(set(self.missing_keys.values())))
         return (*missing, *self.refused_keys.codes)
 
     def lacking(self, agent: AgentSpec, call: ToolCall | None) -> MissingCapability | None:
-        """What of a step's needs is not here: for a ``call`` its tool, else the provider and the tools of the agent."""
+        """Return the first need of a step that is not met here, if there is one: for a ``call`` its tool, else the
+        provider and the tools of the agent."""
         if call is None and not self._calls(agent):
             variable = self.missing_keys.get(agent.provider)
             return (
@@ -144,7 +148,7 @@ class Capabilities:
         lack = lack or self.lacking(agent, call)
         if lack is None:
             return None
-        if lacking_for > _TOLD:
+        if lacking_for > _LONGEST_WAIT:
             count_exceeded("no_worker_told")
             raise NoWorker(f"for four hours no worker that took the step could do it: the last one lacks {lack}")
         if lacking_for > KNOWN_FOR and not await _may_be_anywhere(lack, store):
@@ -154,7 +158,7 @@ class Capabilities:
 
 
 async def _may_be_anywhere(lack: MissingCapability, store: Store) -> bool:
-    """Whether a worker has it, or nobody can say so because the store is away."""
+    """Tell whether a worker has it, or nobody can know because the store is away."""
     try:
         return await lack.anywhere(store)
     except Exception as error:
@@ -175,8 +179,8 @@ def require_provider(providers: Mapping[str, Provider], hosts: Sequence[str] = (
             "PALAVER_PROVIDERS: a model worker without a provider can do nothing: point it at a TOML file with a table "
             "[providers.NAME]"
         )
-    if not any(each.has_key for each in providers.values()):
-        unset = ", ".join(f"{each.api_key_env} (of {name})" for name, each in providers.items())
+    if not any(provider.has_key for provider in providers.values()):
+        unset = ", ".join(f"{provider.api_key_env} (of {name})" for name, provider in providers.items())
         raise ConfigurationError(f"no provider can be called: the variables with their keys are not set: {unset}")
 
 

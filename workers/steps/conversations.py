@@ -22,8 +22,8 @@ from palaver.steps.verdicts import Condensed, ReasoningDropped
 
 from ..protocols import ModelProtocol
 
-_KEPT_BYTES: Final = 64 << 20
-"""Of JSON, in all conversations of a worker process."""
+_MAX_CACHED_BYTES: Final = 64 << 20
+"""Bytes of JSON, in all conversations of a worker process."""
 _TURN_BYTES: Final = 250
 """Memory of a turn's digest, about."""
 _NO_RESULT: Final = "No result was recorded."
@@ -34,7 +34,7 @@ _SUMMARY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OlderPart:
-    """What a summary is to stand for."""
+    """The part of a conversation that a summary is to stand for."""
 
     messages: Sequence[bytes]
     through: int
@@ -54,18 +54,18 @@ class CachedConversation:
         self.protocol = protocol
         self._model = model
         self._bound = False
-        """Whether there is something that only the model that made it may be sent."""
+        """True if there is something that only the model that made it may be sent."""
         self.position = 0
         self.position_at = 0
-        """When the entry there was written, ms: after a rewind of Redis another one has its position."""
+        """Time at which the entry there was written, ms: after a rewind of Redis another one has its position."""
         self.nudged = False
-        """Whether the model was told that the newest turns repeat themselves."""
+        """True if the model was told that the newest turns repeat themselves."""
         self.corrected = False
-        """Whether the model was told that an answer since the user's newest message is not what was asked for."""
+        """True if the model was told that an answer since the user's newest message is not what was asked for."""
         self.prompt_tokens = 0
         """Input tokens of the newest call; 0 when unknown, or when it was condensed since."""
         self.condensed = False
-        """Whether it was condensed, and the model has not answered since."""
+        """True if it was condensed, and the model has not answered since."""
         self._messages: list[bytes] = []
         self._ends = array("q")
         """For each message: the position of the last entry of its turn; 0 for a summary."""
@@ -75,14 +75,15 @@ class CachedConversation:
         self._asking: Message | None = None
         """A message whose calls lack answers, and those that came."""
         self._answers: dict[str, Message] = {}
-        self._asked_at = 0
-        self._asked_opaque = ""
+        self._turn_end = 0
+        self._turn_opaque = ""
         self._run_id = ""
         self._turns: list[Turn] = []
 
     @property
     def origin(self) -> str:
-        """Who is asked: what was made by somebody else is left out as far as only they understand it."""
+        """The protocol and the name of the model that is asked: what another one made is left out as far as only that
+        understands it."""
         return f"{self.protocol.name}/{self._model}"
 
     def turn_to(self, protocol: ModelProtocol, model: str) -> bool:
@@ -127,9 +128,9 @@ class CachedConversation:
         other._drop(dropped.origin)
         return other
 
-    def older_part(self, most_kept: int = sys.maxsize) -> OlderPart | None:
-        """What to condense: everything but the newest whole turns, a quarter of the bytes and ``most_kept`` messages at
-        most.
+    def older_part(self, most_messages: int = sys.maxsize) -> OlderPart | None:
+        """Return the part to condense: everything but the newest whole turns, a quarter of the bytes and at
+        most ``most_messages`` messages.
 
         The user's newest message is kept in any case. None if nothing would go away.
         """
@@ -139,7 +140,7 @@ class CachedConversation:
             while start and self._ends[start - 1] == self._ends[start]:
                 start -= 1
             room -= sum(map(len, self._messages[start:cut]))
-            if room < 0 or len(self._messages) - start > most_kept:
+            if room < 0 or len(self._messages) - start > most_messages:
                 break
             cut = start
         weights = [len(text) for text in self._messages[:cut]]
@@ -169,7 +170,7 @@ class CachedConversation:
         if entry.through:
             self._condense(message.text, entry.through)
         elif message.tool_calls:
-            self._asking, self._asked_opaque, self._asked_at = message, opaque, entry.position
+            self._asking, self._turn_opaque, self._turn_end = message, opaque, entry.position
         else:
             self._append(self.protocol.message(message, opaque), entry.position)
             self.nudged = self.nudged or entry.nudge
@@ -179,7 +180,7 @@ class CachedConversation:
                 self._user = len(self._messages) - 1
 
     def _opaque(self, entry: LogMessage) -> str:
-        """What the model that is asked wants back with the entry."""
+        """Return the fields of the entry that the model that is asked wants back with it."""
         if entry.opaque is None:
             return ""
         self._bound = True
@@ -194,7 +195,7 @@ class CachedConversation:
             return
         if any(call.id == message.call_id for call in self._asking.tool_calls):
             self._answers[str(message.call_id)] = message
-            self._asked_at = position
+            self._turn_end = position
             if len(self._answers) == len(self._asking.tool_calls):
                 self._close()
 
@@ -211,8 +212,8 @@ class CachedConversation:
         assert self._asking is not None  # only an open turn is closed
         calls = self._asking.tool_calls
         results = [self._answers[call.id] for call in calls]
-        for text in self.protocol.turn(self._asking, results, self._asked_opaque, place=self._asked_at):
-            self._append(text, self._asked_at)
+        for text in self.protocol.turn(self._asking, results, self._turn_opaque, place=self._turn_end):
+            self._append(text, self._turn_end)
         turn = Turn.of(calls, self._answers)
         if not self._turns or self._turns[-1].digest != turn.digest:
             self.nudged = False
@@ -227,9 +228,9 @@ class CachedConversation:
 
     def _condense(self, summary: str, through: int) -> None:
         """Put ``summary`` in place of the turns that end at or before ``through``; the user's newest message stays."""
-        kept = [i for i, end in enumerate(self._ends) if end > through or i == self._user]
-        turns = [(self._messages[i], self._ends[i]) for i in kept]
-        self._user = kept.index(self._user) + 1 if self._user >= 0 else -1
+        staying = [i for i, end in enumerate(self._ends) if end > through or i == self._user]
+        turns = [(self._messages[i], self._ends[i]) for i in staying]
+        self._user = staying.index(self._user) + 1 if self._user >= 0 else -1
         self._messages, self._ends, self._size = [], array("q"), 0
         summarised = self.protocol.message(Message(role="user", content=_SUMMARY + summary))
         for text, end in [(summarised, 0), *turns]:
@@ -249,13 +250,13 @@ class ConversationCache:
     """The newest conversations of a worker process, within a bound of memory."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[CachedConversation, int]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[CachedConversation, int]] = OrderedDict()
         self._size = 0
 
     def get(self, conversation_id: str) -> CachedConversation | None:
-        """What is known here of the conversation; None if nothing is."""
-        kept = self._kept.get(conversation_id)
-        return None if kept is None else kept[0]
+        """Return the conversation as far as it is known here; None if nothing is."""
+        cached = self._cached.get(conversation_id)
+        return None if cached is None else cached[0]
 
     def load(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
         """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
@@ -272,10 +273,10 @@ class ConversationCache:
     def keep(self, conversation_id: str, conversation: CachedConversation) -> None:
         """Remember the conversation as the newest one; the oldest ones make room."""
         self._forget(conversation_id)
-        self._kept[conversation_id] = (conversation, conversation.size)
+        self._cached[conversation_id] = (conversation, conversation.size)
         self._size += conversation.size
-        while self._size > _KEPT_BYTES and len(self._kept) > 1:
-            self._size -= self._kept.popitem(last=False)[1][1]
+        while self._size > _MAX_CACHED_BYTES and len(self._cached) > 1:
+            self._size -= self._cached.popitem(last=False)[1][1]
 
     def _forget(self, conversation_id: str) -> None:
-        self._size -= self._kept.pop(conversation_id, (None, 0))[1]
+        self._size -= self._cached.pop(conversation_id, (None, 0))[1]

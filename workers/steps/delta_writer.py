@@ -1,4 +1,4 @@
-"""What is under way, on its way to watchers: gathered for some tens of milliseconds, written for all at once.
+"""Deltas and progress on their way to watchers: gathered for some tens of milliseconds, written for all at once.
 
 One Redis write a token would cost more than the model call. The interval grows with the number of streams that have
 something to say, so that a worker with 500 streams spends a bounded share of its loop on them.
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from palaver.steps.leases import Delta, ToolProgress
+from palaver.steps.leases import Delta, ProgressDelta
 from palaver.store import Store
 
 log = logging.getLogger("palaver.workers.steps.delta_writer")
@@ -22,7 +22,7 @@ _PER_STREAM: Final = 0.0003
 
 
 class Buffer(Protocol):
-    """What watchers are to be shown of one attempt."""
+    """The output of one attempt that watchers are yet to be shown."""
 
     lost: bool
     """Something could not be written."""
@@ -33,8 +33,8 @@ class Buffer(Protocol):
     def pending(self) -> object:
         """True if there is something to write."""
 
-    def take(self, *, last: bool = False) -> Iterator[Delta | ToolProgress]:
-        """What is to be written; nothing comes after the ``last`` time."""
+    def take(self, *, last: bool = False) -> Iterator[Delta | ProgressDelta]:
+        """Yield what is to be written; nothing comes after the ``last`` time."""
 
 
 class DeltaWriter:

@@ -13,14 +13,14 @@ from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Continue, GiveUp, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.store.scripting.contracts.providers import Wait
 
-from ..models.gates import gates_of
+from ..models.limit_keys import limit_keys_of
 from .attempt import Attempt
 
 log = logging.getLogger("palaver.workers.steps.failures")
 
 _OURS: Final = Path(__file__).parents[1]
 _FRAMES: Final = 20
-"""Of a traceback, the innermost."""
+"""Frames of a traceback that are logged, the innermost."""
 
 
 async def verdict_on(error: Exception, attempt: Attempt, policy: RetryPolicy) -> Verdict:
@@ -58,7 +58,7 @@ def log_raised(error: Exception, tool: str, lease: Lease) -> None:
     if not isinstance(error, ToolFailure) or raised is None or isinstance(raised, ToolFailure):
         return
     # Above the tool's frames are our own.
-    frames = [each for each in extract_tb(raised.__traceback__) if not Path(each.filename).is_relative_to(_OURS)]
+    frames = [frame for frame in extract_tb(raised.__traceback__) if not Path(frame.filename).is_relative_to(_OURS)]
     name, where = type(raised).__name__[:100], "".join(format_list(frames[-_FRAMES:]))
     log.warning(
         "tool %s raised %s in %s/%s, try %d:\n%s", tool, name, lease.run_id, lease.step, lease.try_number, where
@@ -73,7 +73,7 @@ def verdict_on_wait(wait: Wait, attempt: Attempt, policy: RetryPolicy) -> Verdic
     other = (
         lease.fallback is not None
         and policy.falls_back(wait.failure)
-        and not attempt.runtime.limiter.is_out(gates_of(lease.agent, lease.fallback))
+        and not attempt.runtime.limiter.is_circuit_open(limit_keys_of(lease.agent, lease.fallback))
     )
     judged = policy.outlast(wait.failure, wait.seconds, lease.out_for or 0.0, other_model=other)
     return judged if isinstance(judged, Postpone) else _given_up(judged, lease, policy)
@@ -94,7 +94,7 @@ def _own(policy: RetryPolicy, lease: Lease) -> RetryPolicy:
 
 
 def _given_up(judged: GiveUp, lease: Lease, policy: RetryPolicy) -> Verdict:
-    """What follows: the run ends, or goes on with its next model, or its model is told."""
+    """Return the verdict that follows: the run ends, or goes on with its next model, or its model is told."""
     failure = judged.failure
     if lease.call is not None:
         return Continue(outcomes=(ToolOutcome.failed(lease.call, failure),)) if failure.recoverable else judged

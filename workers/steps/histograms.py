@@ -1,4 +1,4 @@
-"""How long things took in this worker: the histograms that ``PALAVER_METRICS_PORT`` answers with.
+"""The histograms of this worker, mostly of how long things took: ``PALAVER_METRICS_PORT`` answers with them.
 
 They are kept in memory that the children of a tools worker share with their parent. So what a child saw is there when
 the child has been killed, and the parent, which answers, has to ask nobody.
@@ -33,7 +33,7 @@ _TOKENS: Final = METRICS["gen_ai_client_token_usage"]
 _MODEL_ROWS: Final = 4
 """Series that a model has, at most: its calls, both of its tokens, and its provider's first bytes."""
 _BYTES: Final = 8
-"""Of a number."""
+"""Bytes of a number."""
 
 Series = tuple[str, tuple[str, ...]]
 """The name of a metric, and the values of its labels."""
@@ -43,7 +43,8 @@ class Histograms:
     """Made before children are. Each of them, and the process itself, writes at a place of its own."""
 
     def __init__(self, kind: StepKind, places: int = 1) -> None:
-        """Of a worker that does steps of this kind, in so many children if it has some; in none if nobody asks it."""
+        """Make those of a worker that does steps of this kind, in so many children if it has some; in none if nobody
+        asks it."""
         self._place = 0
         self._places = places
         self._width = max(len(metric.buckets) for metric in _OWN) + 2
@@ -96,10 +97,10 @@ class Histograms:
     def exposed(self) -> str:
         """All of them, in Prometheus' text format. What is known before it is seen is there with 0: else the first one
         would be no increase."""
-        found: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
+        times: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
         for (name, labels), row in tuple(self._rows.items()):
-            found[name][labels] = self._times(METRICS[name], row)
-        return expose(_OWN, found)
+            times[name][labels] = self._times(METRICS[name], row)
+        return expose(_OWN, times)
 
     def _times(self, metric: Metric, row: int) -> Times:
         counts, total = [0] * (len(metric.buckets) + 1), 0.0
@@ -112,7 +113,7 @@ class Histograms:
 
 
 def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:
-    """What became of the lease, in the words of ``palaver_steps_total``."""
+    """Return the outcome of the lease, in the words of ``palaver_steps_total``."""
     if settled.status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
         return "abandoned"
     match verdict:
@@ -124,7 +125,7 @@ def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:
             return "retried" if settled.status == RunStatus.RUNNING else "failed"
         case GiveUp():
             return "failed"
-        case Continue(outcomes=outcomes) if lease.call is not None and any(each.failure for each in outcomes):
+        case Continue(outcomes=outcomes) if lease.call is not None and any(outcome.failure for outcome in outcomes):
             return "failed"
         case Continue() | Finish():
             return "done"

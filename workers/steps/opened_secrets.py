@@ -17,14 +17,14 @@ _MOST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class OpenedSecrets:
-    """Those of one conversation."""
+    """The secrets of one conversation."""
 
     values: Mapping[str, str] = field(repr=False)
-    """Those for tools, by name."""
+    """The secrets for tools, by name."""
     keys: Mapping[str, str] = field(repr=False)
-    """Those of endpoints, by their names."""
+    """The keys of endpoints, by the names of their secrets."""
     compared: Secrets
-    """What others say is compared with these."""
+    """The secrets with which everything that others say is compared."""
 
 
 class SecretCache:

@@ -109,7 +109,7 @@ async def settle(
 
 
 async def _is_well(runtime: Runtime) -> bool:
-    """Whether Redis answers."""
+    """Tell whether Redis answers."""
     try:
         await runtime.store.ping()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Whether an answer is what the agent asks for: JSON, perhaps of a schema."""
+"""The check of an answer against the format that the agent asks for: JSON, perhaps of a schema."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _AGAIN: Final = "The answer does not have the format that was asked for, also af
 
 
 def misfit_of(answer: Message, attempt: Attempt) -> FormatMismatch | None:
-    """What is wrong with ``answer``; None if it is what was asked for. Once the model is told so, and may answer again:
-    its failure is recoverable the first time."""
-    wanted = attempt.lease.agent.response_format
-    if wanted is None or isinstance(wanted, TextFormat):
+    """Return how ``answer`` differs from what was asked for; None if it does not. The failure is recoverable the first
+    time: the model is told, and may answer again."""
+    response_format = attempt.lease.agent.response_format
+    if response_format is None or isinstance(response_format, TextFormat):
         return None
     try:
-        structured(wanted, answer.text)
+        structured(response_format, answer.text)
     except UnfitAnswer as error:
-        fits = f" that fits the schema {wanted.name}" if isinstance(wanted, JsonSchemaFormat) else ""
+        fits = f" that fits the schema {response_format.name}" if isinstance(response_format, JsonSchemaFormat) else ""
         text = f"[Automatic note] This answer is not what is asked for: {error}. Answer with nothing but JSON{fits}."
         return FormatMismatch(text, _failure(attempt))
     return None

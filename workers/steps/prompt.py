@@ -39,7 +39,7 @@ class Prompt:
 
     @property
     def protocol(self) -> ModelProtocol:
-        """How the model is spoken to."""
+        """The protocol in which the model is asked."""
         return self._conversation.protocol
 
     @property
@@ -79,7 +79,7 @@ class Prompt:
 
     @property
     def condensed(self) -> bool:
-        """Whether the conversation was condensed, and not answered since."""
+        """True if the conversation was condensed, and not answered since."""
         return self._conversation.condensed
 
     def drop_reasoning(self) -> bool:
@@ -93,7 +93,8 @@ class Prompt:
         return True
 
     def detect_repetition(self) -> Stuck | None:
-        """How the run is stuck; None if it is not. If it might be, the next model call contains a hint to the model."""
+        """Return how the run is stuck; None if it is not. If it might be, the next model call contains a hint to the
+        model."""
         turns = self._conversation.turns(self._lease.run_id)
         judged = find_repetition(turns, self._lease.agent.stuck, nudged=self._conversation.nudged)
         if isinstance(judged, Stuck):
@@ -103,7 +104,7 @@ class Prompt:
 
     @property
     def corrected(self) -> bool:
-        """Whether the model was told already that an answer of this run is not what was asked for."""
+        """True if the model was told already that an answer of this run is not what was asked for."""
         return self._conversation.corrected
 
     @property

@@ -1,4 +1,4 @@
-"""What one worker process shares among its steps, and the tasks on its loop that keep them alive."""
+"""The state that one worker process shares among its steps, and the tasks on its loop that keep them alive."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ log = logging.getLogger("palaver.workers.steps.runtime")
 
 
 _LIFE: Final = secrets.token_hex(4)
-"""Of this process, or of the one that forked it: a container that starts again has its name and its process ids again,
-and nobody could tell that the worker before it is dead."""
+"""A mark of this process, or of the one that forked it: a container that starts again has its name and its process ids
+again, and nobody could tell that the worker before it is dead."""
 
 
 def worker_id(node: str, pid: int) -> str:
@@ -70,19 +70,19 @@ class Runtime:
         self.capacity = capacity
         self.capabilities = capabilities
         self.alone = alone
-        """Whether steps have the process to themselves, one at a time."""
+        """True if steps have the process to themselves, one at a time."""
         self.refused = refused
-        """What the broker or the store refuses this process; nothing, if its parent tells."""
+        """Lists what the broker or the store refuses this process; nothing, if its parent tells."""
         self.histograms = histograms
         self.tools = capabilities.tools
         self.store = Store.connect(settings, shared=True)
         self.model = model
-        """What calls models, where steps of them are done."""
+        """The port that calls models, where steps of them are done."""
         self.terms: ModelTerms = model or ModelTerms(capabilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
         self.limiter = ProviderLimiter(
-            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.told
+            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.provider_names
         )
         self.conversations = ConversationCache()
         self.secrets = SecretCache(self.store.vault)
@@ -126,7 +126,7 @@ class Runtime:
                 capacity=self.capacity,
                 draining=self.draining.is_set(),
                 tools=self.tool_set.digest,
-                providers=self.capabilities.told,
+                providers=self.capabilities.provider_names,
                 lacks=self.capabilities.lacks,
                 refused=self.refused(),
             ),
@@ -140,7 +140,7 @@ class Runtime:
     async def key_refused(self, lease: Lease) -> Postpone | None:
         """The provider of a step refused the key of this worker: others hear of it, and take the step, if they can."""
         if self.capabilities.refused_keys.note_refusal(lease.agent.provider):
-            await self.report(sum(each.lease is not None for each in self.active))
+            await self.report(sum(active.lease is not None for active in self.active))
         return await self.with_another_key(lease)
 
     async def follow_up(self, settled: Settled) -> None:
@@ -149,5 +149,5 @@ class Runtime:
 
 
 def is_store_outage(error: Exception) -> bool:
-    """Whether Redis or the broker is away, or refuses for a while."""
+    """Tell whether Redis or the broker is away, or refuses for a while."""
     return classify(error).error_class is ErrorClass.STORAGE

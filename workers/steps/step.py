@@ -133,6 +133,6 @@ def _for_flower(verdict: Verdict, settled: Settled) -> str:
 
 def _step_failed(failure: Failure) -> StepFailed:
     # What a tool says of its error may be content.
-    said = FACTS[failure.error_class].sentence if failure.source == "tool" else failure.message
-    code = "" if failure.code in said else f"{failure.code}: "
-    return StepFailed(f"{failure.error_class}: {code}{said}")
+    sentence = FACTS[failure.error_class].sentence if failure.source == "tool" else failure.message
+    code = "" if failure.code in sentence else f"{failure.code}: "
+    return StepFailed(f"{failure.error_class}: {code}{sentence}")

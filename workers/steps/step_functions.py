@@ -7,7 +7,7 @@ import asyncio
 from palaver.errors import ErrorClass, Failure, ProviderDetails, ToolError, ToolFailure
 from palaver.errors.sentences import Sentence
 from palaver.processes.failpoints import failpoint
-from palaver.schemas.content import TextPart, length_of
+from palaver.schemas.content import Part, TextPart, length_of
 from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import redact
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL
@@ -18,7 +18,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
-from ..sources.containment import Told, failure_of
+from ..sources.containment import ToolAnswer, failure_of
 from .asking import ask_model
 from .attempt import Attempt
 from .condensing import condense
@@ -74,7 +74,7 @@ async def _with_calls(attempt: Attempt, reply: ModelReply) -> Continue:
 
 
 def _withheld(reply: ModelReply, attempt: Attempt) -> Failure:
-    """What there is to say of an answer that was refused: the same as of a request that is."""
+    """Return the failure of an answer that was refused: the same as of a request that is."""
     agent = attempt.lease.agent
     provider = ProviderDetails(agent.provider, agent.model_name, 200, reply.request_id, reply.explanation)
     return Failure.of(ErrorClass.CONTENT_FILTER, code=f"{agent.provider}.{WITHHELD}", provider=provider)
@@ -120,12 +120,12 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                     OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
                 )
             elif tool.inline:
-                told = answer(call, await make_call(attempt, tool, call, arguments), ends_run=tool.ends_run)
-                room -= length_of(told.message.content)
+                outcome = answer(call, await make_call(attempt, tool, call, arguments), ends_run=tool.ends_run)
+                room -= length_of(outcome.message.content)
                 if room < 0:
                     count_exceeded("inline_results")
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
-                outcomes.append(told)
+                outcomes.append(outcome)
             else:
                 open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout))
             if tool.ends_run:
@@ -136,17 +136,21 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
     return outcomes, open_calls
 
 
-def answer(call: ToolCall, told: Told, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:
-    """What was ``told`` as the answer to ``call``, without secrets of this process; if its arguments were ``edited``,
-    the model is told what they were."""
+def answer(call: ToolCall, output: ToolAnswer, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:
+    """Return the outcome of ``call`` with ``output`` as its answer, without secrets of this process; if its arguments
+    were ``edited``, the model is told what they were."""
     note = f"[The user changed the arguments of this call to {call.arguments}]\n" if edited else ""
-    if isinstance(told, str):
-        content: Told = note + redact(told)
+    if isinstance(output, str):
+        content: ToolAnswer = note + redact(output)
     else:
-        parts = [TextPart(type="text", text=redact(each.text)) if isinstance(each, TextPart) else each for each in told]
+        parts = [_redacted(part) for part in output]
         content = (*([TextPart(type="text", text=note)] if note else []), *parts)
     message = Message(role="tool", call_id=call.id, name=call.name, content=content)
     return ToolOutcome(message, ends_run=ends_run)
+
+
+def _redacted(part: Part) -> Part:
+    return TextPart(type="text", text=redact(part.text)) if isinstance(part, TextPart) else part
 
 
 @step(TOOL, retry=TOOL_CALL)
@@ -157,7 +161,7 @@ async def call_tool(attempt: Attempt) -> Verdict:
     tool, arguments = tool_of(attempt, call)
     failpoint("tool.starting")
     await attempt.confirm()
-    told = await make_call(attempt, tool, call, arguments)
-    result = answer(call, told, edited=attempt.lease.edited, ends_run=tool.ends_run)
+    output = await make_call(attempt, tool, call, arguments)
+    result = answer(call, output, edited=attempt.lease.edited, ends_run=tool.ends_run)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

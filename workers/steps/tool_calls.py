@@ -14,12 +14,12 @@ from palaver.schemas.actions import ClientTool, digest
 from palaver.schemas.arguments import read
 from palaver.schemas.models import ToolCall
 from palaver.secrets.redaction import Passing, compared
-from palaver.steps.leases import Lease, ToolProgress
+from palaver.steps.leases import Lease, ProgressDelta
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.schemas import fitting
 from palaver.vocabulary.limits import limit_of
 
-from ..sources.containment import Told
+from ..sources.containment import ToolAnswer
 from .attempt import Attempt
 from .delta_writer import DeltaWriter
 
@@ -56,12 +56,14 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
 
 
 def is_risky(attempt: Attempt, call: ToolCall) -> bool:
-    """Whether the tool that ``call`` names is declared so."""
+    """Tell whether the tool that ``call`` names is declared risky."""
     return call.name in attempt.lease.agent.tools and attempt.runtime.tools[call.name].risky
 
 
-async def make_call(attempt: Attempt, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]) -> Told:
-    """Call ``tool``; what the model is told of its result.
+async def make_call(
+    attempt: Attempt, tool: ToolDeclaration, call: ToolCall, arguments: Mapping[str, Any]
+) -> ToolAnswer:
+    """Call ``tool``; return its answer for the model.
 
     Raises:
         ToolFailure: what the model is told in place of a result.
@@ -110,18 +112,18 @@ class ProgressBuffer:
         self._call = call
         self._loop = asyncio.get_running_loop()
         self._newest: tuple[str, float | None] | None = None
-        self._told = False
+        self._notified = False
         """The loop knows that there is something."""
         self._next = 0.0
-        """When (by the loop's clock) watchers may be shown the next."""
+        """Time (by the loop's clock) at which watchers may be shown the next."""
         self._closed = False
         self._secrets = compared()
 
     def report(self, text: str, fraction: float | None) -> None:
         """Show this, unless something newer comes before its turn. From any thread, and without waiting."""
         self._newest = text, fraction
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             # The loop is closed where the process ends.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wait_for_turn)
@@ -131,20 +133,20 @@ class ProgressBuffer:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to show."""
+        """True if there is something to show."""
         return self._newest is not None and not self._closed
 
-    def take(self, *, last: bool = False) -> Iterator[ToolProgress]:
-        """What is to be shown, without secrets."""
+    def take(self, *, last: bool = False) -> Iterator[ProgressDelta]:
+        """Yield what is to be shown, without secrets."""
         self._next = self._loop.time() + _APART
         # In this order: what is reported from here on is taken below, or wakes the writer again.
-        self._told = False
+        self._notified = False
         newest, self._newest = self._newest, None
         if newest is not None:
             text, fraction = newest
             # Of a text that was cut, the end may be the beginning of a secret.
             shown = Passing(*self._secrets).add(text, last=len(text) < limit_of("progress_text"))
-            yield ToolProgress(self._lease, self._call, shown, fraction)
+            yield ProgressDelta(self._lease, self._call, shown, fraction)
 
     def close(self) -> None:
         """The call is over, and its result says more than its progress."""

@@ -58,7 +58,7 @@ def fill(field: Any, attributes: Attributes) -> None:
             case float():
                 held.double_value = value
             case tuple():
-                for each in value:
-                    held.array_value.values.add(string_value=each)
+                for item in value:
+                    held.array_value.values.add(string_value=item)
             case _:
                 raise TypeError(f"{name} has a value of another type")

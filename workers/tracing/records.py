@@ -121,7 +121,7 @@ def read(fields: Fields) -> Record:
 
 
 def _head(lines: Sequence[str]) -> tuple[RunFacts, str, int, int]:
-    """What every record begins with: the run, the model, the beginning and the end."""
+    """Read the beginning of every record: the run, the model, and when it began and ended."""
     run_id, conversation_id, trace, names, model, began, ended = lines
     run = _facts(run_id, conversation_id, trace, names)
     return run, run.model(int(model)), int(began), int(ended)

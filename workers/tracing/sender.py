@@ -42,14 +42,14 @@ _SHORT: Final = 256
 _UNWANTED: Final = frozenset({400, 413, 422})
 """Statuses of a collector that would take the same spans no better another time."""
 _MISSHAPEN: Final = (LookupError, ValueError, TypeError, AttributeError, OverflowError)
-"""What reading a record raises that is none, or one of a newer version."""
+"""Exceptions from reading a record that is none, or one of a newer version."""
 
 
 class _Exporter(OTLPSpanExporter):
     """OpenTelemetry's, for its settings, its connection and its patience, with what is no span of the SDK."""
 
     def send(self, request: ExportTraceServiceRequest) -> bool:
-        """Whether a request was taken."""
+        """Send a request; tell whether it was taken."""
         return self._client.export(request.SerializeToString()).success
 
 
@@ -127,7 +127,7 @@ class SpanSender:
         return records, request
 
     async def _sent(self, shard: str, request: ExportTraceServiceRequest) -> bool:
-        """Whether the collector took them. As long as it has not answered, nobody else sends."""
+        """Send the request; tell whether the collector took it. As long as it has not answered, nobody else sends."""
         sending = asyncio.ensure_future(in_thread(lambda: self._export(request)))
         while not sending.done():
             await asyncio.wait({sending}, timeout=HOLD / 3)

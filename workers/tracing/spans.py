@@ -76,10 +76,10 @@ def _of_answer(record: EndedAttempt) -> dict[str, Any]:
     return attributes
 
 
-def _add_attempt(made: Any, record: EndedAttempt, kept: Span, common: Attributes, own: Attributes) -> None:
+def _add_attempt(made: Any, record: EndedAttempt, template: Span, common: Attributes, own: Attributes) -> None:
     span_id = record.run.trace.span_id(record.step, record.fence)
     error, message = _error(record)
-    _add(made, kept, span_id, _times(record), {**common, **_of_attempt(record)}, own, error=error, message=message)
+    _add(made, template, span_id, _times(record), {**common, **_of_attempt(record)}, own, error=error, message=message)
 
 
 def _of_attempt(record: EndedAttempt) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _add_event(span: Span, fields: Mapping[str, str]) -> None:
 
 @lru_cache(maxsize=_KEPT)
 def _chat(run: RunFacts, model: str) -> Span:
-    """What all calls of the model have alike that the run makes."""
+    """Return the common part of all calls of the model that the run makes."""
     name = model.partition("/")[2] or "unknown"
     attributes = _of_model(run, model, names.CHAT)
     return _begun(run, run.trace.root_id, f"{names.CHAT} {name}", Span.SPAN_KIND_CLIENT, attributes)
@@ -146,12 +146,12 @@ def _chat(run: RunFacts, model: str) -> Span:
 
 @lru_cache(maxsize=_KEPT)
 def _call(run: RunFacts, tool: str) -> Span:
-    """What all calls of the tool have alike that the run makes."""
-    found = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
-    return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, found)
+    """Return the common part of all calls of the tool that the run makes."""
+    attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool, names.TOOL_TYPE: "function"}
+    return _begun(run, run.trace.root_id, f"{names.EXECUTE_TOOL} {tool}", Span.SPAN_KIND_INTERNAL, attributes)
 
 
-def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, found: Attributes) -> Span:
+def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueType, attributes: Attributes) -> Span:
     span = Span(
         trace_id=bytes.fromhex(run.trace.trace_id),
         parent_span_id=bytes.fromhex(parent_id),
@@ -159,7 +159,7 @@ def _begun(run: RunFacts, parent_id: str, name: str, kind: Span.SpanKind.ValueTy
         name=name,
         kind=kind,
     )
-    fill(span.attributes, {names.RUN: run.run_id, **found})
+    fill(span.attributes, {names.RUN: run.run_id, **attributes})
     return span
 
 
@@ -189,7 +189,7 @@ def _times(record: Record) -> tuple[int, int]:
 
 def _add(
     made: Any,
-    kept: Span,
+    template: Span,
     span_id: str,
     times: tuple[int, int],
     common: Attributes,
@@ -199,11 +199,12 @@ def _add(
     error: str = "",
     message: str = "",
 ) -> None:
-    """Add a span: what is ``kept`` of its run, attributes with values that are common, and those with its very own."""
+    """Add a span: a copy of the ``template`` of its run, with attributes whose values are common, and those with its
+    very own."""
     began, ended = times
     # By one clock, Redis's; it may have been set back meanwhile.
     span = made.add(span_id=bytes.fromhex(span_id), start_time_unix_nano=began, end_time_unix_nano=max(began, ended))
-    span.MergeFrom(kept)
+    span.MergeFrom(template)
     span.attributes.extend([shared(name, value) for name, value in common.items()])
     fill(span.attributes, own)
     for event in events:

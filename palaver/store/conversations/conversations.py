@@ -28,11 +28,11 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import BeginConversation, ChangeConversation
-from palaver.store.scripting.contracts.conversations import Begun, Changed, GivenField, Revised
+from palaver.store.scripting.contracts.conversations import Begun, Changed, HashField, Revised
 from palaver.store.scripting.contracts.listing import FieldTest
 from palaver.store.scripting.contracts.replies import Busy, Unknown
 from palaver.store.scripting.contracts.secrets import Overfull
-from palaver.store.scripting.moving import promised
+from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -83,15 +83,15 @@ class Conversations:
         await self._capacity.admit()
         chosen = conversation_id or self._reading.new_conversation()
         about = {name: getattr(new, name) for name in _ABOUT}
-        secrets = starmap(GivenField, self._vault.begun_with(chosen, with_key(new.secrets, new.agent)).items())
+        secrets = starmap(HashField, self._vault.begun_with(chosen, with_key(new.secrets, new.agent)).items())
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
-            given=tuple(
+            hash_fields=tuple(
                 entry for entry in (*fields_of(about, dialect_texts or {}), *secrets) if entry.value is not None
             ),
         )
-        there = await promised(self._scripts.promise(begin), _begun)
+        there = await durable_reply(self._scripts.run_durably(begin), _begun)
         return await self._reading.conversation(chosen), there
 
     async def change(
@@ -112,11 +112,11 @@ class Conversations:
             conversation=keys.conversation(conversation_id),
             log=keys.log(conversation_id),
             revision=patch.revision,
-            given=tuple(fields_of(about, dialect_texts or {})),
+            hash_fields=tuple(fields_of(about, dialect_texts or {})),
             secrets=self._vault.sealed(conversation_id, with_key({}, patch.agent)),
             endpoint=endpoint_of(patch.agent) if "agent" in about else None,
         )
-        await promised(self._scripts.promise(change), lambda reply: _changed(conversation_id, reply))
+        await durable_reply(self._scripts.run_durably(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)
 
     async def dialect_text(self, conversation_id: str, dialect: str) -> DialectText:
@@ -224,23 +224,23 @@ def _written(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def fields_of(about: Mapping[str, object], texts: DialectTexts) -> Iterator[GivenField]:
+def fields_of(about: Mapping[str, object], texts: DialectTexts) -> Iterator[HashField]:
     """Yield the fields of the hash for these values; None for those that it is not to have."""
     for name, value in about.items():
         if name == "agent":
             agent = value if isinstance(value, AgentSpec) else None
-            yield GivenField("agent", records.agent_json(agent) if agent else None)
-            yield GivenField("names", records.names(agent) if agent else None)
-            yield GivenField("max_steps", str(agent.max_steps) if agent else None)
+            yield HashField("agent", records.agent_json(agent) if agent else None)
+            yield HashField("names", records.names(agent) if agent else None)
+            yield HashField("max_steps", str(agent.max_steps) if agent else None)
         elif name == "title":
-            yield GivenField("title", value if isinstance(value, str) else None)
+            yield HashField("title", value if isinstance(value, str) else None)
             # For searches to compare: scripts know the small letters of ASCII only.
-            yield GivenField("folded", value.casefold() if isinstance(value, str) else None)
-            yield GivenField("titled_by", None)
+            yield HashField("folded", value.casefold() if isinstance(value, str) else None)
+            yield HashField("titled_by", None)
         else:
-            yield GivenField(name, orjson.dumps(value).decode() if value else None)
+            yield HashField(name, orjson.dumps(value).decode() if value else None)
     for dialect, text in texts.items():
-        yield GivenField(f"kept:{dialect}", text)
+        yield HashField(f"kept:{dialect}", text)
 
 
 def _begun(reply: Begun | Busy) -> bool:

@@ -20,7 +20,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import KeepSecrets
 from palaver.store.scripting.contracts.replies import RefusalCode, Unknown
-from palaver.store.scripting.contracts.secrets import Kept, NewSecret, Overfull
+from palaver.store.scripting.contracts.secrets import NewSecret, Overfull, Saved
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import all_shards
@@ -94,7 +94,7 @@ class Vault:
         check_conversation_id(conversation_id)
         sealed = self.sealed(conversation_id, values)
         match await self._scripts.run(KeepSecrets(conversation=keys.conversation(conversation_id), secrets=sealed)):
-            case Kept():
+            case Saved():
                 pass
             case Overfull(code):
                 raise refusal(code, None)

@@ -75,30 +75,35 @@ class ProviderUsage:
 async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
     """The providers of these names."""
     now = await now_ms(redis)
-    of_models = await gates_of_models(redis, names, now)
-    gates = [gate for name in names for gate in (name, *of_models[name])]
+    of_models = await limit_keys_of_models(redis, names, now)
+    limit_keys = [limit_key for name in names for limit_key in (name, *of_models[name])]
     pipeline = redis.pipeline(transaction=False)
-    for gate in gates:
-        of = keys.of_gate(gate)
+    for limit_key in limit_keys:
+        of = keys.of_gate(limit_key)
         pipeline.hgetall(of.gate)
         pipeline.zcount(of.calls, f"({now}", "+inf")
         pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
         pipeline.hget(of.outage, "error")
     for name in names:
         pipeline.hget(keys.of_gate(name).cooldowns, "begun")
-    replies = await pipeline.execute() if gates else []
-    begun = dict(zip(names, replies[4 * len(gates) :], strict=True))
-    gate_records = {gate: _GateRecord(gate, *replies[4 * i : 4 * i + 4]) for i, gate in enumerate(gates)}
+    replies = await pipeline.execute() if limit_keys else []
+    begun = dict(zip(names, replies[4 * len(limit_keys) :], strict=True))
+    gate_records = {
+        limit_key: _GateRecord(limit_key, *replies[4 * i : 4 * i + 4]) for i, limit_key in enumerate(limit_keys)
+    }
     return [
         _state(
-            gate_records[name], [gate_records[gate] for gate in (name, *of_models[name])], int(begun[name] or 0), now
+            gate_records[name],
+            [gate_records[limit_key] for limit_key in (name, *of_models[name])],
+            int(begun[name] or 0),
+            now,
         )
         for name in names
     ]
 
 
-async def gates_of_models(redis: Connection, providers: Sequence[str], now: int) -> dict[str, list[str]]:
-    """The gates of models that have to be asked, by provider."""
+async def limit_keys_of_models(redis: Connection, providers: Sequence[str], now: int) -> dict[str, list[str]]:
+    """Return the limit keys of models whose gates have to be asked, by provider."""
     pipeline = redis.pipeline(transaction=False)
     for name in providers:
         pipeline.zrange(keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS)

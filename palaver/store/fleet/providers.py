@@ -19,7 +19,7 @@ import orjson
 from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import Failure
-from palaver.store.fleet.provider_states import ProviderUsage, gates_of_models, provider_states
+from palaver.store.fleet.provider_states import ProviderUsage, limit_keys_of_models, provider_states
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Listener, now_ms
 from palaver.store.scripting.contracts.providers import (
@@ -44,7 +44,8 @@ from palaver.store.scripting.scripts import Scripts
 class Cooling:
     """A gate has to be asked for ``seconds`` from now on: it cools down, or is out."""
 
-    gate: str
+    limit_key: str
+    """The name of the provider, or of one of its models there."""
     seconds: float
     failing_for: float | None = None
     """If it is out: seconds since the first of the failures in a row."""
@@ -110,7 +111,7 @@ class Providers:
 
     async def report_failure(
         self,
-        gate: str,
+        limit_key: str,
         call: str,
         failure: Failure,
         *,
@@ -124,8 +125,8 @@ class Providers:
         does, unless somebody was answered in that time."""
         reply = await self._scripts.run(
             ReportFailure(
-                provider=keys.of_gate(gate),
-                gate_name=gate,
+                provider=keys.of_gate(limit_key),
+                gate_name=limit_key,
                 call=call,
                 counts_as=counts_as,
                 answered=answered,
@@ -143,10 +144,10 @@ class Providers:
             case _:
                 assert_never(reply)
 
-    async def report_answer(self, gate: str, call: str, *, answered: float = 0.0) -> tuple[str, ...]:
+    async def report_answer(self, limit_key: str, call: str, *, answered: float = 0.0) -> tuple[str, ...]:
         """``call`` was answered, so many seconds ago: no outage lasts from before. Returns the calls to promote."""
         reply = await self._scripts.run(
-            ReportAnswer(provider=keys.of_gate(gate), gate_name=gate, call=call, answered=answered)
+            ReportAnswer(provider=keys.of_gate(limit_key), gate_name=limit_key, call=call, answered=answered)
         )
         return reply.woken
 
@@ -174,22 +175,24 @@ class Providers:
                     yield None
                 elif message["type"] == "message":
                     # Older code does not tell the third.
-                    gate, left, failing = (*message["data"].decode().rsplit(" ", 2), "")[:3]
-                    yield Cooling(gate, int(left) / 1000, int(failing) / 1000 if failing else None)
+                    limit_key, left, failing = (*message["data"].decode().rsplit(" ", 2), "")[:3]
+                    yield Cooling(limit_key, int(left) / 1000, int(failing) / 1000 if failing else None)
         finally:
             await pubsub.aclose()
 
     async def _cooling(self, names: Iterable[str]) -> list[Cooling]:
         now, listed = await now_ms(self._redis), list(names)
-        of_models = await gates_of_models(self._redis, listed, now)
-        gates = [gate for name in listed for gate in (name, *of_models[name])]
+        of_models = await limit_keys_of_models(self._redis, listed, now)
+        limit_keys = [limit_key for name in listed for limit_key in (name, *of_models[name])]
         pipeline = self._redis.pipeline(transaction=False)
-        for gate in gates:
-            pipeline.hmget(keys.of_gate(gate).gate, ("opens", "out"))
+        for limit_key in limit_keys:
+            pipeline.hmget(keys.of_gate(limit_key).gate, ("opens", "out"))
         cooling = []
-        for gate, (opens, out) in zip(gates, await pipeline.execute() if gates else [], strict=True):
+        for limit_key, (opens, out) in zip(limit_keys, await pipeline.execute() if limit_keys else [], strict=True):
             if opens and float(opens) > now:
-                cooling.append(Cooling(gate, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None))
+                cooling.append(
+                    Cooling(limit_key, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None)
+                )
         return cooling
 
 

@@ -74,7 +74,7 @@ async def look(scripts: Scripts, search: Search, place: Place | None, limit: int
             begin_id=place and place[1],
             last=search.last,
             most_looked=_AT_ONCE,
-            most_found=limit,
+            most_matches=limit,
             lists=tuple(map(Index, shard.lists)),
             tests=search.tests,
         )

@@ -70,7 +70,7 @@ class BulkControl:
     async def _done(self, pairs: Iterable[tuple[Script[R], Callable[[R], T]]]) -> Sequence[T | Exception]:
         """Return the outcome of each script, as the function beside it reads the reply."""
         pairs = list(pairs)
-        replies, durable = await self._scripts.promise_all(script for script, _ in pairs)
+        replies, durable = await self._scripts.run_all_durably(script for script, _ in pairs)
         outcomes = [outcome(read, reply) for (_, read), reply in zip(pairs, replies, strict=True)]
         if not durable:
             raise NotDurable(outcomes)

@@ -26,7 +26,7 @@ from palaver.store.scripting.contracts.logs import Deleted
 from palaver.store.scripting.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
 from palaver.store.scripting.contracts.runs import Accepted, NewItem, RefusedItem
 from palaver.store.scripting.idempotency import IdempotencyKey, IdempotencyRecord, idempotency
-from palaver.store.scripting.moving import deliveries, promised
+from palaver.store.scripting.moving import deliveries, durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.tools.rendering import render
@@ -76,7 +76,7 @@ class RunControl:
             by=orjson.dumps(by),
             items=new,
         )
-        return await promised(self._scripts.promise(act), partial(_acted, run_id, conversation_id, len(items)))
+        return await durable_reply(self._scripts.run_durably(act), partial(_acted, run_id, conversation_id, len(items)))
 
     async def retry(
         self, run_id: str, retry: Retry, *, idempotency_key: str | None = None, by: str | None = None
@@ -171,7 +171,7 @@ class RunControl:
         """
         reply = await self._scripts.run(script)
         while isinstance(reply, More | Deleted):
-            ask = self._scripts.promise if isinstance(reply, Deleted) else self._scripts.run
+            ask = self._scripts.run_durably if isinstance(reply, Deleted) else self._scripts.run
             reply = await ask(script)
         return reply
 

@@ -22,12 +22,12 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.runs.runs import Runs
 from palaver.store.scripting.contracts import Append, FindPlace, Fork, WithdrawAfter
-from palaver.store.scripting.contracts.conversations import GivenField
+from palaver.store.scripting.contracts.conversations import HashField
 from palaver.store.scripting.contracts.logs import Appended, Forked, Misplaced, NoPlace, Place, ToCopy, WithdrawnBehind
 from palaver.store.scripting.contracts.replies import Busy, Mismatch, Unknown
-from palaver.store.scripting.contracts.runs import Refused
+from palaver.store.scripting.contracts.runs import Rejected
 from palaver.store.scripting.idempotency import IdempotencyRecord
-from palaver.store.scripting.moving import promised
+from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_run_id, shard_of
@@ -80,7 +80,7 @@ class History:
             title=title,
             folded=title and title.casefold(),
         )
-        return await promised(self._scripts.promise(append), partial(_appended, conversation_id))
+        return await durable_reply(self._scripts.run_durably(append), partial(_appended, conversation_id))
 
     async def withdraw(
         self, conversation_id: str, after: int, *, idempotency_key: str | None = None, by: str | None = None
@@ -102,7 +102,7 @@ class History:
             request=key.request,
             position=after,
         )
-        return await promised(self._scripts.promise(withdraw), partial(_withdrawn, conversation_id))
+        return await durable_reply(self._scripts.run_durably(withdraw), partial(_withdrawn, conversation_id))
 
     async def fork(
         self,
@@ -142,11 +142,11 @@ class History:
             through=0,
             withdrawals=b"",
             withdrawn=None,
-            given=(),
+            hash_fields=(),
         )
         earlier = await self._scripts.run(fork)
         if not isinstance(earlier, ToCopy):
-            forked = await promised(self._scripts.promise(fork), _forked)
+            forked = await durable_reply(self._scripts.run_durably(fork), _forked)
             return await self._runs.conversation(forked.conversation_id), forked.replayed
         await self._capacity.admit()
         source = await self._runs.conversation(conversation_id)
@@ -155,16 +155,16 @@ class History:
         copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=about["agent"])
         try:
             secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(body.secrets, body.agent)})
-            fields = (*fields_of(about, dialect_texts or {}), *starmap(GivenField, secrets.items()))
+            fields = (*fields_of(about, dialect_texts or {}), *starmap(HashField, secrets.items()))
             fork = replace(
                 fork,
                 copy=copied.copy,
                 through=through,
                 withdrawals=copied.withdrawals,
                 withdrawn=copied.withdrawn or None,
-                given=tuple(entry for entry in fields if entry.value is not None),
+                hash_fields=tuple(entry for entry in fields if entry.value is not None),
             )
-            forked = await promised(self._scripts.promise(fork), _forked)
+            forked = await durable_reply(self._scripts.run_durably(fork), _forked)
         except (StateConflict, IdempotencyMismatch):
             await self._runs.forget_copy(copied)
             raise
@@ -186,31 +186,31 @@ class History:
                 assert_never(other)
 
 
-def _appended(conversation_id: str, reply: Appended | Mismatch | Refused | Unknown) -> Appended:
+def _appended(conversation_id: str, reply: Appended | Mismatch | Rejected | Unknown) -> Appended:
     match reply:
         case Appended() as appended:
             return appended
-        case Mismatch() | Refused() | Unknown() as none:
+        case Mismatch() | Rejected() | Unknown() as none:
             raise _hindrance(conversation_id, none)
         case other:
             assert_never(other)
 
 
 def _withdrawn(
-    conversation_id: str, reply: WithdrawnBehind | NoPlace | Mismatch | Refused | Unknown
+    conversation_id: str, reply: WithdrawnBehind | NoPlace | Mismatch | Rejected | Unknown
 ) -> WithdrawnBehind:
     match reply:
         case WithdrawnBehind() as withdrawn:
             return withdrawn
         case NoPlace(why):
             raise StateConflict("unknown_position", None, _MISPLACED[why])
-        case Mismatch() | Refused() | Unknown() as none:
+        case Mismatch() | Rejected() | Unknown() as none:
             raise _hindrance(conversation_id, none)
         case other:
             assert_never(other)
 
 
-def _forked(reply: Forked | ToCopy | Busy | Mismatch | Refused) -> Forked:
+def _forked(reply: Forked | ToCopy | Busy | Mismatch | Rejected) -> Forked:
     match reply:
         case Forked() as forked:
             return forked
@@ -218,19 +218,19 @@ def _forked(reply: Forked | ToCopy | Busy | Mismatch | Refused) -> Forked:
             raise StateConflict("conversation_busy", None, "there is another conversation of that id")
         case ToCopy():
             raise StateConflict("conversation_changed", None, "the fork was there, and was deleted meanwhile")
-        case Mismatch() | Refused() as none:
+        case Mismatch() | Rejected() as none:
             raise _hindrance("", none)
         case other:
             assert_never(other)
 
 
 def _hindrance(
-    conversation_id: str, reply: Mismatch | Refused | Unknown
+    conversation_id: str, reply: Mismatch | Rejected | Unknown
 ) -> IdempotencyMismatch | StateConflict | UnknownConversation:
     match reply:
         case Mismatch():
             return IdempotencyMismatch("this Idempotency-Key was used with another request")
-        case Refused(code, other):
+        case Rejected(code, other):
             return refusal(code, other)
         case Unknown():
             return unknown_conversation(conversation_id)

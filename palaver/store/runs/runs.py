@@ -25,17 +25,17 @@ from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import Cancel, CopyLog, Submit
 from palaver.store.scripting.contracts.logs import Copied
 from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
-from palaver.store.scripting.contracts.runs import Created, Full, Past, Refused, Replayed, Steered, SubmitKind
+from palaver.store.scripting.contracts.runs import Created, Full, Past, Rejected, Replayed, Steered, SubmitKind
 from palaver.store.scripting.idempotency import IdempotencyKey, idempotency, sha256
 from palaver.store.scripting.log_entries import Withdrawn
-from palaver.store.scripting.moving import deliveries, promised, settled
+from palaver.store.scripting.moving import deliveries, durable_reply, settled
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.traces import new_trace
 from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of
 from palaver.vocabulary.limits import count_exceeded
 
-SubmitReply = Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown
+SubmitReply = Created | Steered | Replayed | Mismatch | Past | Rejected | Full | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,13 @@ class Runs(Listing):
             UnknownConversation, IdempotencyMismatch, NoRoom, TimePassed, NotDurable: as ``submit``.
         """
         if not show:
-            return await promised(self._scripts.promise(submit), partial(taken_on, submit))
+            return await durable_reply(self._scripts.run_durably(submit), partial(taken_on, submit))
 
         def read(replies: tuple[SubmitReply, Sequence[Any]]) -> Submitted:
             reply, answers = replies
             return replace(taken_on(submit, reply), run=shown(answers))
 
-        return await promised(self._scripts.promise_and_read(submit, reads_of(submit.run_id)), read)
+        return await durable_reply(self._scripts.run_durably_and_read(submit, reads_of(submit.run_id)), read)
 
     async def to_submit(
         self,
@@ -250,7 +250,7 @@ class Runs(Listing):
         """
         conversation_id = await self.conversation_of(run_id)
         cancel = to_cancel(run_id, conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms)
-        return await promised(self._scripts.promise(cancel), partial(cancelled, run_id, conversation_id))
+        return await durable_reply(self._scripts.run_durably(cancel), partial(cancelled, run_id, conversation_id))
 
 
 def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
@@ -272,7 +272,7 @@ def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
         case Full():
             count_exceeded("runs")
             raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
-        case Refused(code, other):
+        case Rejected(code, other):
             raise refusal(code, other or submit.retried_from)
         case Unknown():
             raise unknown_conversation(submit.conversation_id)

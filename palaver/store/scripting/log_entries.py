@@ -35,21 +35,20 @@ class Withdrawn:
             self._parts.setdefault(run_id, []).append((first, last))
 
     def has(self, position: int, run_id: str) -> bool:
-        """Whether the entry of this run at this position is in one of them."""
+        """Tell whether the entry of this run at this position is in one of the parts."""
         parts = (*self._parts.get(run_id, ()), *(self._parts.get(EVERY_RUN, ()) if run_id != EVERY_RUN else ()))
         return any(first <= position <= last for first, last in parts)
 
     def without(self, run_id: str | None, through: int) -> bytes:
-        """Those that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is none. What
-        comes behind ``through`` is something else now: one of every run that goes beyond is left out.
-        """
-        kept = [
-            (first, last, each)
-            for each, parts in self._parts.items()
+        """Return the parts that begin up to position ``through`` and are not of ``run_id``, as JSON; empty if there is
+        none. A part of every run that goes beyond ``through`` is left out: what comes behind is something else now."""
+        remaining = [
+            (first, last, owner)
+            for owner, parts in self._parts.items()
             for first, last in parts
-            if each != run_id and first <= through and (each != EVERY_RUN or last <= through)
+            if owner != run_id and first <= through and (owner != EVERY_RUN or last <= through)
         ]
-        return orjson.dumps(kept) if kept else b""
+        return orjson.dumps(remaining) if remaining else b""
 
 
 def in_reply(entry: Any) -> StreamEntry:
@@ -66,7 +65,7 @@ def number(entry_id: bytes) -> int:
 def read_tail(reply: Sequence[Any]) -> LogTail:
     """The messages in a page of the log: the answer of ``_tail.lua``, in its order."""
     since, since_at, page, ends, withdrawals, withdrawn = reply
-    entries = [in_reply(each) for each in page]
+    entries = [in_reply(entry) for entry in page]
     last = entries[-1] if entries else None
     return LogTail(
         tuple(_messages(entries, Withdrawn(withdrawn))),
@@ -80,17 +79,17 @@ def read_tail(reply: Sequence[Any]) -> LogTail:
 
 def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMessage]:
     """The messages for the model in the log's ``tail``."""
-    found = []
+    messages = []
     for entry_id, fields in tail:
         position = number(entry_id)
         run_id = fields[b"run"].decode()
         if fields[b"type"] in _MESSAGES and not withdrawn.has(position, run_id):
             data = orjson.loads(fields[b"data"])
-            said = data.get("message") or {"role": "user", "content": data.get("summary", "")}
-            found.append(
+            message = data.get("message") or {"role": "user", "content": data.get("summary", "")}
+            messages.append(
                 LogMessage(
                     position,
-                    Message.model_construct(**_as_fields(said)),
+                    Message.model_construct(**_as_fields(message)),
                     run_id=run_id,
                     nudge=data.get("nudge", False),
                     misfit="error" in data and data.get("nudge", False),
@@ -100,7 +99,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
                     drops=data.get("origin", ""),
                 )
             )
-    return found
+    return messages
 
 
 def _as_fields(message: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-async def promised(reply: Awaitable[R], read: Callable[[R], T]) -> T:
-    """Return what ``read`` makes of the reply to a promise.
+async def durable_reply(reply: Awaitable[R], read: Callable[[R], T]) -> T:
+    """Return what ``read`` makes of the reply of `Scripts.run_durably`.
 
     Raises what ``read`` raises, and:
         NotDurable: its ``reply`` is what would have been answered; None if that is a refusal.

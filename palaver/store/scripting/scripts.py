@@ -89,7 +89,7 @@ class Scripts:
             raise record_error from error
         return script.read(answer)
 
-    async def promise(self, script: Script[R]) -> R:
+    async def run_durably(self, script: Script[R]) -> R:
         """The reply of one script, once its writes, and all writes before them, are as durable as PALAVER_DURABILITY
         asks.
 
@@ -99,13 +99,13 @@ class Scripts:
         """
         if self._wait is None:
             return await self.run(script)
-        (answer,), _, durable = await self._promise([script], ())
+        (answer,), _, durable = await self._run_durably([script], ())
         return _durable(_checked(answer), durable)
 
-    async def promise_and_read(self, script: Script[R], reads: Sequence[Command]) -> tuple[R, list[Any]]:
+    async def run_durably_and_read(self, script: Script[R], reads: Sequence[Command]) -> tuple[R, list[Any]]:
         """The same, and the raw answers to ``reads``, errors among them: they travel with the script, and come right
-        behind it. Raises as `promise`."""
-        (answer,), answers, durable = await self._promise([script], reads)
+        behind it. Raises as `run_durably`."""
+        (answer,), answers, durable = await self._run_durably([script], reads)
         return _durable((_checked(answer), answers), durable)
 
     async def run_all(self, scripts: Iterable[Script[R]]) -> list[R]:
@@ -120,13 +120,13 @@ class Scripts:
         scripts = list(scripts)
         return _replies(scripts, await self._answers(scripts, ()))
 
-    async def promise_all(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
+    async def run_all_durably(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
         """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
         PALAVER_DURABILITY asks."""
-        replies, _, durable = await self._promise(list(scripts), ())
+        replies, _, durable = await self._run_durably(list(scripts), ())
         return replies, durable
 
-    async def _promise(
+    async def _run_durably(
         self, scripts: Sequence[Script[R]], reads: Sequence[Command]
     ) -> tuple[list[R | Exception], list[Any], bool]:
         if self._wait is None or not scripts:

@@ -106,8 +106,9 @@ class DueIndex:
         for thing in things:
             conversations.hget(keys.run(thing.run_id), "conversation")
         known = await conversations.execute() if things else []
-        acted = [(thing, found.decode()) for thing, found in zip(things, known, strict=True) if found]
-        await self._forget(thing for thing, found in zip(things, known, strict=True) if not found)
+        pairs = [*zip(things, known, strict=True)]
+        acted = [(thing, conversation.decode()) for thing, conversation in pairs if conversation]
+        await self._forget(thing for thing, conversation in pairs if not conversation)
         replies = await self._scripts.run_each(
             Sweep(
                 run=keys.of_run(thing.run_id, conversation),

@@ -145,7 +145,7 @@ def _entries(
     if message is not None:
         entries.append(_message(lease, verdict, message, shown))
     if isinstance(verdict, Continue | GiveUp) and verdict.misfit is not None:
-        entries.append(_told_misfit(verdict.misfit, lease))
+        entries.append(_mismatch_note(verdict.misfit, lease))
     for outcome in outcomes:
         result = orjson.dumps(_finished(outcome, lease))
         entries.append(NewEntry(EventKind.TOOL_FINISHED, outcome.message.call_id or None, result))
@@ -209,7 +209,7 @@ def _log_note(note: LogNote, lease: Lease) -> NewEntry:
             return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
 
 
-def _told_misfit(misfit: FormatMismatch, lease: Lease) -> NewEntry:
+def _mismatch_note(misfit: FormatMismatch, lease: Lease) -> NewEntry:
     error = misfit.failure.to_error(step=lease.step, attempt=lease.try_number)
     data = {"message": _compact(Message(role="user", content=misfit.text)), "nudge": True, "error": error}
     return NewEntry(EventKind.MESSAGE_CREATED, None, orjson.dumps(data))
@@ -236,8 +236,8 @@ def _opened(
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
             action, queue = _action(lease, step), step.kind.queue
-            told = call.model_dump_json()
-            opened.append(NewCall(call.id, call.name, queue, step.idempotent, told, action, step.limit))
+            call_json = call.model_dump_json()
+            opened.append(NewCall(call.id, call.name, queue, step.idempotent, call_json, action, step.limit))
         elif finishes or call.id in answered:
             opened.append(NewCall(call.id, call.name, None, False, None, None, None))
         else:

@@ -13,7 +13,7 @@ from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import EventKind
 from palaver.schemas.models import Usage
-from palaver.steps.leases import AnswerProgress, Delta, Lease, LogTail, Renewal, Settled, Shown, Stray, ToolProgress
+from palaver.steps.leases import AnswerProgress, Delta, Lease, LogTail, ProgressDelta, Renewal, Settled, Shown, Stray
 from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
@@ -93,7 +93,7 @@ class Steps:
             NotDurable: as ``claim``.
         """
         try:
-            return await self._scripts.promise(claim)
+            return await self._scripts.run_durably(claim)
         except NotDurable as error:
             if isinstance(error.reply, Lease):
                 fence = error.reply.fence
@@ -181,7 +181,7 @@ class Steps:
         answers = dict(zip(order, replies, strict=True))
         return [answers[i] for i in range(len(leases))]
 
-    async def write_deltas(self, deltas: Sequence[Delta | ToolProgress]) -> None:
+    async def write_deltas(self, deltas: Sequence[Delta | ProgressDelta]) -> None:
         """Show ``deltas`` to watchers. Those whose lease is lost are dropped."""
         calls: list[WriteDeltas] = []
         by_shard: dict[str, list[NewDelta]] = {}
@@ -200,7 +200,7 @@ def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:
     return HeldLease(*place, progress.received, progress.characters, progress.quiet, max(0.0, progress.left))
 
 
-def _shown(delta: Delta | ToolProgress) -> NewDelta:
+def _shown(delta: Delta | ProgressDelta) -> NewDelta:
     lease, run_id = delta.lease, delta.lease.run_id
     kind = EventKind.TOOL_PROGRESS
     if isinstance(delta, Delta):

@@ -31,7 +31,7 @@ _UNNAMED: Final = "file"
 """A file's name where nobody gave it one: OpenAI wants one."""
 _SHORT: Final = re.compile(r"[A-Za-z0-9]{9}")
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-"""What a name is to OpenAI; a conversation with another one in it would be refused for ever."""
+"""Characters that OpenAI takes in no name; a conversation with such a name would be refused for ever."""
 
 
 class ChatCompletions:
@@ -49,10 +49,10 @@ class ChatCompletions:
 
     def message(self, message: Message, opaque: str = "") -> bytes:
         """A message of the user or the assistant."""
-        said: dict[str, Any] = {"role": message.role, "content": _content(message)}
+        fields: dict[str, Any] = {"role": message.role, "content": _content(message)}
         if opaque:
-            said |= restored(opaque)[0]
-        return orjson.dumps(said)
+            fields |= restored(opaque)[0]
+        return orjson.dumps(fields)
 
     def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
         """One message each: the calls, every result, and images and files of all results: those of tools are texts."""
@@ -64,33 +64,33 @@ class ChatCompletions:
             for call in calls:
                 call |= by_call.get(call["id"], {})
         ids = {}
-        for asked, call in zip(asking.tool_calls, calls, strict=True):
-            ids[asked.id] = call["id"] = self._id(call["id"])
+        for tool_call, call in zip(asking.tool_calls, calls, strict=True):
+            ids[tool_call.id] = call["id"] = self._id(call["id"])
         shown = [part for result in results for part in _shown(result)]
         after = [orjson.dumps({"role": "user", "content": [_SHOWN, *shown]})] if shown else []
         return [orjson.dumps(asks), *(_result(result, ids.get(result.call_id or "")) for result in results), *after]
 
-    def _id(self, given: str) -> str:
+    def _id(self, call_id: str) -> str:
         """The id of a call for the provider that is asked: the same for the same, whoever made it."""
-        if not self._short_ids or _SHORT.fullmatch(given):
-            return given
-        return hashlib.sha256(given.encode()).hexdigest()[:9]
+        if not self._short_ids or _SHORT.fullmatch(call_id):
+            return call_id
+        return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
     def plain(self, text: bytes) -> bytes:
         """Without fields that are no part of a message or a call in every server."""
-        said: dict[str, Any] = orjson.loads(text)
-        for call in said.get("tool_calls", ()):
+        message: dict[str, Any] = orjson.loads(text)
+        for call in message.get("tool_calls", ()):
             call.pop(EXTRA, None)
-        return orjson.dumps({name: value for name, value in said.items() if name in _OF_A_MESSAGE})
+        return orjson.dumps({name: value for name, value in message.items() if name in _OF_A_MESSAGE})
 
     def parsed(self, text: bytes) -> Sequence[Message]:
         """The one message that ``text`` is."""
-        said: dict[str, Any] = orjson.loads(text)
+        message: dict[str, Any] = orjson.loads(text)
         calls = tuple(
             ToolCall(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
-            for call in said.get("tool_calls", ())
+            for call in message.get("tool_calls", ())
         )
-        return [Message(role=said["role"], content=_text(said["content"]), tool_calls=calls)]
+        return [Message(role=message["role"], content=_text(message["content"]), tool_calls=calls)]
 
     def body(
         self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings
@@ -157,11 +157,12 @@ def _chosen(choice: ToolChoice) -> str | dict[str, Any]:
     return choice
 
 
-def _format(wanted: ResponseFormat) -> dict[str, Any]:
-    if not isinstance(wanted, JsonSchemaFormat):
-        return {"type": wanted.type}
-    inner = {"name": wanted.name, "schema": wanted.json_schema, "strict": wanted.strict}
-    return {"type": wanted.type, wanted.type: {name: value for name, value in inner.items() if value is not None}}
+def _format(response_format: ResponseFormat) -> dict[str, Any]:
+    if not isinstance(response_format, JsonSchemaFormat):
+        return {"type": response_format.type}
+    fields = {"name": response_format.name, "schema": response_format.json_schema, "strict": response_format.strict}
+    present = {name: value for name, value in fields.items() if value is not None}
+    return {"type": response_format.type, response_format.type: present}
 
 
 def _offered(offer: Offer) -> dict[str, Any]:
@@ -170,11 +171,11 @@ def _offered(offer: Offer) -> dict[str, Any]:
 
 
 def _shown(result: Message) -> list[dict[str, Any]]:
-    """What of a result a tool's message cannot have, behind a line that says whose it is."""
+    """Return the parts of a result that a tool's message cannot have, behind a line that says whose they are."""
     if isinstance(result.content, str):
         return []
-    found = [part for part in map(_part, result.content) if part["type"] != "text"]
-    return [{"type": "text", "text": f"{result.name or 'tool'} ({result.call_id}):"}, *found] if found else []
+    parts = [part for part in map(_part, result.content) if part["type"] != "text"]
+    return [{"type": "text", "text": f"{result.name or 'tool'} ({result.call_id}):"}, *parts] if parts else []
 
 
 def _result(message: Message, call_id: Any) -> bytes:

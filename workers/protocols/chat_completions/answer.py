@@ -24,9 +24,9 @@ _FINISHES: Final = {
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), WITHHELD),
     **dict.fromkeys(("error", "network_error", "insufficient_system_resource"), "error"),
 }
-"""What providers call the same ends; any other is an ordinary one."""
+"""Finish reasons of providers, with the port's name for the same end; any other is an ordinary end."""
 _PLAIN: Final = frozenset(("role", "content", "refusal", "tool_calls"))
-"""What a delta has mostly, and nothing that is to be sent back unchanged."""
+"""Fields that most deltas have, none of which is to be sent back unchanged."""
 
 
 class Completion(EventStreamReader):
@@ -95,8 +95,8 @@ class Completion(EventStreamReader):
         self._answered |= bool(delta.get("content"))
         if isinstance(content, list):
             content = self._chunks(content)
-        said = text_of(content)
-        return self._say(said) if said else ""
+        piece = text_of(content)
+        return self._say(piece) if piece else ""
 
     def _chunks(self, content: list[Any]) -> str:
         """The text of content that is a list of chunks, as Mistral's models that think write it."""
@@ -105,7 +105,7 @@ class Completion(EventStreamReader):
         for chunk in content:
             if chunk.get("type") == "thinking":
                 parts.admit(chunk["thinking"])
-                self._thoughts += [text_of(each.get("text")) for each in chunk["thinking"]]
+                self._thoughts += [text_of(part.get("text")) for part in chunk["thinking"]]
             else:
                 texts.append(text_of(chunk.get("text")))
         return "".join(texts)
@@ -136,14 +136,14 @@ class Completion(EventStreamReader):
         return ""
 
     def _count(self, usage: dict[str, Any]) -> None:
-        asked = tokens(usage.get("prompt_tokens"))
+        prompt = tokens(usage.get("prompt_tokens"))
         details, parts = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
         # Gemini and xAI count reasoning beside the completion, and in the total.
-        written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - asked)
+        written = max(tokens(usage.get("completion_tokens")), tokens(usage.get("total_tokens")) - prompt)
         # Kimi and DeepSeek have counts of their caches of their own.
         cached = details.get("cached_tokens") or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
         self._count_tokens(
-            given=asked,
+            prompt=prompt,
             cached=tokens(cached),
             cache_write=tokens(details.get("cache_write_tokens")),
             output=written,
@@ -151,7 +151,7 @@ class Completion(EventStreamReader):
         )
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._opaque.so_far()
 
     def _ended(self) -> ModelReply:
@@ -166,7 +166,7 @@ class Completion(EventStreamReader):
         if finish == "error":
             raise ProviderError("the model broke off with an error")
         calls = self._calls.whole()
-        opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.given())
+        opaque = self._opaque.whole({index: call.id for index, call in calls.items()}, self._calls.provider_ids())
         may_be_empty = finish in (WITHHELD, "length")
         return self._reply(finish or "stop", calls, opaque, announced=finish == "tool_calls", may_be_empty=may_be_empty)
 
@@ -174,8 +174,8 @@ class Completion(EventStreamReader):
 def _text_of_choice(document: dict[str, Any], payload: bytes, place: int, parts: Parts, *, whole: bool) -> str:
     """The JSON of a delta, or of a message, as it came."""
     choice, name = document["choices"][place], "message" if whole else "delta"
-    for each in (document, choice, choice[name]):
-        parts.admit(each)
+    for value in (document, choice, choice[name]):
+        parts.admit(value)
     return members(elements(members(payload)["choices"])[place])[name]
 
 

@@ -21,21 +21,21 @@ _ASSISTANT: Final = b'{"role":"assistant"'
 
 def marked(messages: Sequence[bytes]) -> list[bytes]:
     """``messages`` with breakpoints on the user and tool messages that the model was last asked with."""
-    found = list(messages)
+    result = list(messages)
     places, ready = 0, True
-    for i in range(len(found) - 1, -1, -1):
-        if found[i].startswith(_ASSISTANT):
+    for i in range(len(result) - 1, -1, -1):
+        if result[i].startswith(_ASSISTANT):
             ready = True
-        elif ready and (text := _with_breakpoint(found[i])) is not None:
-            found[i], ready = text, False
+        elif ready and (text := _with_breakpoint(result[i])) is not None:
+            result[i], ready = text, False
             places += 1
             if places == _PLACES:
                 break
-    return found
+    return result
 
 
 def system_message(instructions: str, *, cached: bool) -> dict[str, Any]:
-    """What the agent is told."""
+    """Return the message with the instructions of the agent."""
     return {"role": "system", "content": [_block(instructions)] if cached else instructions}
 
 

@@ -1,4 +1,4 @@
-"""What of an answer the provider wants back unchanged: its reasoning, and what it signed.
+"""The fields of an answer that the provider wants back unchanged: its reasoning, and what it signed.
 
 ``reasoning_content`` and ``reasoning`` (DeepSeek, Kimi, Qwen, vLLM, …) are text that comes in pieces. OpenRouter's
 ``reasoning_details``, and ``thinking_blocks``, in which LiteLLM passes on what Claude thinks, are lists whose entries
@@ -30,7 +30,7 @@ EXTRA: Final = "extra_content"
 CALLS: Final = "tool_calls"
 ID: Final = "id"
 _GROWING: Final = ("text", "summary", "thinking")
-"""What of an entry comes in pieces."""
+"""Fields of an entry that come in pieces."""
 _IN_ONE_PIECE: Final = ('"reasoning.encrypted"', '"redacted_thinking"')
 """The types of those that do not."""
 _THINKING: Final = '"thinking"'
@@ -41,31 +41,31 @@ _NO_INDEX: Final = ""
 class _Entry:
     """An entry of a list, as far as it came."""
 
-    __slots__ = ("found", "texts")
+    __slots__ = ("fields", "texts")
 
     def __init__(self, entry: dict[str, Tree]) -> None:
-        self.found = entry
+        self.fields = entry
         self.texts: dict[str, list[str]] = {name: [text] for name in _GROWING if (text := _inside(entry.get(name)))}
 
     def goes_on_with(self, entry: dict[str, Tree]) -> bool:
-        """Whether ``entry`` is more of this one. Some providers give all their blocks one index."""
+        """Tell whether ``entry`` is more of this one. Some providers give all their blocks one index."""
         kind = entry.get("type")
-        if self.found.get("type") != kind or kind in _IN_ONE_PIECE:
+        if self.fields.get("type") != kind or kind in _IN_ONE_PIECE:
             return False
         if kind == _THINKING:
-            return not _inside(self.found.get("signature"))
-        return self.found.get("id", "null") in ("null", entry.get("id", "null")) or entry.get("id", "null") == "null"
+            return not _inside(self.fields.get("signature"))
+        return self.fields.get("id", "null") in ("null", entry.get("id", "null")) or entry.get("id", "null") == "null"
 
     def add(self, entry: dict[str, Tree]) -> None:
         """More of it."""
         for name in _GROWING:
             if text := _inside(entry.get(name)):
                 self.texts.setdefault(name, []).append(text)
-        merged(self.found, entry)
+        merged(self.fields, entry)
 
     def written(self) -> str:
         """Its JSON."""
-        return written({**self.found, **{name: f'"{"".join(pieces)}"' for name, pieces in self.texts.items()}})
+        return written({**self.fields, **{name: f'"{"".join(pieces)}"' for name, pieces in self.texts.items()}})
 
 
 class OpaqueFields(SentBack):
@@ -97,18 +97,18 @@ class OpaqueFields(SentBack):
         lists = [name for name in (DETAILS, BLOCKS) if delta.get(name) is not None]
         if not lists and delta.get(EXTRA) is None:
             return thoughts
-        found = members(text())
+        texts = members(text())
         for name in lists:
-            self.grow(len(found[name]))
+            self.grow(len(texts[name]))
             parts.admit(delta[name])
-            for value, entry in zip(delta[name], elements(found[name]), strict=True):
+            for value, entry in zip(delta[name], elements(texts[name]), strict=True):
                 self._add_entry(name, entry if whole else tree(entry, value, parts))
         if delta.get(EXTRA) is not None:
-            self._extra = self._added(self._extra, found[EXTRA], delta[EXTRA], parts)
+            self._extra = self._added(self._extra, texts[EXTRA], delta[EXTRA], parts)
         return thoughts
 
     def add_to_call(self, index: int, call: Mapping[str, Any], text: str, parts: Parts) -> None:
-        """What a part of the call at ``index`` has of them; ``text`` is its JSON.
+        """Take in the fields that a part of the call at ``index`` has; ``text`` is the JSON of the part.
 
         Raises:
             ResponseTooLarge: all fields together are larger than may be.
@@ -139,45 +139,45 @@ class OpaqueFields(SentBack):
     def so_far(self) -> str:
         """The thoughts of an answer that was cut off: text, of which a part is worth something. Empty if there is
         nothing, or more than may be kept."""
-        found = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
-        return as_stored(found, cut=True) if found else ""
+        fields = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
+        return as_stored(fields, cut=True) if fields else ""
 
-    def whole(self, call_ids: Mapping[int, str], given_ids: Mapping[int, str] = MappingProxyType({})) -> str:
+    def whole(self, call_ids: Mapping[int, str], provider_ids: Mapping[int, str] = MappingProxyType({})) -> str:
         """All of it as JSON, without secrets of this process: text like any other text, while what may be signed is
-        left out rather than changed. ``given_ids`` are those of calls that the provider gave and that the log has
+        left out rather than changed. ``provider_ids`` are those of calls that the provider gave and that the log has
         otherwise. Empty if there is nothing.
 
         Raises:
             ResponseTooLarge: it is larger than may be.
         """
-        found: dict[str, Any] = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
+        fields: dict[str, Any] = {name: redact("".join(pieces)) for name, pieces in self._texts.items()}
         for name, entries in self._lists.items():
-            texts = (each if isinstance(each, str) else each.written() for each in entries)
-            found[name] = unchanged(f"[{','.join(texts)}]")
+            texts = (entry if isinstance(entry, str) else entry.written() for entry in entries)
+            fields[name] = unchanged(f"[{','.join(texts)}]")
         if self._extra is not None:
-            found[EXTRA] = unchanged(written(self._extra))
-        calls: dict[str, dict[str, Any]] = {call_ids[index]: {ID: given} for index, given in given_ids.items()}
-        for index, each in self._calls.items():
-            if (extra := unchanged(written(each))) is not None:
+            fields[EXTRA] = unchanged(written(self._extra))
+        calls: dict[str, dict[str, Any]] = {call_ids[index]: {ID: name} for index, name in provider_ids.items()}
+        for index, gathered in self._calls.items():
+            if (extra := unchanged(written(gathered))) is not None:
                 calls.setdefault(call_ids[index], {})[EXTRA] = extra
         if calls:
-            found[CALLS] = calls
-        found = {name: value for name, value in found.items() if value is not None}
-        return as_stored(found) if found else ""
+            fields[CALLS] = calls
+        fields = {name: value for name, value in fields.items() if value is not None}
+        return as_stored(fields) if fields else ""
 
 
 def restored(fields: str) -> tuple[dict[str, orjson.Fragment], dict[str, dict[str, Any]]]:
-    """What ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id. Left out is
-    what cannot be read."""
-    found = _members(fields)
-    calls = _members(found.pop(CALLS, "{}"))
-    return _fragments(found), {call_id: _of_call(each) for call_id, each in calls.items()}
+    """Read what ``OpaqueFields.whole`` wrote: the fields of the message, and those of each of its calls by id. What
+    cannot be read is left out."""
+    message_fields = _members(fields)
+    calls = _members(message_fields.pop(CALLS, "{}"))
+    return _fragments(message_fields), {call_id: _of_call(call_fields) for call_id, call_fields in calls.items()}
 
 
 def _of_call(text: str) -> dict[str, Any]:
-    found = _members(text)
-    given: Any = value_of(found.pop(ID, "null"))
-    return _fragments(found) | ({ID: given} if isinstance(given, str) else {})
+    fields = _members(text)
+    provider_id: Any = value_of(fields.pop(ID, "null"))
+    return _fragments(fields) | ({ID: provider_id} if isinstance(provider_id, str) else {})
 
 
 def _members(text: str) -> dict[str, str]:
@@ -188,10 +188,10 @@ def _members(text: str) -> dict[str, str]:
         return {}
 
 
-def _fragments(found: Mapping[str, str]) -> dict[str, orjson.Fragment]:
-    return {name: orjson.Fragment(value) for name, value in found.items() if value_of(value) is not None}
+def _fragments(fields: Mapping[str, str]) -> dict[str, orjson.Fragment]:
+    return {name: orjson.Fragment(value) for name, value in fields.items() if value_of(value) is not None}
 
 
 def _inside(text: Tree | None) -> str:
-    """What a JSON string says, as it is written."""
+    """Return the text in a JSON string, as it is written."""
     return text[1:-1] if isinstance(text, str) and text.startswith('"') else ""

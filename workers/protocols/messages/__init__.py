@@ -18,9 +18,9 @@ from .breakpoints import EPHEMERAL, marked
 from .turns import alternating
 
 _VERSION: Final = "2023-06-01"
-"""Of the API; the only one since."""
+"""The version of the API; there has been no other since."""
 _CHOICES: Final = {"required": "any"}
-"""What a choice of tools is called here, where it is called something else."""
+"""The protocol's names for choices of tools, where they differ from an agent's."""
 
 
 class Messages:
@@ -42,25 +42,25 @@ class Messages:
     def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
         """Two messages: the calls, and all results."""
         calls = {call.id: blocks.call(call, place) for call in asking.tool_calls}
-        said = blocks.restored(opaque, asking.text, calls) if opaque else [*blocks.text(asking.text), *calls.values()]
+        asks = blocks.restored(opaque, asking.text, calls) if opaque else [*blocks.text(asking.text), *calls.values()]
         answers = [blocks.result(result, place) for result in results]
-        return [blocks.written("assistant", said), blocks.written("user", answers)]
+        return [blocks.written("assistant", asks), blocks.written("user", answers)]
 
     def plain(self, text: bytes) -> bytes:
         """Without thoughts, and whatever else is of no kind that is known here."""
-        said: dict[str, Any] = orjson.loads(text)
-        raws = elements(members(text.decode())["content"])
-        kept = (raw.encode() for raw, block in zip(raws, said["content"], strict=True) if block["type"] in blocks.PLAIN)
-        return blocks.written(said["role"], kept)
+        message: dict[str, Any] = orjson.loads(text)
+        pairs = zip(elements(members(text.decode())["content"]), message["content"], strict=True)
+        plain = (raw.encode() for raw, block in pairs if block["type"] in blocks.PLAIN)
+        return blocks.written(message["role"], plain)
 
     def parsed(self, text: bytes) -> Sequence[Message]:
-        """What the message says: its text, its calls, or each result."""
-        said: dict[str, Any] = orjson.loads(text)
-        found, words, calls = [], [], []
-        for block in said["content"]:
+        """Return the messages in it: its text and its calls, or each result."""
+        message: dict[str, Any] = orjson.loads(text)
+        messages, words, calls = [], [], []
+        for block in message["content"]:
             match block["type"]:
                 case "tool_result":
-                    found.append(Message(role="tool", content=blocks.words(block.get("content", ""))))
+                    messages.append(Message(role="tool", content=blocks.words(block.get("content", ""))))
                 case "tool_use":
                     arguments = orjson.dumps(block["input"]).decode()
                     calls.append(ToolCall(id=block["id"], name=block["name"], arguments=arguments))
@@ -69,8 +69,8 @@ class Messages:
                 case "image" | "document":
                     words.append(blocks.words([block]))
         if words or calls:
-            found.append(Message(role=said["role"], content="\n".join(words), tool_calls=tuple(calls)))
-        return found
+            messages.append(Message(role=message["role"], content="\n".join(words), tool_calls=tuple(calls)))
+        return messages
 
     def body(
         self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings
@@ -95,11 +95,11 @@ def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) 
         "max_tokens": agent.max_output_tokens or settings.max_output_tokens,
         "stream": agent.stream,
     }
-    if told := agent.instructions.strip():
-        options["system"] = [{"type": "text", "text": told, **cached}] if cached else told
+    if instructions := agent.instructions.strip():
+        options["system"] = [{"type": "text", "text": instructions, **cached}] if cached else instructions
     if offers:
         options["tools"] = [_offered(offer) for offer in offers]
-        if not told:
+        if not instructions:
             options["tools"][-1] |= cached
         options |= _choice(agent)
     options |= {name: value for name in ("temperature", "top_p") if (value := getattr(agent, name)) is not None}

@@ -14,11 +14,11 @@ from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import PAUSE, WITHHELD, ModelReply
 from ..verbatim import elements, members
-from .kept import Block, Blocks
+from .answer_blocks import Block, Blocks
 
 _OUT_OF_WINDOW: Final = "model_context_window_exceeded"
 _FINISHES: Final = {"max_tokens": "length", "refusal": WITHHELD, "pause_turn": PAUSE}
-"""What the port calls the same ends; any other is an ordinary one."""
+"""Stop reasons of the protocol, with the port's name for the same end; any other is an ordinary end."""
 _INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Parts of the input, each counted apart."""
 
@@ -41,7 +41,7 @@ class MessagesReader(EventStreamReader):
             case "content_block_start":
                 return self._begin(event, payload)
             case "content_block_stop":
-                self._blocks.found[event["index"]].ended = True
+                self._blocks.by_index[event["index"]].ended = True
             case "message_start":
                 self._identify(event["message"])
                 self._count(event["message"].get("usage"))
@@ -58,9 +58,9 @@ class MessagesReader(EventStreamReader):
         kind = text_of(first["type"])
         if kind == "tool_use":
             # What is given here at once is all of it: pieces follow on an empty one.
-            given = members(_first(event, payload))["input"] if first.get("input") else None
+            arguments = members(_first(event, payload))["input"] if first.get("input") else None
             self._blocks.begin(index, kind, "")
-            self._calls.add(index, identity=first.get("id"), name=first.get("name"), arguments=given)
+            self._calls.add(index, identity=first.get("id"), name=first.get("name"), arguments=arguments)
             return ""
         raw = "" if kind == "text" else _first(event, payload)
         block = self._blocks.begin(index, kind, raw)
@@ -70,7 +70,7 @@ class MessagesReader(EventStreamReader):
 
     def _delta(self, delta: dict[str, Any], index: Any) -> str:
         """Take in more of a block; answers its text."""
-        block = self._blocks.found[index]
+        block = self._blocks.by_index[index]
         match delta["type"]:
             case "text_delta":
                 return self._say_in(block, text_of(delta["text"]))
@@ -86,7 +86,7 @@ class MessagesReader(EventStreamReader):
         return ""
 
     def _say_in(self, block: Block, text: str) -> str:
-        block.said.append(text)
+        block.text.append(text)
         return self._say(text)
 
     def _take_in_whole(self, document: dict[str, Any], body: bytes) -> str:
@@ -106,36 +106,36 @@ class MessagesReader(EventStreamReader):
             texts.append(self._take(index, block, raw))
         return "".join(texts)
 
-    def _take(self, index: int, found: dict[str, Any], raw: str) -> str:
+    def _take(self, index: int, whole: dict[str, Any], raw: str) -> str:
         """A whole block; answers its text."""
-        kind = text_of(found["type"])
+        kind = text_of(whole["type"])
         block = self._blocks.begin(index, kind, raw)
         block.ended = True
         if kind == "tool_use":
             arguments = members(raw).get("input")
-            self._calls.add(index, identity=found.get("id"), name=found.get("name"), arguments=arguments)
-        return self._say_in(block, text_of(found["text"])) if kind == "text" else ""
+            self._calls.add(index, identity=whole.get("id"), name=whole.get("name"), arguments=arguments)
+        return self._say_in(block, text_of(whole["text"])) if kind == "text" else ""
 
     def _stop(self, reason: object, details: object) -> None:
         """Take in why the answer ended."""
         self._finish = text_of(reason) or self._finish
         match details:
             # A remark in another shape spoils no answer.
-            case {"explanation": str(said)} | {"category": str(said)}:
-                self._explanation = said
+            case {"explanation": str(text)} | {"category": str(text)}:
+                self._explanation = text
 
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Take in counts, of which later ones take the place of earlier ones."""
-        said = usage or {}
+        counts = usage or {}
         for name in (*_INPUTS, "output_tokens"):
-            if (number := said.get(name)) is not None:
+            if (number := counts.get(name)) is not None:
                 self._counts[name] = tokens(number)
-        if details := said.get("output_tokens_details"):
+        if details := counts.get("output_tokens_details"):
             self._counts["output_tokens_details"] = tokens(details.get("thinking_tokens"))
         fresh, cached, cache_write = (self._counts.get(name, 0) for name in _INPUTS)
         if self._counts:
             self._count_tokens(
-                given=fresh + cached + cache_write,
+                prompt=fresh + cached + cache_write,
                 cached=cached,
                 cache_write=cache_write,
                 output=self._counts.get("output_tokens", 0),
@@ -143,7 +143,7 @@ class MessagesReader(EventStreamReader):
             )
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._blocks.so_far()
 
     def _ended(self) -> ModelReply:
@@ -155,7 +155,7 @@ class MessagesReader(EventStreamReader):
         finish = _FINISHES.get(self._finish, self._finish)
         # A limit may have cut the last call off; none of such an answer is made.
         cut = finish in ("length", WITHHELD)
-        calls = {} if cut else self._whole_calls(self._blocks.found)
+        calls = {} if cut else self._whole_calls(self._blocks.by_index)
         opaque = self.opaque_so_far() if cut else self._blocks.whole({index: call.id for index, call in calls.items()})
         return self._reply(
             finish,

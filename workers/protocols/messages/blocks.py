@@ -26,8 +26,8 @@ log = logging.getLogger("palaver.workers.protocols.messages.blocks")
 OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant")}
 CLOSING: Final = b"]}"
 BLOCKS: Final = "blocks"
-"""What is sent back unchanged goes by this name, in its order: a block as it came, the id of a call, or how many
-characters of the text are there."""
+"""The field with everything that is sent back unchanged, in its order: a block as it came, the id of a call, or how
+many characters of the text are there."""
 PLAIN: Final = frozenset(("text", "image", "document", "tool_use", "tool_result"))
 """Types of blocks that are written here."""
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
@@ -53,90 +53,90 @@ def content(message: Message) -> list[bytes]:
     return [block for part in message.content for block in _part(part)]
 
 
-def text(said: str) -> list[bytes]:
+def text(string: str) -> list[bytes]:
     """The block of a text; none if there is nothing to see."""
-    return [_text(said)] if said.strip() else []
+    return [_text(string)] if string.strip() else []
 
 
-def call(asked: ToolCall, place: int) -> bytes:
+def call(tool_call: ToolCall, place: int) -> bytes:
     """A call as the model wrote it, but for what is refused: no arguments in place of those that are no JSON object,
     and a name that can be one."""
-    name = _NOT_IN_NAMES.sub("_", asked.name)[:_LONGEST] or "unknown"
-    head = {"type": "tool_use", "id": _id(asked.id, place), "name": name}
-    return orjson.dumps(head | {"input": _arguments(asked.arguments)})
+    name = _NOT_IN_NAMES.sub("_", tool_call.name)[:_LONGEST] or "unknown"
+    head = {"type": "tool_use", "id": _id(tool_call.id, place), "name": name}
+    return orjson.dumps(head | {"input": _arguments(tool_call.arguments)})
 
 
 def result(answer: Message, place: int) -> bytes:
-    """What a tool answered. That it failed is said last, where breakpoints look for it."""
+    """Return the block of a tool's answer. Its failure is noted last, where breakpoints look for it."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(answer.call_id or "", place)}
     if isinstance(answer.content, str):
         # A failure has to say something.
         block["content"] = answer.content or (_NOTHING if answer.is_error else "")
     else:
-        block["content"] = [orjson.Fragment(each) for each in content(answer)]
+        block["content"] = [orjson.Fragment(raw) for raw in content(answer)]
     if answer.is_error:
         block["is_error"] = True
     return orjson.dumps(block)
 
 
-def restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged. Left out is
-    what would be refused: what cannot be read, a thought without its signature, and thoughts that are last."""
+def restored(fields: str, answer_text: str, calls: Mapping[str, bytes]) -> list[bytes]:
+    """Return the blocks that ``Blocks.whole`` wrote, with the text and the calls in their places among them. Whatever
+    would be refused is left out: what cannot be read, a thought without its signature, and thoughts that are last."""
     try:
-        return _restored(fields, said, calls)
+        return _restored(fields, answer_text, calls)
     except (ValueError, KeyError, AttributeError):
         log.warning("what a provider wants back unchanged cannot be read and is left out")
-        return [*text(said), *calls.values()]
+        return [*text(answer_text), *calls.values()]
 
 
-def _restored(fields: str, said: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    found: list[bytes] = []
+def _restored(fields: str, answer_text: str, calls: Mapping[str, bytes]) -> list[bytes]:
+    blocks: list[bytes] = []
     thoughts: set[bytes] = set()
-    left, open_calls = said, dict(calls)
-    for each in elements(members(fields)[BLOCKS]):
-        if each.startswith("{"):
-            block = orjson.loads(each)
+    left, open_calls = answer_text, dict(calls)
+    for raw in elements(members(fields)[BLOCKS]):
+        if raw.startswith("{"):
+            block = orjson.loads(raw)
             if block["type"] in _THOUGHTS:
-                thoughts.add(each.encode())
+                thoughts.add(raw.encode())
             if block["type"] != "thinking" or block.get("signature"):
-                found.append(each.encode())
-        elif each.startswith('"'):
-            if asked := open_calls.pop(orjson.loads(each), None):
-                found.append(asked)
+                blocks.append(raw.encode())
+        elif raw.startswith('"'):
+            if open_call := open_calls.pop(orjson.loads(raw), None):
+                blocks.append(open_call)
         else:
-            found += text(left[: int(each)])
-            left = left[int(each) :]
+            blocks += text(left[: int(raw)])
+            left = left[int(raw) :]
     # Calls are last: results have to follow.
-    found += [*text(left), *open_calls.values()]
-    while found and found[-1] in thoughts:
-        found.pop()
-    return found
+    blocks += [*text(left), *open_calls.values()]
+    while blocks and blocks[-1] in thoughts:
+        blocks.pop()
+    return blocks
 
 
-def words(said: Any) -> str:
-    """What of a result's content, or of blocks, is told in words."""
-    if isinstance(said, str):
-        return said
-    return "\n".join(block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in said)
+def words(value: Any) -> str:
+    """Return a result's content, or blocks, in words."""
+    if isinstance(value, str):
+        return value
+    return "\n".join(block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in value)
 
 
-def _arguments(given: str) -> Any:
+def _arguments(raw: str) -> Any:
     """The JSON as it came, as far as it is JSON: ``NaN`` and its like are read from a model, and sent to none."""
-    found = readable(given)
+    arguments = readable(raw)
     try:
-        orjson.loads(given)
+        orjson.loads(raw)
     except ValueError:
-        return found or {}
-    return {} if found is None else orjson.Fragment(given.strip())
+        return arguments or {}
+    return {} if arguments is None else orjson.Fragment(raw.strip())
 
 
-def _id(given: str, place: int) -> str:
+def _id(call_id: str, place: int) -> str:
     """An id that no other call of the conversation has: they are refused if they come twice."""
-    return given if given.startswith(_MADE_HERE) else id_elsewhere(given, place)
+    return call_id if call_id.startswith(_MADE_HERE) else id_elsewhere(call_id, place)
 
 
-def _text(said: str) -> bytes:
-    return b'{"type":"text","text":%b}' % orjson.dumps(said)
+def _text(string: str) -> bytes:
+    return b'{"type":"text","text":%b}' % orjson.dumps(string)
 
 
 def _part(part: Part) -> Sequence[bytes]:
@@ -154,7 +154,7 @@ def _part(part: Part) -> Sequence[bytes]:
 
 
 def _source(url: str) -> dict[str, str]:
-    """Where the data are: the provider fetches an address. A document of text is text here."""
+    """Return the source of the data: the provider fetches an address. A document of text is text here."""
     if (inline := inline_data(url)) is None:
         return {"type": "url", "url": url}
     kind, in_base64, data = inline

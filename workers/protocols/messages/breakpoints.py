@@ -18,7 +18,7 @@ EPHEMERAL: Final = {"type": "ephemeral"}
 _MARK: Final = b',"cache_control":%b}' % orjson.dumps(EPHEMERAL)
 _PLACES: Final = 3
 _NO_PLACE: Final = (b',"is_error":true}', b',"content":""}', b',"content":[]}')
-"""How blocks end that may not have one; within a text, quotation marks have a backslash before them."""
+"""Endings of blocks that may not have one; within a text, quotation marks have a backslash before them."""
 
 
 def marked(turns: Sequence[AlternatingTurn]) -> None:
@@ -32,17 +32,17 @@ def marked(turns: Sequence[AlternatingTurn]) -> None:
 
 
 def _mark(turn: AlternatingTurn) -> bool:
-    """Whether the turn has a place for one, which has it now."""
-    for i in range(len(turn.said) - 1, -1, -1):
-        if not turn.said[i].endswith(_NO_PLACE):
-            turn.said[i] = turn.said[i][:-1] + _MARK
+    """Put a breakpoint on the turn; tell whether it has a place for one."""
+    for i in range(len(turn.content) - 1, -1, -1):
+        if not turn.content[i].endswith(_NO_PLACE):
+            turn.content[i] = turn.content[i][:-1] + _MARK
             return True
-        found: list[dict[str, Any]] = orjson.loads(b"[%b]" % turn.said[i])
+        blocks: list[dict[str, Any]] = orjson.loads(b"[%b]" % turn.content[i])
         places = [
-            at for at, block in enumerate(found) if not block.get("is_error") and block.get("content") not in ("", [])
+            at for at, block in enumerate(blocks) if not block.get("is_error") and block.get("content") not in ("", [])
         ]
         if places:
-            found[places[-1]]["cache_control"] = EPHEMERAL
-            turn.said[i] = orjson.dumps(found)[1:-1]
+            blocks[places[-1]]["cache_control"] = EPHEMERAL
+            turn.content[i] = orjson.dumps(blocks)[1:-1]
             return True
     return False

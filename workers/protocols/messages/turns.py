@@ -12,22 +12,23 @@ from .blocks import CLOSING, OPENINGS, written
 _FIRST: Final = "[Automatic note] The conversation begins with what the assistant said."
 _GO_ON: Final = "[Automatic note] Go on."
 _GOES_ON_BY_ITSELF: Final = ("tool_use", "tool_result")
-"""What the type of a block ends with after which the provider wants no word of the user: its own tool's."""
+"""Endings of the type of a block after which the provider wants no word of the user: it is of the provider's own
+tool."""
 
 
 class AlternatingTurn:
     """Everything that one side says before the other one does."""
 
-    __slots__ = ("role", "said")
+    __slots__ = ("content", "role")
 
-    def __init__(self, role: str, said: bytes) -> None:
+    def __init__(self, role: str, content: bytes) -> None:
         self.role = role
-        self.said = [said]
+        self.content = [content]
         """JSON of blocks, separated by commas."""
 
     def written(self) -> bytes:
         """Its JSON, as one message."""
-        return OPENINGS[self.role] + b",".join(self.said) + CLOSING
+        return OPENINGS[self.role] + b",".join(self.content) + CLOSING
 
 
 def alternating(messages: Sequence[bytes]) -> list[AlternatingTurn]:
@@ -36,11 +37,11 @@ def alternating(messages: Sequence[bytes]) -> list[AlternatingTurn]:
     turns: list[AlternatingTurn] = []
     for message in messages:
         role = "user" if message.startswith(OPENINGS["user"]) else "assistant"
-        said = message[len(OPENINGS[role]) : -len(CLOSING)]
+        content = message[len(OPENINGS[role]) : -len(CLOSING)]
         if turns and turns[-1].role == role:
-            turns[-1].said.append(said)
+            turns[-1].content.append(content)
         else:
-            turns.append(AlternatingTurn(role, said))
+            turns.append(AlternatingTurn(role, content))
     if not turns or turns[0].role != "user":
         turns.insert(0, _note(_FIRST))
     if turns[-1].role == "assistant" and not _is_paused(turns[-1]):

@@ -31,10 +31,10 @@ class Responses:
 
     def message(self, message: Message, opaque: str = "") -> bytes:
         """Items, separated by commas: a message of the user or the assistant, and the reasoning before it."""
-        return b",".join(items.restored(opaque, message.text, {})) if opaque else items.said(message)
+        return b",".join(items.restored(opaque, message.text, {})) if opaque else items.message_item(message)
 
     def turn(self, asking: Message, results: Sequence[Message], opaque: str = "", *, place: int = 0) -> Sequence[bytes]:
-        """What the model said with its calls and the reasoning before each; then every result."""
+        """Return the model's text with its calls and the reasoning before each; then every result."""
         calls = {call.id: items.call(call, place) for call in asking.tool_calls}
         fields = opaque or items.NOTHING
         asks = items.restored(fields, asking.text, calls)
@@ -47,8 +47,8 @@ class Responses:
         return b",".join(raw.encode() for raw in items.split(text) if orjson.loads(raw).get("type") != "reasoning")
 
     def parsed(self, text: bytes) -> Sequence[Message]:
-        """What the items say: a text, calls, or a result."""
-        found, words, calls, role = [], [], [], "assistant"
+        """Return the messages in the items: a text and calls, or a result."""
+        messages, words, calls, role = [], [], [], "assistant"
         for item in orjson.loads(b"[%b]" % text):
             match item.get("type"):
                 case None:
@@ -57,11 +57,11 @@ class Responses:
                 case "function_call":
                     calls.append(ToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"]))
                 case "function_call_output":
-                    found.append(Message(role="tool", content=items.words(item["output"])))
+                    messages.append(Message(role="tool", content=items.words(item["output"])))
         if words or calls:
-            said: dict[str, Any] = {"role": role, "content": "\n".join(words), "tool_calls": tuple(calls)}
-            found.append(Message(**said))
-        return found
+            fields: dict[str, Any] = {"role": role, "content": "\n".join(words), "tool_calls": tuple(calls)}
+            messages.append(Message(**fields))
+        return messages
 
     def body(
         self, agent: AgentSpec, messages: Sequence[bytes], offers: Sequence[Offer], settings: CallSettings
@@ -96,19 +96,24 @@ def _options(agent: AgentSpec, offers: Sequence[Offer], settings: CallSettings) 
         elif agent.tool_choice is not None:
             options["tool_choice"] = agent.tool_choice
     reasoning = {"effort": agent.reasoning_effort, "summary": "auto" if settings.thinking == "summarized" else None}
-    if told := {name: value for name, value in reasoning.items() if value is not None}:
-        options["reasoning"] = told
+    if reasoning_options := {name: value for name, value in reasoning.items() if value is not None}:
+        options["reasoning"] = reasoning_options
     if agent.response_format is not None:
         options["text"] = {"format": _format(agent)}
     return options | (agent.extra_body or {})
 
 
 def _format(agent: AgentSpec) -> dict[str, Any]:
-    wanted = agent.response_format
-    if not isinstance(wanted, JsonSchemaFormat):
-        return {"type": wanted.type} if wanted else {}
-    found = {"type": wanted.type, "name": wanted.name, "schema": wanted.json_schema, "strict": wanted.strict}
-    return {name: value for name, value in found.items() if value is not None}
+    response_format = agent.response_format
+    if not isinstance(response_format, JsonSchemaFormat):
+        return {"type": response_format.type} if response_format else {}
+    fields = {
+        "type": response_format.type,
+        "name": response_format.name,
+        "schema": response_format.json_schema,
+        "strict": response_format.strict,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _offered(offer: Offer) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from ..calls import text_of
 from ..event_stream import EventStreamReader
 from ..port import WITHHELD, ModelReply
 from ..verbatim import elements, members
+from .answer_items import Item, Items, phase_of
 from .items import PLAIN
-from .kept import Item, Items, phase_of
 
 _FINISHES: Final = dict.fromkeys(("content_filter", "refusal"), WITHHELD)
-"""What the port calls the same reasons for an answer that is incomplete; any other is a limit."""
+"""Reasons of the protocol for an incomplete answer, with the port's name for the same end; any other is a limit."""
 _ECHOES: Final = (b'{"type":"response.in_progress"', b'{"type":"response.queued"')
 """Events that repeat the request and say nothing else."""
 
@@ -43,16 +43,16 @@ class ResponsesReader(EventStreamReader):
         """Take in an event, as the base says."""
         match event["type"]:
             case "response.output_text.delta":
-                return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
+                return self._say_in(self._items.by_index[self._place(event)], text_of(event["delta"]))
             case "response.refusal.delta":
                 self._refused = True
-                return self._say_in(self._items.found[self._place(event)], text_of(event["delta"]))
+                return self._say_in(self._items.by_index[self._place(event)], text_of(event["delta"]))
             case "response.function_call_arguments.delta":
                 self._argue(self._place(event), event["delta"])
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._think(self._items.found[self._place(event)], text_of(event["delta"]))
+                self._think(self._items.by_index[self._place(event)], text_of(event["delta"]))
             case "response.reasoning_summary_part.added" if event["summary_index"]:
-                self._think(self._items.found[self._place(event)], "\n\n")
+                self._think(self._items.by_index[self._place(event)], "\n\n")
             case "response.output_item.added":
                 self._begin(self._place(event), event["item"])
             case "response.output_item.done":
@@ -68,7 +68,7 @@ class ResponsesReader(EventStreamReader):
         return ""
 
     def _place(self, event: dict[str, Any]) -> Any:
-        """Which item of the answer an event is about. llama.cpp does not number them, and names them."""
+        """Return the index of the item that an event is about. llama.cpp does not number its items, and names them."""
         if "output_index" in event:
             return event["output_index"]
         name = text_of(event.get("item_id") or event["item"]["id"])
@@ -86,7 +86,7 @@ class ResponsesReader(EventStreamReader):
         """An item that is whole; answers what of its text did not come in pieces."""
         for name in ("content", "summary"):
             parts.admit(whole.get(name))
-        item = self._items.found.get(index) or self._begin(index, whole)
+        item = self._items.by_index.get(index) or self._begin(index, whole)
         if item.ended or item.kind != whole["type"]:
             raise ValueError("an item ends as another one, or twice")
         item.ended = True
@@ -94,8 +94,8 @@ class ResponsesReader(EventStreamReader):
         match item.kind:
             case "message":
                 self._refused = self._refused or any(part["type"] == "refusal" for part in whole["content"])
-                said = "".join(text_of(part.get("text") or part.get("refusal")) for part in whole["content"])
-                return "" if item.length else self._say_in(item, said)
+                text = "".join(text_of(part.get("text") or part.get("refusal")) for part in whole["content"])
+                return "" if item.length else self._say_in(item, text)
             case "function_call":
                 if not item.argued and whole.get("arguments"):
                     self._argue(index, whole["arguments"])
@@ -107,7 +107,7 @@ class ResponsesReader(EventStreamReader):
         return ""
 
     def _argue(self, index: int, text: str) -> None:
-        item = self._items.found[index]
+        item = self._items.by_index[index]
         if item.kind != "function_call":
             raise ValueError("arguments of something else than a call")
         item.argued = True
@@ -137,7 +137,7 @@ class ResponsesReader(EventStreamReader):
         if response.get("error") or response.get("status") == "failed":
             raise ProviderHTTPError(200, orjson.dumps({"error": response.get("error")}))
         texts = []
-        if not self._items.found:
+        if not self._items.by_index:
             parts = Parts()
             parts.admit(response)
             parts.admit(items := response["output"])
@@ -156,7 +156,7 @@ class ResponsesReader(EventStreamReader):
             return
         read, made = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
         self._count_tokens(
-            given=tokens(usage.get("input_tokens")),
+            prompt=tokens(usage.get("input_tokens")),
             cached=tokens(read.get("cached_tokens")),
             cache_write=tokens(read.get("cache_write_tokens")),
             output=tokens(usage.get("output_tokens")),
@@ -164,7 +164,7 @@ class ResponsesReader(EventStreamReader):
         )
 
     def opaque_so_far(self) -> str:
-        """What the provider wants back with an answer that was cut off; empty for nothing."""
+        """Return the fields that the provider wants back with an answer that was cut off; empty for none."""
         return self._items.so_far()
 
     def _ended(self) -> ModelReply:
@@ -173,7 +173,7 @@ class ResponsesReader(EventStreamReader):
             raise self._cut_off("the stream ended before the response was completed")
         finish = WITHHELD if self._refused else self._finish
         # A limit may have cut the last call off; none of such an answer is made.
-        calls = {} if finish in ("length", WITHHELD) else self._whole_calls(self._items.found)
+        calls = {} if finish in ("length", WITHHELD) else self._whole_calls(self._items.by_index)
         opaque = self._items.whole({index: call.id for index, call in calls.items()})
         ending = "tool_calls" if calls else "stop" if finish == "end" else finish
         return self._reply(ending, calls, opaque, may_be_empty=finish != "end")

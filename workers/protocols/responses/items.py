@@ -24,7 +24,7 @@ from ..verbatim import elements, members, value_of
 log = logging.getLogger("palaver.workers.protocols.responses.items")
 
 ITEMS: Final = "items"
-"""What is sent back unchanged goes by this name, in its order: an item as it came; the id of a call; how many
+"""The field with everything that is sent back unchanged, in its order: an item as it came; the id of a call; how many
 characters of the text are there, and the phase of that message, if it has one."""
 NOTHING: Final = f'{{"{ITEMS}":[]}}'
 """That there is nothing of it."""
@@ -39,7 +39,7 @@ _LONGEST: Final = 64
 _UNNAMED: Final = "file"
 
 
-def said(message: Message) -> bytes:
+def message_item(message: Message) -> bytes:
     """A message."""
     if isinstance(message.content, str):
         return _message(message.role, message.content)
@@ -49,22 +49,22 @@ def said(message: Message) -> bytes:
 
 
 def spoken(text: str, phase: str | None = None) -> list[bytes]:
-    """What the model said beside its calls; nothing if it said nothing."""
+    """Return the model's words beside its calls as an item; none if there are none."""
     return [_message("assistant", text, phase)] if text else []
 
 
-def call(asked: ToolCall, place: int) -> bytes:
+def call(tool_call: ToolCall, place: int) -> bytes:
     """A call as the model wrote it, but for what is refused: an empty object in place of arguments that are no JSON
     object, and a name that can be one."""
-    arguments = "{}" if readable(asked.arguments) is None else asked.arguments.strip() or "{}"
-    name = _NOT_IN_NAMES.sub("_", asked.name)[:_LONGEST] or "unknown"
+    arguments = "{}" if readable(tool_call.arguments) is None else tool_call.arguments.strip() or "{}"
+    name = _NOT_IN_NAMES.sub("_", tool_call.name)[:_LONGEST] or "unknown"
     return orjson.dumps(
-        {"type": "function_call", "call_id": _id(asked.id, place), "name": name, "arguments": arguments}
+        {"type": "function_call", "call_id": _id(tool_call.id, place), "name": name, "arguments": arguments}
     )
 
 
 def result(answer: Message, place: int) -> bytes:
-    """What a tool answered."""
+    """Return the item of a tool's answer."""
     output: str | list[dict[str, Any]]
     if isinstance(answer.content, str):
         output = f"Error: {answer.content}" if answer.is_error else answer.content
@@ -75,41 +75,41 @@ def result(answer: Message, place: int) -> bytes:
 
 
 def restored(fields: str, text: str, calls: Mapping[str, bytes]) -> list[bytes]:
-    """What ``kept`` wrote, with the text and the calls in their places among what is sent back unchanged. Left out is
-    what cannot be read."""
-    found: list[bytes] = []
+    """Return the items that ``Items.whole`` wrote, with the text and the calls in their places among them. Whatever
+    cannot be read is left out."""
+    items: list[bytes] = []
     left, open_calls = text, dict(calls)
-    for raw, each in _listed(fields):
-        if isinstance(each, dict):
-            found.append(raw.encode())
-        elif isinstance(each, str):
-            if item := open_calls.pop(each, None):
-                found.append(item)
+    for raw, entry in _listed(fields):
+        if isinstance(entry, dict):
+            items.append(raw.encode())
+        elif isinstance(entry, str):
+            if item := open_calls.pop(entry, None):
+                items.append(item)
         else:
-            length, phase = each if isinstance(each, list) else (each, None)
-            found += spoken(left[:length], phase)
+            length, phase = entry if isinstance(entry, list) else (entry, None)
+            items += spoken(left[:length], phase)
             left = left[length:]
-    found += [*spoken(left), *open_calls.values()]
+    items += [*spoken(left), *open_calls.values()]
     # Reasoning is refused without the item that it led to: what that was to be, a limit has cut off.
-    while found and orjson.loads(found[-1]).get("type") == "reasoning":
-        found.pop()
-    return found
+    while items and orjson.loads(items[-1]).get("type") == "reasoning":
+        items.pop()
+    return items
 
 
 def _listed(fields: str) -> list[tuple[str, Any]]:
-    """What can be read of what is listed: the JSON of each, and what it says."""
+    """Return the part of the list that can be read: the JSON of each entry, and its value."""
     try:
         listed = elements(members(fields)[ITEMS])
     except (ValueError, KeyError):
         listed = [""]
-    found = [(raw, each) for raw in listed if _is_listed(each := value_of(raw))]
-    if len(found) < len(listed):
+    readable_entries = [(raw, entry) for raw in listed if _is_listed(entry := value_of(raw))]
+    if len(readable_entries) < len(listed):
         log.warning("what a provider wants back unchanged cannot be read and is left out")
-    return found
+    return readable_entries
 
 
-def _is_listed(each: Any) -> bool:
-    match each:
+def _is_listed(entry: Any) -> bool:
+    match entry:
         case dict() | str() | int() | [int(), str()]:
             return True
         case _:
@@ -122,7 +122,7 @@ def split(text: bytes) -> list[str]:
 
 
 def words(content: Any) -> str:
-    """What of a content is told in words."""
+    """Return a content in words."""
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text") or f"[{part['type'].removeprefix('input_')}]" for part in content)
@@ -132,9 +132,9 @@ def _message(role: str, content: Any, phase: str | None = None) -> bytes:
     return orjson.dumps({"role": role, "content": content} | ({"phase": phase} if phase else {}))
 
 
-def _id(given: str, place: int) -> str:
+def _id(call_id: str, place: int) -> str:
     """An id that no other call of the conversation has."""
-    return given if _MADE_HERE.fullmatch(given) else id_elsewhere(given, place)
+    return call_id if _MADE_HERE.fullmatch(call_id) else id_elsewhere(call_id, place)
 
 
 def _part(part: Part) -> dict[str, Any]:

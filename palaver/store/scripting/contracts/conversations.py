@@ -11,7 +11,7 @@ from palaver.store.scripting.contracts.replies import Busy, Unknown
 from palaver.store.scripting.contracts.secrets import NewSecret, Overfull
 
 
-class GivenField(NamedTuple):
+class HashField(NamedTuple):
     """A field of a conversation's hash, as it is to be."""
 
     name: str
@@ -34,7 +34,7 @@ class BeginConversation(Script[Begun | Busy]):
 
     conversation: Key
     log: Key
-    given: tuple[GivenField, ...]
+    hash_fields: tuple[HashField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ChangeConversation(Script[Changed | Overfull | Revised | Unknown]):
     """Only if it has this one."""
     endpoint: str | None
     """The name under which the key of its new agent is stored, as of `endpoint_of`; None if the agent stays."""
-    given: tuple[GivenField, ...]
+    hash_fields: tuple[HashField, ...]
     secrets: tuple[NewSecret, ...]
 
 

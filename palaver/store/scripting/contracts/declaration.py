@@ -28,7 +28,7 @@ from typing import (
 from palaver.errors import NewerVersion
 from palaver.store.redis.connection import Value
 from palaver.store.redis.keys import Key
-from palaver.store.scripting.contracts.wire import Field, Read, Unsent, each_of, is_record, wire_of
+from palaver.store.scripting.contracts.wire import Field, Read, Unsent, is_record, item_type, wire_of
 
 NEWER: Final = "newer"
 """The reply of a script about a run when newer code has worked on its conversation; it is in no declaration."""
@@ -65,14 +65,14 @@ class Shape:
         self._puts: list[Put | None] = []
         hints = get_type_hints(script, include_extras=True)
         for field in fields(script):
-            if self.lists and not each_of(hints[field.name]):
+            if self.lists and not item_type(hints[field.name]):
                 raise TypeError(f"{script.__name__}: the lists come last, behind {field.name}")
             self._puts.append(self._place(field.name, hints[field.name]))
-        if any(each.batch for each in self.lists[:-1]):
+        if any(items.batch for items in self.lists[:-1]):
             raise TypeError(f"{script.__name__}: a batch comes last")
         behind = [
             *(key.name for key in self.keys),
-            *(each.name for each in self.lists if any(field.wire is None for field in each.fields)),
+            *(items.name for items in self.lists if any(field.wire is None for field in items.fields)),
         ]
         for name in behind[:-1]:
             if hints.get(name) == Key | None:
@@ -95,9 +95,9 @@ class Shape:
         if hint in (Key, Key | None):
             self.keys.append(Field(name, None))
             return _put_key
-        if each := each_of(hint):
-            record = each if is_record(each) else None
-            inner = Field.all_of(each) if record else (Field.of(name, each),)
+        if item := item_type(hint):
+            record = item if is_record(item) else None
+            inner = Field.all_of(item) if record else (Field.of(name, item),)
             self.lists.append(List(name, record, inner, get_origin(hint) is Annotated))
             return _Items(self.lists[-1]).put
         field = Field.of(name, hint)
@@ -122,13 +122,13 @@ class Shape:
             else:
                 put(keys, args, value)
         # redis-py sends neither None nor booleans.
-        return keys, ["" if each is None else int(each) if each is True or each is False else each for each in args]
+        return keys, ["" if arg is None else int(arg) if arg is True or arg is False else arg for arg in args]
 
 
 def _accepted(hint: Any) -> tuple[type, ...]:
     if is_record(hint):
         return (hint,)
-    if each_of(hint):
+    if item_type(hint):
         return (tuple, list)
     if hint in (Key, Unsent):
         return (str,)
@@ -138,8 +138,8 @@ def _accepted(hint: Any) -> tuple[type, ...]:
 def _check(names: Iterable[str], accepted: Iterable[tuple[type, ...]], values: Iterable[Any]) -> None:
     for name, types, value in zip(names, accepted, values, strict=True):
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            wanted = " or ".join(each.__name__ for each in types)
-            raise TypeError(f"{name} is {type(value).__name__}, and not {wanted}")
+            expected = " or ".join(accepted_type.__name__ for accepted_type in types)
+            raise TypeError(f"{name} is {type(value).__name__}, and not {expected}")
 
 
 def _put_keys(keys: list[Any], args: list[Any], value: tuple[str | tuple[str, ...], ...]) -> None:
@@ -222,15 +222,15 @@ class ScriptReply:
         self._echoes = answered
         self._reads = [wire.read for wire in self.fields.values()]
 
-    def read(self, values: Sequence[Any], asked: Script[Any]) -> Any:
-        """The reply to ``asked``, from what is behind its tag.
+    def read(self, values: Sequence[Any], script: Script[Any]) -> Any:
+        """The reply to ``script``, from what is behind its tag.
 
         Raises:
             TypeError: these are not its fields.
         """
         if len(values) != len(self._reads):
             raise TypeError(f"{self.tag} came with {len(values)} of {len(self._reads)} fields")
-        echoed = (getattr(asked, name) for name in self._echoes)
+        echoed = (getattr(script, name) for name in self._echoes)
         return self.made(*echoed, *(read(value) for read, value in zip(self._reads, values, strict=True)))
 
 
@@ -244,7 +244,7 @@ class Script(Generic[R]):
     """True if it runs though Redis is at its ``maxmemory``: it ends runs, deletes them, or saves the results of
     workers."""
     grows: ClassVar[bool] = False
-    """Whether it stores what clients send."""
+    """True if it stores what clients send."""
     echoes: ClassVar[Sequence[str]] = ()
     """Fields that a reply of these names begins with: it has them from the script that was called, not from Lua."""
     shape: ClassVar[Shape]
@@ -277,8 +277,8 @@ class Script(Generic[R]):
             if tag == NEWER.encode():
                 raise NewerVersion
             raise TypeError(f"{self.name} answered {tag!r}, which is none of its replies")
-        found: R = reply.read(values, self)
-        return found
+        result: R = reply.read(values, self)
+        return result
 
 
 def _replies(script: type[Script[Any]]) -> Iterator[ScriptReply]:

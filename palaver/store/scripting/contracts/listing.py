@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Matches:
     """The members that passed the tests, in order."""
 
     members: tuple[Member, ...]
@@ -49,7 +49,7 @@ class Found:
     """There are no more."""
 
 
-class Find(Script[Found]):
+class Find(Script[Matches]):
     """Look through lists of a shard as if they were one, until enough are found or looked at. A run whose status
     changes meanwhile is in exactly one of the lists, so it is not missed."""
 
@@ -63,6 +63,6 @@ class Find(Script[Found]):
     last: int | None
     """None beyond it; ms."""
     most_looked: int
-    most_found: int
+    most_matches: int
     lists: tuple[Index, ...]
     tests: tuple[FieldTest, ...]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from palaver.store.redis.keys import Key, RunKeys
-from palaver.store.scripting.contracts.conversations import GivenField
+from palaver.store.scripting.contracts.conversations import HashField
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Active, Busy, Mismatch, More, Unknown
-from palaver.store.scripting.contracts.runs import Refused
+from palaver.store.scripting.contracts.runs import Rejected
 from palaver.store.scripting.contracts.wire import Entries, Json
 
 ENTRY_FIELDS: Final = ("type", "at", "run", "seq", "data", "opaque")
@@ -51,7 +51,7 @@ class Appended:
     replayed: bool
 
 
-class Append(Script[Appended | Mismatch | Refused | Unknown]):
+class Append(Script[Appended | Mismatch | Rejected | Unknown]):
     """Add the user's messages to a conversation without a run: to its log, or into the run that is active."""
 
     grows = True
@@ -105,7 +105,7 @@ class WithdrawnBehind:
     replayed: bool
 
 
-class WithdrawAfter(Script[WithdrawnBehind | NoPlace | Mismatch | Refused | Unknown]):
+class WithdrawAfter(Script[WithdrawnBehind | NoPlace | Mismatch | Rejected | Unknown]):
     """Withdraw everything behind a position of a log, of whichever run it is, while none is active."""
 
     run: RunKeys
@@ -155,7 +155,7 @@ class ToCopy:
     """There is no such fork yet: copy the log for it."""
 
 
-class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
+class Fork(Script[Forked | ToCopy | Busy | Mismatch | Rejected]):
     """Make a conversation of a copied log, or find the one that there is already."""
 
     conversation: Key
@@ -177,7 +177,7 @@ class Fork(Script[Forked | ToCopy | Busy | Mismatch | Refused]):
     """The withdrawals of the source before it was copied, as of `LogPage`."""
     withdrawn: Json | None
     """The withdrawn parts of the copy."""
-    given: tuple[GivenField, ...]
+    hash_fields: tuple[HashField, ...]
 
 
 @dataclass(frozen=True, slots=True)

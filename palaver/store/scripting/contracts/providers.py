@@ -49,7 +49,7 @@ class Wait:
     seconds: Seconds
     """Ask again then: this time is the caller's own."""
     failure: Failure | None = None
-    """How the provider failed last, in an outage."""
+    """The newest failure of the provider, in an outage."""
     woken: tuple[str, ...] = ()
 
 

@@ -49,8 +49,8 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """The run is refused."""
+class Rejected:
+    """The request is refused."""
 
     code: RefusalCode
     other: str | None
@@ -62,7 +62,7 @@ class Full:
     """The limit of unfinished runs is reached."""
 
 
-class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Refused | Full | Unknown]):
+class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | Full | Unknown]):
     """Take a run on: its record, its place in the conversation and its idempotency key in one step."""
 
     grows = True

@@ -21,7 +21,7 @@ class NewSecret(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Saved:
     """They are as they were to be."""
 
 
@@ -32,7 +32,7 @@ class Overfull:
     code: RefusalCode
 
 
-class KeepSecrets(Script[Kept | Overfull | Unknown]):
+class KeepSecrets(Script[Saved | Overfull | Unknown]):
     """Set and remove secrets of a conversation."""
 
     grows = True

@@ -71,7 +71,7 @@ class NewEntry(NamedTuple):
     """The call that it answers."""
     data: Json
     opaque: str | None = None
-    """What a provider wants back with it, behind who that is (`palaver.schemas.opaque`)."""
+    """The fields that a provider wants back with it, behind their origin (`palaver.schemas.opaque`)."""
     deltas: int = 0
     """As many numbers of the run's events are left free before it, for deltas that readers make of its text
     (`palaver.store.reading.events`)."""
@@ -87,7 +87,7 @@ class NewCall(NamedTuple):
     idempotent: bool
     call: Json | None
     action: Json | None
-    """What it waits for; None if it may begin."""
+    """The action that it waits for; None if it may begin."""
     limit: Seconds | None
     """The longest that an attempt may take; None if nobody knows."""
 
@@ -128,7 +128,7 @@ class Settle(Script[Moved | Stale]):
     failed: ErrorClass | None
     """The class of the failure, if the step failed; also of one that does not end the run."""
     attempts: int | None
-    """How many the retry policy allows after such a failure (retry)."""
+    """The number of attempts that the retry policy allows after such a failure (retry)."""
     delay: Seconds
     streamed: bool
     """Watchers saw text that is withdrawn."""
@@ -140,7 +140,7 @@ class Settle(Script[Moved | Stale]):
     tool_calls: int
     """Done here."""
     trace_note: Json | None
-    """What the worker says of the attempt in the trace of the run."""
+    """The worker's note on the attempt, for the trace of the run."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
 
@@ -217,7 +217,7 @@ class HeldLease(NamedTuple):
     received: int
     """Bytes of an answer that have come so far."""
     characters: int
-    """Of text in it."""
+    """Characters of the text in it."""
     quiet: Seconds
     """Since the last of it came."""
     left: Seconds | None

@@ -64,7 +64,7 @@ class Wire(NamedTuple):
     write: Read | None = None
     """Makes what is sent of the value; None if it is sent as it is."""
     unit: str = ""
-    """What the field's name in Lua ends with."""
+    """The ending of the field's name in Lua."""
 
 
 def read_agent(text: bytes) -> AgentSpec:
@@ -133,13 +133,13 @@ def wire_of(hint: Any) -> Wire:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return Wire((hint,), "{}", "{}", lambda text: hint(text.decode()))
     if get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint):
-        (other,) = (each for each in get_args(hint) if each is not NoneType)
+        (other,) = (option for option in get_args(hint) if option is not NoneType)
         wire = wire_of(other)
         to_lua = wire.to_lua if other in (int, Seconds) else "{} ~= '' and {} or nil"
         accepts, write = (*wire.accepts, NoneType), wire.write and _unless_none(wire.write)
         return Wire(accepts, to_lua, "{} or ''", _unless_empty(wire.read), write, wire.unit)
     if get_origin(hint) is tuple:
-        read = _reader_of_each(get_args(hint)[0])
+        read = _item_reader(get_args(hint)[0])
         return Wire((), "", "{}", lambda values: tuple(map(read, values)))
     raise TypeError(f"a script's value cannot be {hint}")
 
@@ -152,14 +152,14 @@ def _unless_none(write: Read) -> Read:
     return lambda value: None if value is None else write(value)
 
 
-def _reader_of_each(hint: Any) -> Read:
+def _item_reader(hint: Any) -> Read:
     if not is_record(hint):
         return wire_of(hint).read
-    reads = [wire_of(each).read for each in get_type_hints(hint, include_extras=True).values()]
+    reads = [wire_of(field_hint).read for field_hint in get_type_hints(hint, include_extras=True).values()]
     return lambda values: hint(*(read(value) for read, value in zip(reads, values, strict=True)))
 
 
-def each_of(hint: Any) -> Any:
+def item_type(hint: Any) -> Any:
     """The type of a list's items; None if the hint is not a list."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]

@@ -2,8 +2,8 @@
 -- needs: conversation
 
 -- Set fields of its hash, or take them away.
-local function set_fields(given)
-  for _, field in ipairs(given) do
+local function set_fields(hash_fields)
+  for _, field in ipairs(hash_fields) do
     if field.value then
       redis.call('HSET', CONV, field.name, field.value)
     else

@@ -29,7 +29,7 @@ else
   log_messages(args.messages)
   if tonumber(kept[5] or 0) == 0 then let_conversation_expire() end
 end
-if code then return reply.refused { code = code, other = active } end
+if code then return reply.rejected { code = code, other = active } end
 local position = not active and ENTRIES or ''
 remember('request', args.request, 'run', active or '', 'position', position)
 return reply.appended { run_id = active, position = position, replayed = false }

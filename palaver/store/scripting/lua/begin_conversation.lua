@@ -3,6 +3,6 @@ local there = redis.call('HMGET', CONV, 'id', 'deleting')
 if there[2] then return reply.busy() end
 if there[1] then return reply.begun { there = true } end
 begin_conversation()
-set_fields(args.given)
+set_fields(args.hash_fields)
 let_conversation_expire()
 return reply.begun { there = false }

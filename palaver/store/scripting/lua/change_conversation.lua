@@ -6,7 +6,7 @@ if args.revision and args.revision ~= tonumber(there[3] or 0) then return reply.
 if not keep_secrets(CONV, args.secrets, false, args.endpoint) then
   return reply.overfull { code = RefusalCode.SECRETS_FULL }
 end
-set_fields(args.given)
+set_fields(args.hash_fields)
 redis.call('HINCRBY', CONV, 'revision', 1)
 touch()
 return reply.changed()

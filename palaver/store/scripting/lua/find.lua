@@ -2,7 +2,7 @@
 local CHUNK = 100
 local PREFIX = string.match(args.hashes, '^{.-}:')
 
-local lists, found, looked, bytes, last_at, last_id, ends = {}, {}, 0, 0, nil, nil, false
+local lists, matches, looked, bytes, last_at, last_id, ends = {}, {}, 0, 0, nil, nil, false
 for i, list in ipairs(args.lists) do lists[i] = { key = list.key, rows = {}, at = 1, read = 0 } end
 
 -- The next member that is left of a list, and its time.
@@ -75,7 +75,7 @@ local function passes(id)
   return true
 end
 
-while looked < args.most_looked and #found < args.most_found and bytes < Limit.SCRIPT_PAGE_BYTES do
+while looked < args.most_looked and #matches < args.most_matches and bytes < Limit.SCRIPT_PAGE_BYTES do
   local id, at = take()
   if not id then
     ends = true
@@ -83,7 +83,7 @@ while looked < args.most_looked and #found < args.most_found and bytes < Limit.S
   end
   if at ~= args.begin or is_before(at, args.begin_id or '', at, id) then
     looked, last_at, last_id = looked + 1, at, id
-    if passes(id) then found[#found + 1] = { at, id } end
+    if passes(id) then matches[#matches + 1] = { at, id } end
   end
 end
-return reply.found { members = found, looked = looked, bytes = bytes, last_at = last_at, last_id = last_id, ends = ends }
+return reply.matches { members = matches, looked = looked, bytes = bytes, last_at = last_at, last_id = last_id, ends = ends }

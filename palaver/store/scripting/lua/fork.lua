@@ -8,10 +8,10 @@ if there[2] or (there[1] and there[3] ~= args.forked_from) then return reply.bus
 if there[1] then return reply.forked { conversation_id = CONVERSATION, replayed = true } end
 if not args.copy then return reply.to_copy() end
 local copy = find_copy(args.copy, args.through, keys.source)
-if not copy then return reply.refused { code = RefusalCode.CONVERSATION_CHANGED, other = nil } end
+if not copy then return reply.rejected { code = RefusalCode.CONVERSATION_CHANGED, other = nil } end
 begin_conversation()
 take_copy(args.copy, copy)
-set_fields(args.given)
+set_fields(args.hash_fields)
 redis.call('HSET', CONV, 'forked_from', args.forked_from, 'forked_through', args.through)
 if args.withdrawn then redis.call('HSET', CONV, 'withdrawn', args.withdrawn, 'withdrawn_at', args.through) end
 let_conversation_expire()

@@ -14,7 +14,7 @@ if args.fingerprint or conflict == OnConflict.STEER then
 end
 if (args.start_by or NOW + 1) <= NOW then return reply.past { field = 'start_by' } end
 if (args.deadline or NOW + 1) <= NOW then return reply.past { field = 'deadline' } end
-local function refused(code, other) return reply.refused { code = code, other = other } end
+local function refused(code, other) return reply.rejected { code = code, other = other } end
 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',
   'deleting', 'names')

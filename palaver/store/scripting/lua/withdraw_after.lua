@@ -6,7 +6,7 @@ if earlier then return reply.withdrawn_behind { replayed = earlier.replayed } en
 
 local there = redis.call('HMGET', CONV, 'id', 'deleting', 'active')
 if not there[1] or there[2] then return reply.unknown() end
-if there[3] then return reply.refused { code = RefusalCode.CONVERSATION_BUSY, other = there[3] } end
+if there[3] then return reply.rejected { code = RefusalCode.CONVERSATION_BUSY, other = there[3] } end
 local why = misplaced(args.position, ENTRIES)
 if why then return reply.no_place { why = why } end
 if args.position < ENTRIES then

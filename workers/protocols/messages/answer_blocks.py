@@ -24,20 +24,20 @@ _PLAIN: Final = frozenset(("text", "tool_use"))
 class Block:
     """One block."""
 
-    __slots__ = ("ended", "first", "kind", "pieces", "said")
+    __slots__ = ("ended", "first", "kind", "pieces", "text")
 
     def __init__(self, kind: str, first: str) -> None:
         self.kind = kind
         self.first = first
         """Its JSON, as it began."""
-        self.said: list[str] = []
+        self.text: list[str] = []
         """Its part of the answer's text."""
         self.pieces: dict[str, list[str]] = {}
         self.ended = False
 
     @property
-    def kept(self) -> bool:
-        """Whether it is to be sent back as it is."""
+    def is_sent_back(self) -> bool:
+        """True if it is to be sent back as it is."""
         return self.kind not in _PLAIN
 
     def json(self) -> str:
@@ -50,15 +50,15 @@ class Block:
         if not self.pieces:
             return self.first
         Parts().admit(orjson.loads(self.first))
-        found = members(self.first)
+        fields = members(self.first)
         for name, pieces in self.pieces.items():
             text = "".join(pieces)
             # The input of a provider's own tool comes as JSON, everything else as text.
             if name != "input":
-                found[name] = orjson.dumps(text).decode()
+                fields[name] = orjson.dumps(text).decode()
             elif text:
-                found[name] = _object(text)
-        return "{" + ",".join(f"{orjson.dumps(name).decode()}:{value}" for name, value in found.items()) + "}"
+                fields[name] = _object(text)
+        return "{" + ",".join(f"{orjson.dumps(name).decode()}:{value}" for name, value in fields.items()) + "}"
 
 
 class Blocks(SentBack):
@@ -66,7 +66,7 @@ class Blocks(SentBack):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[int, Block] = {}
+        self.by_index: dict[int, Block] = {}
 
     def begin(self, index: Any, kind: str, first: str) -> Block:
         """A block that begins.
@@ -75,19 +75,19 @@ class Blocks(SentBack):
             ValueError: there is one at ``index`` already.
             ResponseTooLarge: they are too many, or larger than may be kept.
         """
-        admit_part(index, self.found, "blocks")
-        block = self.found[index] = Block(kind, "" if kind in _PLAIN else first)
+        admit_part(index, self.by_index, "blocks")
+        block = self.by_index[index] = Block(kind, "" if kind in _PLAIN else first)
         self.grow(len(block.first))
         return block
 
     def add(self, block: Block, name: str, text: str) -> None:
-        """More of a kept block.
+        """Add more to a block that is sent back.
 
         Raises:
             TypeError: it began with something else than text there.
             ResponseTooLarge: all are larger than may be.
         """
-        if not block.kept:
+        if not block.is_sent_back:
             return
         self.grow(len(text))
         if name not in block.pieces:
@@ -96,12 +96,14 @@ class Blocks(SentBack):
         block.pieces[name].append(text)
 
     def so_far(self) -> str:
-        """What is sent back of an answer that was cut off: what has ended, and is signed where it thinks."""
+        """Return the blocks to send back of an answer that was cut off: those that have ended, and are signed where
+        they think."""
         return self._layout({}, cut=True)
 
     def whole(self, call_ids: Mapping[int, str]) -> str:
-        """What is sent back of an answer with these calls: JSON for ``blocks.restored``, without secrets of this
-        process. What may be signed is left out rather than changed. Empty if there is nothing but text and calls.
+        """Return the blocks to send back of an answer with these calls: JSON for ``blocks.restored``, without secrets
+        of this process. What may be signed is left out rather than changed. Empty if there is nothing but text and
+        calls.
 
         Raises:
             MalformedResponse: a block of it is no JSON.
@@ -110,18 +112,19 @@ class Blocks(SentBack):
         return self._layout(call_ids, cut=False)
 
     def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:
-        if not any(block.kept for block in self.found.values()):
+        if not any(block.is_sent_back for block in self.by_index.values()):
             return ""
         layout: list[Any] = []
-        for index, block in self.found.items():
+        for index, block in self.by_index.items():
             if block.kind == "tool_use":
                 layout += [call_ids[index]] if index in call_ids else []
-            elif block.kept and (text := _finished(block) if cut else block.json()) and (raw := unchanged(text)):
-                layout.append(raw)
-            if block.said:
+            elif block.is_sent_back:
+                text = _finished(block) if cut else block.json()
+                layout += [raw] if text and (raw := unchanged(text)) else []
+            if block.text:
                 # As the log has it.
-                layout.append(len(redact("".join(block.said))))
-        if not any(isinstance(each, orjson.Fragment) for each in layout):
+                layout.append(len(redact("".join(block.text))))
+        if not any(isinstance(entry, orjson.Fragment) for entry in layout):
             return ""
         return as_stored({BLOCKS: layout}, cut=cut)
 

@@ -26,9 +26,9 @@ class Item:
         self.length = 0
         """Characters of a message's text."""
         self.phase = ""
-        """Of the turn, in which a message was said; the provider wants it back."""
+        """The phase of the turn in which a message came; the provider wants it back."""
         self.argued = self.thought = self.ended = False
-        """Whether arguments, or what the model thinks, came in pieces; whether it is whole."""
+        """True once arguments came in pieces; once reasoning did; once the item is whole."""
 
 
 class Items(SentBack):
@@ -36,7 +36,7 @@ class Items(SentBack):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[int, Item] = {}
+        self.by_index: dict[int, Item] = {}
 
     def begin(self, index: Any, kind: str) -> Item:
         """An item that begins.
@@ -45,8 +45,8 @@ class Items(SentBack):
             ValueError: there is one at ``index`` already.
             ResponseTooLarge: they are too many.
         """
-        admit_part(index, self.found, "items")
-        item = self.found[index] = Item(kind)
+        admit_part(index, self.by_index, "items")
+        item = self.by_index[index] = Item(kind)
         return item
 
     def keep(self, item: Item, raw: str) -> None:
@@ -55,19 +55,20 @@ class Items(SentBack):
         item.raw = raw
 
     def so_far(self) -> str:
-        """What is sent back of an answer that was cut off."""
+        """Return the items to send back of an answer that was cut off."""
         return self._layout({}, cut=True)
 
     def whole(self, call_ids: Mapping[int, str]) -> str:
-        """What is sent back of an answer with these calls: JSON for ``items.restored``, without secrets of this
-        process. What is encrypted is left out rather than changed. Empty if there is nothing but text and calls."""
+        """Return the items to send back of an answer with these calls: JSON for ``items.restored``, without secrets
+        of this process. What is encrypted is left out rather than changed. Empty if there is nothing but text and
+        calls."""
         return self._layout(call_ids, cut=False)
 
     def _layout(self, call_ids: Mapping[int, str], *, cut: bool) -> str:
         layout: list[Any] = []
         something = False
-        for index in sorted(self.found):
-            item = self.found[index]
+        for index in sorted(self.by_index):
+            item = self.by_index[index]
             if item.kind == "message":
                 phase = item.phase if redact(item.phase) == item.phase else ""
                 layout.append([item.length, phase] if phase else item.length)
