@@ -48,7 +48,7 @@ def conversation_path(conversation_id: str) -> str:
 def page_path(of: Literal["runs", "conversations"], query: BaseModel, cursor: str) -> str:
     """Return the path of the page that ``cursor`` begins, with the filters of ``query``."""
     parameters = query.model_dump(mode="json", exclude_defaults=True) | {"cursor": cursor}
-    return below_root(f"/v1/{of}?{urlencode({name: _in_url(value) for name, value in asked.items()})}")
+    return below_root(f"/v1/{of}?{urlencode({name: _in_url(value) for name, value in parameters.items()})}")
 
 
 def _in_url(value: Any) -> object:
