@@ -99,6 +99,9 @@ def _container(container: Container) -> Iterator[str]:
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         if probe not in container.spec:
             yield f"{where}: no {probe}"
+    for path in container.values.values():
+        if path.startswith("/run/secrets/") and path not in container.secret_files:
+            yield f"{where}: nothing is mounted at {path}"
     drain = container.values.get("PALAVER_DRAIN_GRACE")
     if drain is not None and container.grace < float(drain) + 10:
         yield f"{where}: is killed {container.grace} s after it is told to end, and its grace is {drain} s: too early"

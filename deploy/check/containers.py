@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from palaver.config.secret_files import SUFFIX
+
 from .kit import Manifest
 
 
@@ -33,10 +35,27 @@ class Container:
         return {each["name"]: each["value"] for each in self.spec.get("env", []) if "value" in each}
 
     @property
-    def secrets(self) -> dict[str, str]:
-        """Variables from a Secret, with the key of each."""
+    def secret_values(self) -> dict[str, str]:
+        """Variables whose values come from a Secret, with the key of each."""
         refs = {each["name"]: each.get("valueFrom", {}).get("secretKeyRef") for each in self.spec.get("env", [])}
         return {name: ref["key"] for name, ref in refs.items() if ref}
+
+    @property
+    def secret_files(self) -> dict[str, str]:
+        """Files that a Secret is mounted as, by their paths, with the key of each."""
+        volumes = {each["name"]: each["secret"]["items"] for each in self.pod.get("volumes", []) if "secret" in each}
+        return {
+            f"{mount['mountPath']}/{item['path']}": item["key"]
+            for mount in self.spec.get("volumeMounts", [])
+            for item in volumes.get(mount["name"], ())
+        }
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Variables that a Secret has the values of, themselves or in files, with the key of each."""
+        files = self.secret_files
+        named = {name: files.get(value) for name, value in self.values.items() if name.endswith(SUFFIX)}
+        return self.secret_values | {name.removesuffix(SUFFIX): key for name, key in named.items() if key}
 
     @property
     def ports(self) -> dict[str, int]:

@@ -97,4 +97,4 @@ def _of_chart(kit: Kit, values: Path) -> Iterator[Variable]:
         for container in containers_of(manifest):
             where = f"{values.name}: {container.where}"
             yield from (Variable(where, name, value) for name, value in container.values.items())
-            yield from (Variable(where, name, None) for name in container.secrets)
+            yield from (Variable(where, name, None) for name in container.secret_values)

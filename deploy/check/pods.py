@@ -53,6 +53,10 @@ class Pod:
         self._run = folder / f"run-{name}"
         self._run.mkdir()
         confinement.give(self._run)
+        self._secret_files = folder / f"secrets-{name}"
+        self._secret_files.mkdir()
+        for key in container.secret_files.values():
+            (self._secret_files / key).write_text(secrets[key])
         self._confinement = confinement.command
         self.child = ChildCommand(
             name,
@@ -71,7 +75,7 @@ class Pod:
         values = {name: self._place(value) for name, value in self.container.values.items()}
         if variable := _PORTS.get(self.container.role):
             values[variable] = str(self.port)
-        secret = {name: self._secrets[key] for name, key in self.container.secrets.items()}
+        secret = {name: self._secrets[key] for name, key in self.container.secret_values.items()}
         named = [each["secretRef"]["name"] for each in self.container.spec.get("envFrom", [])]
         own = dict(self._secrets[name].split("=", 1) for name in named)
         return {**image, **values, **secret, **own}
@@ -144,6 +148,8 @@ class Pod:
         return [self._place(word) for word in words]
 
     def _place(self, text: str) -> str:
+        if key := self.container.secret_files.get(text):
+            return str(self._secret_files / key)
         return text.replace("/etc/palaver", str(self._folder)).replace("/run/palaver", str(self._run))
 
 

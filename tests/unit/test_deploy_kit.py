@@ -129,6 +129,13 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (only_chart, WORKERS, "livenessProbe", "startupProbe", "livenessProbe"),
         (only_chart, HELPERS, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "can be written to"),
         (only_chart, API, "kind: PodDisruptionBudget", "kind: PodDisruptionBudgte", "PodDisruptionBudgte"),
+        (
+            only_chart,
+            HELPERS,
+            "mountPath: {{ include",
+            "mountPath: /x{{ include",
+            "nothing is mounted at /run/secrets/",
+        ),
         (names, WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
         (names, WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
         (names, COMPOSE, "PALAVER_PROVIDERS:", "PALAVER_PROVIDER:", "nobody reads PALAVER_PROVIDER"),
@@ -139,7 +146,7 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (names, METRICS_DROP_IN, "946%i", "%ith", "PALAVER_METRICS_PORT=1th"),
         (names, COMPOSE, 'PALAVER_DRAIN_GRACE: "10"', 'PALAVER_DRAIN_GRACE: "soon"', "PALAVER_DRAIN_GRACE=soon"),
         (names, COMPOSE, "PALAVER_API_KEYS_FILE: /run", "PALAVER_API_KEYS: /run", "PALAVER_API_KEYS is a secret"),
-        (names, HELPERS, "name: {{ .name }}", "name: X_{{ .name }}", "nobody reads X_PALAVER_REDIS_URL"),
+        (names, HELPERS, "name: {{ $name }}_FILE", "name: X_{{ $name }}_FILE", "nobody reads X_PALAVER_REDIS_URL"),
         (alerts, ALERTS, "palaver_overdue_seconds", "palaver_overdue_time", "there is no metric palaver_overdue_time"),
         (alerts, ALERTS, "max by (type)", "max by (kind)", "none of its metrics has a label kind"),
         (alerts, ALERTS, 'reason="no_worker"', 'raeson="no_worker"', "none of its metrics has a label raeson"),
@@ -292,6 +299,29 @@ def test_what_scales_workers_has_a_key_for_queues_alone(kit: Kit) -> None:
     secrets = {each.role: each.secrets for manifest in manifests for each in containers_of(manifest)}
     assert secrets["api"]["PALAVER_QUEUES_KEYS"] == "scaler-key"
     assert not any("PALAVER_QUEUES_KEYS" in secrets[role] for role in ("worker", "tools"))
+
+
+def test_secrets_are_files_each_with_what_its_role_needs_and_no_variables(kit: Kit) -> None:
+    manifests = kit.render(ROOT / "deploy/helm/palaver/ci/everything-values.yaml")
+    containers = {each.role: each for manifest in manifests for each in containers_of(manifest)}
+    common = {"broker-url", "secret-key"}
+    assert {role: set(each.secret_files.values()) for role, each in containers.items()} == {
+        "api": {"redis-url-api", "api-keys", "scaler-key", "metrics-key", *common},
+        "worker": {"redis-url-worker", "openai-api-key", *common},
+        "tools": {"redis-url-worker", *common},
+        "flower": {"redis-url-flower", "broker-url"},
+    }
+    for role, container in containers.items():
+        # Flower's login and what OpenTelemetry reads have no file.
+        assert container.secret_values.keys() <= {"FLOWER_BASIC_AUTH", "OTEL_EXPORTER_OTLP_HEADERS"}, role
+        read = {path for name, path in container.values.items() if name.endswith("_FILE") and "secrets" in path}
+        assert read == container.secret_files.keys(), role
+
+
+def test_secrets_are_variables_where_that_is_wanted(kit: Kit) -> None:
+    manifests = kit.render(ROOT / "deploy/helm/palaver/ci/plain-values.yaml")
+    for container in (each for manifest in manifests for each in containers_of(manifest)):
+        assert (container.secret_files, container.secret_values["PALAVER_REDIS_URL"]) == ({}, "redis-url")
 
 
 def test_each_role_of_the_chart_has_the_url_of_its_own_user(kit: Kit) -> None:

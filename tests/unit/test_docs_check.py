@@ -89,6 +89,14 @@ def test_links_lead_on_in_the_site(source: str, link: str, shown: str) -> None:
     assert on_page_markdown(link, page_at(source)) == f"{shown}\n"
 
 
+def test_decisions_come_last_in_the_search() -> None:
+    for source, rank in (("adr/0012-actions-and-pauses.md", {"boost": 0.01}), ("how-to/cancel.md", None)):
+        page = page_at(source)
+        page.meta = {}
+        on_page_markdown("Text", page)
+        assert page.meta.get("search") == rank
+
+
 def test_lists_are_indented_as_the_site_reads_them() -> None:
     assert indented("Text\n- one\n  more\n- two\n") == "Text\n\n- one\n    more\n- two\n"
     assert indented("1. one\n\n   ```sh\n   a\n     b\n   ```\n\nText\n") == (

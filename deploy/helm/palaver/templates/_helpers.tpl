@@ -21,14 +21,44 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
     secretKeyRef: {name: {{ .root.Values.existingSecret }}, key: {{ .key }}}
 {{- end }}
 
+{{/* The secrets of a role that Palaver itself reads, so that they may be files: the variable, and the Secret's key. */}}
+{{- define "palaver.secrets" -}}
+PALAVER_REDIS_URL: {{ index .root.Values.redisUrlKeys (.role | replace "tools" "worker") | quote }}
+{{- if .root.Values.brokerFromSecret }}
+PALAVER_BROKER_URL: broker-url
+{{- end }}
+{{- if and .root.Values.secretKey (ne .role "flower") }}
+PALAVER_SECRET_KEY: {{ .root.Values.secretKey | quote }}
+{{- end }}
+{{- if eq .role "api" }}
+PALAVER_API_KEYS: api-keys
+{{- if .root.Values.keda.enabled }}
+PALAVER_QUEUES_KEYS: scaler-key
+{{- end }}
+{{- if .root.Values.monitoring.scrape }}
+PALAVER_METRICS_KEYS: metrics-key
+{{- end }}
+{{- end }}
+{{- if eq .role "worker" }}
+{{- range $variable, $key := .root.Values.providerKeys }}
+{{ $variable }}: {{ $key | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "palaver.secretFolder" -}}
+/run/secrets/palaver
+{{- end }}
+
 {{/* What every role knows: where the store is, and who it is there; and the settings. */}}
 {{- define "palaver.environment" -}}
-{{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_REDIS_URL" "key" (index .root.Values.redisUrlKeys .user)) }}
-{{- if .root.Values.brokerFromSecret }}
-{{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_BROKER_URL" "key" "broker-url") }}
+{{- range $name, $key := include "palaver.secrets" . | fromYaml }}
+{{- if $.root.Values.secretsAsFiles }}
+- name: {{ $name }}_FILE
+  value: {{ include "palaver.secretFolder" $ }}/{{ $key }}
+{{- else }}
+{{ include "palaver.fromSecret" (dict "root" $.root "name" $name "key" $key) }}
 {{- end }}
-{{- if and .root.Values.secretKey (ne .user "flower") }}
-{{ include "palaver.fromSecret" (dict "root" .root "name" "PALAVER_SECRET_KEY" "key" .root.Values.secretKey) }}
 {{- end }}
 {{- range $name, $value := .root.Values.settings }}
 - name: {{ $name }}
@@ -107,6 +137,16 @@ volumes:
     emptyDir: {}
   - name: run
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  {{- if .root.Values.secretsAsFiles }}
+  - name: secrets
+    secret:
+      secretName: {{ .root.Values.existingSecret }}
+      defaultMode: 0440
+      items:
+        {{- range $key := include "palaver.secrets" . | fromYaml | values | uniq | sortAlpha }}
+        - {key: {{ $key | quote }}, path: {{ $key | quote }}}
+        {{- end }}
+  {{- end }}
   {{- with .root.Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -123,6 +163,9 @@ volumeMounts:
   - {name: providers, mountPath: /etc/palaver, readOnly: true}
   - {name: tmp, mountPath: /tmp}
   - {name: run, mountPath: /run/palaver}
+  {{- if .Values.secretsAsFiles }}
+  - {name: secrets, mountPath: {{ include "palaver.secretFolder" . }}, readOnly: true}
+  {{- end }}
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
