@@ -199,7 +199,11 @@ def _path_parameters(path: Mapping[str, InPath]) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": {"type": "string"} | ({"format": part.format} if part.format else {}),
+            "schema": {
+                "type": "string",
+                **({"format": part.format} if part.format else {}),
+                **({"pattern": part.pattern} if part.pattern else {}),
+            },
             "description": part.description,
         }
         for name, part in path.items()

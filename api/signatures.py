@@ -35,6 +35,8 @@ class InPath:
     """The function that makes the parameter's value of it. Raises if there is something wrong with it."""
     format: str | None = None
     """The form of it, as JSON Schema names it."""
+    pattern: str | None = None
+    """The same as an expression: a name of a form is a comment to who reads the document."""
 
 
 @dataclass(slots=True)

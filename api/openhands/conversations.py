@@ -18,7 +18,7 @@ from palaver.vocabulary.ids import uuid_of
 from .. import operations
 from ..operations import Backend, Caller
 from ..queries import AnyQuery, Number
-from .dialect import OPENHANDS, ConversationUuid, number_of
+from .dialect import OPENHANDS, UUID_PATTERN, ConversationUuid, number_of
 from .followers import caught_up
 from .snapshot import load_snapshot, save_state, with_its_agent
 from .state import Generation
@@ -115,6 +115,9 @@ class ConversationChange(LenientModel):
     tags: dict[str, str] | None = None
 
 
+_Uuid = Annotated[str, Field(json_schema_extra={"format": "uuid", "pattern": UUID_PATTERN})]
+
+
 def _split(text: object) -> object:
     return tuple(text.split(",")) if isinstance(text, str) else text
 
@@ -122,7 +125,7 @@ def _split(text: object) -> object:
 class ManyQuery(AnyQuery):
     """Conversations by their ids."""
 
-    ids: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(max_length=_MOST, description="UUIDs.")
+    ids: Annotated[tuple[_Uuid, ...], BeforeValidator(_split)] = Field(max_length=_MOST, description="UUIDs.")
 
 
 @OPENHANDS.route(

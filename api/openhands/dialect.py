@@ -146,7 +146,8 @@ def number_of(text: str) -> UUID:
         ) from None
 
 
-ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid")]
+UUID_PATTERN: Final = "^[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}$"
+ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid", UUID_PATTERN)]
 EventUuid = Annotated[str, InPath("The event's id.")]
 
 

@@ -235,3 +235,13 @@ async def test_what_a_path_with_no_id_in_it_is_answered_is_documented(path: str)
             body: Any = {} if "requestBody" in operation else None
             answer = await api.client.request(method, re.sub(r"{\w+}", "no-id", path), json=body)
             assert str(answer.status_code) in operation["responses"], (method, answer.text)
+
+
+def test_a_uuid_in_an_address_has_its_form_in_the_document() -> None:
+    paths = WHOLE["paths"]
+    (conversation,) = paths["/openhands/api/conversations/{conversation}"]["get"]["parameters"]
+    (ids,) = paths["/openhands/api/conversations"]["get"]["parameters"]
+    uuid = "0190f0e0-1111-4222-8333-444455556666"
+    for schema in (conversation["schema"], ids["schema"]["items"]):
+        assert [bool(re.search(schema["pattern"], text)) for text in (uuid, uuid.replace("-", ""))] == [True, True]
+        assert not any(re.search(schema["pattern"], text) for text in ("", "conv_00" + "0" * 26, f"{uuid}0"))
