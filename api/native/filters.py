@@ -44,6 +44,8 @@ def names_of(there_are: Sequence[str], what: str) -> Callable[[object], object]:
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list | tuple):
             return value
+        if len(names) > len(there_are):
+            raise ValueError(f"must be {what}, of which there are {len(there_are)}")
         for name in names:
             if name not in there_are:
                 hint = did_you_mean(str(name), there_are) or f"; there are: {', '.join(there_are)}"

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from palaver.errors import NoRoom, NotDurable, Refused, StateConflict, UnknownConversation
 from palaver.schemas.conversation import ConversationFilter, ConversationOrder, ConversationPatch
 from palaver.vocabulary.ids import uuid_of
+from palaver.vocabulary.limits import limit_of
 
 from .. import operations
 from ..operations import Backend, Caller
@@ -125,7 +126,11 @@ def _split(text: object) -> object:
 class ManyQuery(AnyQuery):
     """Conversations by their ids."""
 
-    ids: Annotated[tuple[_Uuid, ...], BeforeValidator(_split)] = Field(max_length=_MOST, description="UUIDs.")
+    ids: Annotated[tuple[_Uuid, ...], BeforeValidator(_split)] = Field(
+        max_length=_MOST,
+        description="UUIDs; commas between them.",
+        json_schema_extra={"maxItems": limit_of("parameters")},
+    )
 
 
 @OPENHANDS.route(

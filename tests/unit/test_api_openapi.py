@@ -245,3 +245,16 @@ def test_a_uuid_in_an_address_has_its_form_in_the_document() -> None:
     for schema in (conversation["schema"], ids["schema"]["items"]):
         assert [bool(re.search(schema["pattern"], text)) for text in (uuid, uuid.replace("-", ""))] == [True, True]
         assert not any(re.search(schema["pattern"], text) for text in ("", "conv_00" + "0" * 26, f"{uuid}0"))
+
+
+async def test_lists_in_an_address_have_the_most_that_the_document_says() -> None:
+    for path, name, item, refused in (
+        ("/v1/conversations/count", "status", "idle", 422),
+        ("/openhands/api/conversations", "ids", "0190f0e0-1111-4222-8333-444455556666", 400),
+    ):
+        parameters = WHOLE["paths"][path]["get"]["parameters"]
+        (most,) = [each["schema"]["maxItems"] for each in parameters if each["name"] == name]
+        async with world() as api:
+            for number, status in ((most, 200), (most + 1, refused)):
+                answer = await api.client.get(path, params=[(name, item)] * number)
+                assert answer.status_code == status, (path, number, answer.text)
