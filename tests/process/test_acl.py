@@ -359,7 +359,7 @@ def test_flowers_list_of_tasks_says_what_how_and_of_which_run(guarded: Cluster) 
             return next((each for each in listed if each["uuid"] == f"{run_id}:1:1" and each["result"]), {})
 
         shown = [eventually(partial(row, run_id)) for run_id in (failed, completed)]
-    assert columns[:5] == ["name", "args", "state", "result", "uuid"]
+    assert columns[:5] == ["name", "args", "state", "uuid", "exception"]
     assert shown[0]["result"].startswith("authentication: The provider does not accept the key.")
     assert shown[1]["result"] == "run is completed"
     assert {each["name"] for each in shown} == {"palaver.model_step"}

@@ -329,7 +329,7 @@ class TestRun:
     EVENTS_OF_A_WAIT = (
         frame(1, "action.required", step="1/c", action=SEND),
         frame(2, "action.resolved", action_id="act_1", decision="approve", by="alice"),
-        frame(3, "run.pausing", now=False),
+        frame(3, "run.pausing", now=False, reason=None),
         frame(4, "run.paused"),
         frame(5, "run.cancelling", mode="rollback", reason="enough"),
         frame(6, "messages.withdrawn", first=1, last=4),
