@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple
 
-import orjson
-
+from bench.questions import Questions
 from palaver.stack.ports import HOST
 from tests.cost.hostile_answers import shapes
-
-_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Shape(NamedTuple):
@@ -34,23 +30,15 @@ def chosen(protocol: str, *, streamed: bool, count: int) -> list[Shape]:
     return [every[number * len(every) // count] for number in range(count)]
 
 
-class _Answers(asyncio.Protocol):
+class _Answers(Questions):
     """A connection, on which each question gets the answer that its model names."""
 
     def __init__(self, answers: Sequence[bytes]) -> None:
         self._answers = answers
-        self._heard = b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._heard += data
-        head, blank, body = self._heard.partition(b"\r\n\r\n")
-        length = _LENGTH.search(head)
-        if blank and length is not None and len(body) >= int(length[1]):
-            self._heard = b""
-            self._transport.write(self._answers[int(orjson.loads(body)["model"].removeprefix("s"))])
+    def answer(self, head: bytes, model: str) -> None:
+        """Write the answer of the number in the model's name."""
+        self._transport.write(self._answers[int(model.removeprefix("s"))])
 
 
 async def _serve(port: int, answers: Sequence[bytes]) -> None:

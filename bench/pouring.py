@@ -16,10 +16,11 @@ from collections import deque
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final
 
 import orjson
 
+from bench.questions import Questions
 from palaver.stack.ports import HOST
 
 _TICK: Final = 0.005
@@ -28,7 +29,6 @@ _HEAD: Final = b"\r\n".join(
     (b"HTTP/1.1 200 OK", b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked", b"", b"")
 )
 _RUN: Final = re.compile(rb"x-palaver-run: *([^\r\n]+)", re.IGNORECASE)
-_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _MODEL: Final = re.compile(r"tokens-(\d+)\+rate-([\d.]+)")
 
 
@@ -104,32 +104,22 @@ class Ledger:
         self._file.write(orjson.dumps(line) + b"\n")
 
 
-class Stream(asyncio.Protocol):
+class Stream(Questions):
     """A connection, with at most one answer at a time."""
 
     def __init__(self, clock: Clock, ledger: Ledger) -> None:
         self._clock = clock
         self._ledger = ledger
-        self._heard = b""
         self._number: int | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._heard += data
-        head, blank, body = self._heard.partition(b"\r\n\r\n")
-        length = _LENGTH.search(head)
-        if not blank or length is None or len(body) < int(length[1]):
-            return
-        self._heard = b""
-        model = _MODEL.fullmatch(orjson.loads(body)["model"])
-        run = _RUN.search(head)
-        if model is None or run is None:
+    def answer(self, head: bytes, model: str) -> None:
+        """Begin a stream of the tokens that the model names, at their pace."""
+        pace, run = _MODEL.fullmatch(model), _RUN.search(head)
+        if pace is None or run is None:
             self._transport.close()
             return
         self._number = self._ledger.begin(run[1].decode())
-        self._chunks, self._at, self._pause = chunks(int(model[1])), 0, 1 / float(model[2])
+        self._chunks, self._at, self._pause = chunks(int(pace[1])), 0, 1 / float(pace[2])
         self._transport.write(_HEAD)
         self._begun = asyncio.get_running_loop().time()
         self._clock.at(self._begun + self._pause, self)
