@@ -111,21 +111,24 @@ class Steps:
             StaleLease: the conversation is gone, and with it the lease.
         """
         conversation, log = keys.conversation(conversation_id), keys.log(conversation_id)
+        entries = [*tail.entries]
         while not tail.ends:
             match await self._scripts.run(ReadLog(conversation=conversation, log=log, after=tail.position)):
                 case LogPage() as page if page.withdrawals == tail.withdrawals:
                     more = read_tail(
                         (tail.position, tail.position_at, page.entries, page.ends, page.withdrawals, page.withdrawn)
                     )
-                    tail = replace(more, entries=(*tail.entries, *more.entries), rebuilt=tail.rebuilt)
+                    entries += more.entries
+                    tail = replace(more, rebuilt=tail.rebuilt)
                 case LogPage() as page:
                     # Entries were deleted meanwhile, and the pages read so far may contain some of them.
+                    entries.clear()
                     tail = LogTail(rebuilt=True, ends=False, withdrawals=page.withdrawals)
                 case Unknown():
                     raise StaleLease
                 case other:
                     assert_never(other)
-        return tail
+        return replace(tail, entries=tuple(entries))
 
     async def settle(
         self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, trace_note: bytes | None = None
