@@ -121,7 +121,7 @@ def test_it_says_why_in_one_sentence(
     assert told.count("\n") == 1, told
 
 
-CLUSTER = {"cluster-enabled": "yes"}
+CLUSTER = {"cluster-enabled": "yes"}  # And a port for its neighbours, which would else be 10,000 above the first.
 EVICTING = {"maxmemory-policy": "allkeys-lru"}
 
 
@@ -134,7 +134,7 @@ EVICTING = {"maxmemory-policy": "allkeys-lru"}
     ids=["cluster", "fatal"],
 )
 def test_a_redis_that_cannot_be_trusted(server: dict[str, str], more: dict[str, str], said: str, folder: Path) -> None:
-    with RedisServer(options=server) as there:
+    with RedisServer(options={**server, "cluster-port": str(free_port())}) as there:
         for line in ("api", *WORKERS):
             environment = {"PALAVER_REDIS_URL": there.url, "PALAVER_PROVIDERS": str(folder / "table.toml"), **more}
             environment["PALAVER_API_PORT"] = str(free_port())

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 import pytest
-from celery import Celery
+from celery import Celery, _state
 
 from palaver.config.settings import Settings
 from palaver.vocabulary.step_kinds import QUEUES
@@ -21,9 +21,16 @@ PAGE = ROOT / "docs" / "coming-from.md"
 def yours(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of the reader's own Celery application."""
     module = ModuleType("yours")
+    # A task of one application is told to each that comes later: not to those of other tests.
+    monkeypatch.setattr(_state, "_on_app_finalizers", set())
     app = Celery("yours", broker="memory://", set_as_current=False)
+
+    @app.task(name="add")
+    def add(x: int, y: int) -> int:
+        return x + y
+
     monkeypatch.setitem(sys.modules, "yours", module)
-    vars(module).update(app=app, add=app.task(lambda x, y: x + y, name="add"))
+    vars(module).update(app=app, add=add)
     return module
 
 
