@@ -114,7 +114,6 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "not_ready": (503, "Not ready"),
         "unavailable": (503, "Cannot be done now"),
         "store_nearly_full": (503, "The store is nearly full"),
-        "no_workers": (503, "No worker has told of its tools yet"),
         "too_many_watchers": (503, "Too many clients are watching"),
         "too_many_connections": (503, "Too many clients are connected"),
     }

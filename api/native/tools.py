@@ -12,7 +12,7 @@ from .dialect import NATIVE
 
 
 class ToolList(BaseModel):
-    """Every tool that a worker has or had within the last hour, by name."""
+    """Every tool that a worker has, or that the last ones of a queue had, by name."""
 
     data: list[ToolState]
 
@@ -25,5 +25,5 @@ class ToolList(BaseModel):
     answers={200: ("Every tool with its schema, its flags and the workers that have it.", ToolList)},
 )
 async def tools(backend: Backend) -> Response:
-    """Workers tell what they have with each heartbeat; what none has any more stays for an hour."""
+    """Workers tell what they have with each heartbeat; what the last ones of a queue had stays."""
     return answer(ToolList(data=await operations.read_tools(backend)))

@@ -32,8 +32,9 @@ class Catalog:
         self._tools = Fresh(self._reads, self._read_tools, _LASTS)
         self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
-    async def tools(self) -> KnownTools:
-        """Return every tool that a worker has, or had within the last hour. Raises what the store raises."""
+    async def tools(self) -> KnownTools | None:
+        """Return every tool that a worker has, or that the last ones of a queue had; None if the store never had
+        a worker. Raises what the store raises."""
         return await self._tools.get()
 
     async def providers(self) -> frozenset[str] | None:
@@ -45,12 +46,13 @@ class Catalog:
         """Read no more."""
         await self._reads.close()
 
-    async def _read_tools(self) -> KnownTools:
+    async def _read_tools(self) -> KnownTools | None:
+        sets = await self._store.tools.declared()
         tools: dict[str, list[ToolDeclaration]] = {}
-        for declarations in (await self._store.tools.declared()).values():
-            for declaration in declarations:
+        for declared in sets.values():
+            for declaration in declared.tools:
                 tools.setdefault(declaration.name, []).append(declaration)
-        return tools
+        return tools if sets else None
 
 
 def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str, Any]) -> list[FieldError]:

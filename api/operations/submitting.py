@@ -54,10 +54,10 @@ async def begin(
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
     try:
-        submission = await admit_submission(submission, backend)
+        submission, lacks = await admit_submission(submission, backend)
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
-        submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, show=show)
+        submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, lacks=lacks, show=show)
         submitted, unsafe = await durable_reply(submitting)
     except UnknownConversation:
         fault = FieldError("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")

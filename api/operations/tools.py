@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 
 from palaver.tools import ToolDeclaration
 
@@ -13,21 +14,26 @@ class ToolState(ToolDeclaration):
     """A tool, and the workers that have it. While a deployment rolls there may be two versions of one tool."""
 
     workers: tuple[str, ...] = ()
-    """The processes that have it now; none for a while after the last of them has gone."""
+    """The processes that have it now; none after the last of them has gone."""
+    seen_at: datetime
+    """The last time at which a worker told that it has it; UTC."""
 
 
 async def read_tools(backend: Backend) -> list[ToolState]:
-    """Return every tool that a worker has or had within the last hour, by name; of one name, the one seen last is
-    first."""
+    """Return every tool that a worker has, or that the last ones of a queue had, by name; of one name, the one seen
+    last is first."""
     sets = await within_deadline(backend.store.tools.declared())
     workers = await within_deadline(backend.store.fleet.workers())
     having: dict[str, list[str]] = {}
     for worker in workers:
         having.setdefault(worker.tools, []).append(worker.id)
-    versions: dict[str, tuple[ToolDeclaration, list[str]]] = {}
-    for digest, declarations in sets.items():
+    versions: dict[str, tuple[ToolDeclaration, datetime, list[str]]] = {}
+    for digest, declared in sets.items():
         await asyncio.sleep(0)  # a full set takes some milliseconds
-        for tool in declarations:
-            versions.setdefault(tool.model_dump_json(), (tool, []))[1].extend(having.get(digest, ()))
-    states = [ToolState(**dict(tool), workers=tuple(sorted(ids))) for tool, ids in versions.values()]
+        for tool in declared.tools:
+            version = versions.setdefault(tool.model_dump_json(), (tool, declared.seen_at, []))
+            version[2].extend(having.get(digest, ()))
+    states = [
+        ToolState(**dict(tool), seen_at=seen_at, workers=tuple(sorted(ids))) for tool, seen_at, ids in versions.values()
+    ]
     return sorted(states, key=lambda state: state.name)

@@ -23,7 +23,7 @@ from palaver.errors import PalaverError
 from palaver.schemas.actions import PendingAction
 from palaver.vocabulary.lifecycle import RunStatus
 
-_BEGUN_NOTHING: Final = frozenset({"no_workers", "store_nearly_full", "too_many_connections", "too_many_watchers"})
+_BEGUN_NOTHING: Final = frozenset({"store_nearly_full", "too_many_connections", "too_many_watchers"})
 """Codes of a 503 that refuses a request before it has any effect."""
 
 

@@ -149,7 +149,7 @@ class WaitReason(StrEnum):
     NO_WORKER = "no_worker"
     """The worker that took the step lacks what ``code`` names: ``tool:NAME``, ``provider:NAME``, or ``key:VARIABLE`` of
     the provider, or the provider refused its key: ``refused_key:PROVIDER``. Another worker may take the step at
-    ``until``."""
+    ``until``; without that, no worker has told of itself lately, and the first one that comes takes it."""
     CONVERSATION_BUSY = "conversation_busy"
     """Another run of the conversation has the turn; ``run_id`` names it."""
     SCHEDULED = "scheduled"

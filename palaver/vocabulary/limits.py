@@ -138,6 +138,13 @@ _ALL: Final = (
         ("declared_tools", "tools of a worker", 500, "tools", "the worker does not start"),
         ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
         ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
+        (
+            "tools_remembered",
+            "time for which the tools of a queue without workers stay known",
+            30 * 86_400,
+            "seconds",
+            "422 `unknown_tool`",
+        ),
         ("no_worker", "time without a worker that has what a step needs", 3600, "seconds", "fails: `no_worker`"),
         ("no_worker_told", "the same while a worker tells that it has it", 14_400, "seconds", "fails: `no_worker`"),
         ("lacks", "tools, providers and keys that steps wait for, as told", 50, "names", "the others are left out"),

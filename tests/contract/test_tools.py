@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
 from palaver.store.redis import keys
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.limits import limit_of
@@ -17,45 +18,66 @@ def tools(*names: str, description: str = "It is one.") -> ToolSet:
 
 async def names(driver: StoreDriver) -> list[list[str]]:
     """The tools of each set."""
-    return [[each.name for each in found] for found in (await driver.store.tools.declared()).values()]
+    return [[each.name for each in found.tools] for found in (await driver.store.tools.declared()).values()]
 
 
 async def test_workers_with_the_same_code_have_one_set(driver: StoreDriver, redis: Any) -> None:
     for _ in range(3):
-        await driver.store.tools.publish(tools("b", "a"))
-        await driver.store.tools.publish(tools("a", "b"))
+        await driver.store.tools.publish(tools("b", "a"), "model")
+        await driver.store.tools.publish(tools("a", "b"), "model")
     assert await names(driver) == [["a", "b"]]
-    assert 0 < await redis.ttl(keys.tool_set(tools("a", "b").digest)) <= 3600
+    assert 0 < await redis.ttl(keys.tool_set(tools("a", "b").digest)) <= limit_of("tools_remembered")
 
 
 async def test_two_versions_are_known_and_the_one_seen_last_comes_first(driver: StoreDriver, redis: Any) -> None:
     old, new = tools("a"), tools("a", description="It is another one.")
-    await driver.store.tools.publish(new)
-    await driver.store.tools.publish(old)
-    await redis.zadd(keys.TOOL_SETS, {old.digest: 1})
+    await driver.store.tools.publish(new, "model")
+    await driver.store.tools.publish(old, "model")
+    await redis.zadd(keys.TOOL_SETS, {f"{old.digest} model": 1})
     found = await driver.store.tools.declared()
     assert list(found) == [new.digest, old.digest]
-    assert [each[0].description for each in found.values()] == ["It is another one.", "It is one."]
+    assert [each.tools[0].description for each in found.values()] == ["It is another one.", "It is one."]
 
 
 async def test_what_no_worker_has_had_for_an_hour_is_forgotten(driver: StoreDriver, redis: Any) -> None:
-    await driver.store.tools.publish(tools("gone"))
-    await redis.zadd(keys.TOOL_SETS, {tools("gone").digest: 1})
-    await driver.store.tools.publish(tools("here"))
+    await driver.store.tools.publish(tools("gone"), "model")
+    await redis.zadd(keys.TOOL_SETS, {f"{tools('gone').digest} model": 1})
+    await driver.store.tools.publish(tools("here"), "model")
     assert await names(driver) == [["here"]]
 
 
+async def test_what_the_last_workers_of_a_queue_had_stays_known(driver: StoreDriver, redis: Any) -> None:
+    old, long_ago = tools("old"), time.time() - KNOWN_FOR - 60
+    await driver.store.tools.publish(old, "tools")
+    await driver.store.tools.publish(tools("other"), "model")
+    await redis.zadd(keys.TOOL_SETS, {f"{old.digest} tools": long_ago})
+    await driver.store.tools.publish(tools("other"), "model")
+    assert await names(driver) == [["other"], ["old"]]
+    found = await driver.store.tools.declared()
+    assert abs(found[old.digest].seen_at.timestamp() - long_ago) < 1
+    await driver.store.tools.publish(tools("new"), "tools")
+    assert sorted(await names(driver)) == [["new"], ["other"]]
+
+
+async def test_not_for_ever(driver: StoreDriver, redis: Any) -> None:
+    old = tools("old")
+    await driver.store.tools.publish(old, "tools")
+    await redis.zadd(keys.TOOL_SETS, {f"{old.digest} tools": time.time() - limit_of("tools_remembered") - 60})
+    await driver.store.tools.publish(tools("other"), "model")
+    assert await names(driver) == [["other"]]
+
+
 async def test_a_set_whose_text_is_lost_comes_with_the_next_heartbeat(driver: StoreDriver, redis: Any) -> None:
-    await driver.store.tools.publish(tools("a"))
+    await driver.store.tools.publish(tools("a"), "model")
     await redis.delete(keys.tool_set(tools("a").digest))
     assert await names(driver) == []
-    await driver.store.tools.publish(tools("a"))
+    await driver.store.tools.publish(tools("a"), "model")
     assert await names(driver) == [["a"]]
 
 
 async def test_there_is_a_most_of_versions(driver: StoreDriver) -> None:
     for version in range(limit_of("tool_sets") + 2):
-        await driver.store.tools.publish(tools("a", description=str(version)))
+        await driver.store.tools.publish(tools("a", description=str(version)), "model")
     assert len(await names(driver)) == limit_of("tool_sets")
 
 

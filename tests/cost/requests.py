@@ -190,7 +190,7 @@ def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
 async def _tools(api: World, n: int) -> Ask:
     for version in range(limit_of("tool_sets")):
         tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
-        await api.store.tools.publish(ToolSet.of(tools))
+        await api.store.tools.publish(ToolSet.of(tools), "model")
     return Ask("/v1/tools")
 
 

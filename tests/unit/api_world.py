@@ -29,6 +29,7 @@ from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Continue, Finish, GiveUp, OpenCall
 from palaver.store import Store
+from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolSet, load_tools
 from palaver.vocabulary.lifecycle import StopReason
 from tests.waiting import aeventually
@@ -81,6 +82,10 @@ class World:
         found: dict[str, Any] = answer.json()
         return found
 
+    async def meet_worker(self) -> None:
+        """Let a worker be there that can call the provider."""
+        await self.store.fleet.report(WorkerReport("w-1", "model", 0, 1, draining=False, providers=("fake",)))
+
     async def claim(self, run: dict[str, Any]) -> Lease:
         """Work on the run's present model step."""
         step = str((await self.read(run))["step"])
@@ -122,7 +127,7 @@ class World:
 
 @asynccontextmanager
 async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[World]:
-    """An API on an empty fake Redis."""
+    """An API on a fake Redis, where some worker had these ``tools``; without any, there never was one."""
     server = fakeredis.FakeServer()
     redis = FakeRedis(server=server)
     store = Store(redis, settings)
@@ -130,7 +135,8 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
     dialects = changes.get("dialects", (NATIVE, OPENHANDS))
-    await store.tools.publish(ToolSet.of(each.declaration for each in tools))
+    if tools:
+        await store.tools.publish(ToolSet.of(each.declaration for each in tools), "model")
     app = create_app(settings, store, publisher, providers, POLICIES, dialects)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (

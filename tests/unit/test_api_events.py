@@ -32,6 +32,7 @@ async def _finished(api: World, *texts: str) -> dict[str, Any]:
 
 async def test_a_stream_has_every_event_once_in_order_and_ends() -> None:
     async with world() as api:
+        await api.meet_worker()
         run = await _finished(api, "Hel", "lo")
         answer = await api.client.get(run["links"]["events"], headers=SSE)
         assert answer.status_code == 200

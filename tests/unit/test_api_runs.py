@@ -100,6 +100,7 @@ async def test_other_preferences_answer_at_once(prefer: str) -> None:
 
 async def test_submitting_can_answer_with_the_events() -> None:
     async with world() as api:
+        await api.meet_worker()
         answer = asyncio.create_task(api.client.post("/v1/runs", json=BODY, headers={"Accept": "text/event-stream"}))
         await aeventually(api.watched)
         run = (await api.client.get("/v1/runs")).json()["data"][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,9 +27,13 @@ def send(to: str) -> str:
     return to
 
 
+FAKE = "provider:fake"
+"""What no worker has, of an agent that calls `fake/…`."""
+
+
 async def _worker(api: World, name: str, *declarations: ToolDeclaration) -> None:
     tools = ToolSet.of(declarations)
-    await api.store.tools.publish(tools)
+    await api.store.tools.publish(tools, "tools")
     await api.store.fleet.report(WorkerReport(name, "tools", 0, 1, draining=False, tools=tools.digest))
 
 
@@ -44,7 +49,10 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
         assert await _listed(api) == []
         for name in ("w2", "w1"):
             await _worker(api, name, send.declaration)
-        assert await _listed(api) == [
+        (listed,) = await _listed(api)
+        seen_at = datetime.fromisoformat(listed.pop("seen_at"))
+        assert timedelta() <= datetime.now(UTC) - seen_at < timedelta(minutes=5)
+        assert listed == (
             {
                 "name": "send",
                 "description": "Send something.",
@@ -56,7 +64,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
                 "timeout": 7.0,
                 "workers": ["w1", "w2"],
             }
-        ]
+        )
 
 
 async def test_versions_of_a_tool_are_told_apart_and_what_is_the_same_is_one() -> None:
@@ -93,15 +101,42 @@ async def _submit(api: World, *tools: str) -> httpx.Response:
     return await api.client.post("/v1/runs", json={"input": "hi", "agent": {"model": "fake/echo", "tools": tools}})
 
 
-async def test_before_any_worker_has_told_of_its_tools_an_agent_with_tools_has_to_wait() -> None:
+@pytest.mark.parametrize("tools", [("send",), ()], ids=["a tool", "no tools"])
+async def test_a_store_that_never_had_a_worker_takes_runs(tools: tuple[str, ...]) -> None:
     async with world(tools=()) as api:
-        answer = await _submit(api, "send")
-        problem = assert_problem(answer, 503, "no_workers")
-        assert "start one" in problem["detail"]
-        assert answer.headers["retry-after"]
-        assert (await _submit(api)).status_code == 202
+        answer = await _submit(api, *tools)
+        assert answer.status_code == 202, answer.text
+        run = answer.json()
+        assert (run["status"], run["waiting"]["reason"], run["waiting"]["code"]) == ("queued", "no_worker", FAKE)
+        assert (await api.read(run))["waiting"] == run["waiting"]
+        event = (await api.store.feeds.page(run["id"]))[-1]
+        assert (event.type, event.data["reason"], event.data["code"]) == ("run.waiting", "no_worker", FAKE)
+        more = {"input": "again", "conversation_id": run["conversation_id"], "on_conflict": "enqueue"}
+        behind = await api.client.post("/v1/runs", json=more)
+        assert behind.json()["waiting"]["reason"] == "conversation_busy"
+        await api.claim(run)
+        assert (await api.read(run))["waiting"] is None
+
+
+async def test_so_does_a_conversation_that_has_its_agent() -> None:
+    async with world(tools=()) as api:
+        begun = await api.client.post("/v1/conversations", json={"agent": {"model": "fake/echo", "tools": ["send"]}})
+        assert begun.status_code == 201, begun.text
+        answer = await api.client.post("/v1/runs", json={"input": "hi", "conversation_id": begun.json()["id"]})
+        assert answer.json()["waiting"]["code"] == FAKE
+
+
+async def test_without_a_worker_a_tool_named_twice_is_refused_all_the_same() -> None:
+    async with world(tools=()) as api:
+        assert_problem(await _submit(api, "send", "send"), 422, "duplicate_tool", "/agent/tools/1")
+
+
+async def test_what_the_last_workers_had_is_known_and_what_they_had_not_is_refused() -> None:
+    async with world(tools=()) as api:
         await _worker(api, "w1", send.declaration)
-        assert (await _submit(api, "send")).status_code == 202
+        await api.store.fleet.leave("w1")
+        assert (await _submit(api, "send")).json()["waiting"]["code"] == FAKE
+        assert_problem(await _submit(api, "forecast"), 422, "unknown_tool")
 
 
 async def test_a_tool_that_no_worker_has_is_refused_with_those_that_there_are() -> None:

@@ -51,7 +51,7 @@ class IdleSlots:
             if not vacant:
                 await store.fleet.leave(self._worker)
                 return
-            await store.tools.publish(self._tools)
+            await store.tools.publish(self._tools, self._kind.queue)
             await store.fleet.report(
                 WorkerReport(
                     id=self._worker,

@@ -124,7 +124,7 @@ class Keeper:
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""
-        await self._runtime.store.tools.publish(self._runtime.tool_set)
+        await self._runtime.store.tools.publish(self._runtime.tool_set, self._runtime.kind.queue)
         await self._runtime.report(in_flight)
 
     async def fence(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from palaver.config.providers import Provider
@@ -65,8 +66,9 @@ class MissingCapability:
         """Tell whether a worker reports that it has it, or did lately: one of any queue, which may lack something
         else."""
         if self.kind == "tool":
-            sets = await store.tools.declared()
-            return any(tool.name == self.name for declared in sets.values() for tool in declared)
+            lately = datetime.now(UTC) - timedelta(seconds=KNOWN_FOR)
+            sets = [declared.tools for declared in (await store.tools.declared()).values() if declared.seen_at > lately]
+            return any(tool.name == self.name for tools in sets for tool in tools)
         if self == SECRET_KEY:
             # Nobody tells which keys they have: that is nobody's business.
             return True

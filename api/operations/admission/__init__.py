@@ -38,13 +38,14 @@ Body = TypeVar("Body", Submission, Retry, NewConversation, Fork, ConversationPat
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
 
 
-async def admit_submission(submission: Submission, backend: Backend) -> Submission:
-    """Check a submission. Return it with its retry policy in the place of the policy's name.
+async def admit_submission(submission: Submission, backend: Backend) -> tuple[Submission, str | None]:
+    """Check a submission. Return it with its retry policy in the place of the policy's name, and what its run waits for
+    if no worker is there, as in ``waiting``.
 
     Raises:
         Refused: everything that is wrong with it.
         UnknownConversation: it depends on the agent of a conversation that is not there.
-        NoRoom, StoreUnavailable: it is not known yet whether its tools are there.
+        StoreUnavailable: it is not known yet whether its tools are there.
     """
     agent, conversation_id = submission.agent, submission.conversation_id
     known = await look_up(agent, backend)
@@ -63,7 +64,11 @@ async def admit_submission(submission: Submission, backend: Backend) -> Submissi
             schedule.faults(submission),
         )
     )
-    return _with_policy(submission, backend)
+    lacks = None
+    if known.callable_providers is not None and not known.callable_providers:
+        caller = agent or (await _agent_of(conversation_id, backend) if conversation_id is not None else None)
+        lacks = f"provider:{caller.provider}" if caller is not None else None
+    return _with_policy(submission, backend), lacks
 
 
 async def admit_retry(run_id: str, body: Retry, backend: Backend) -> Retry:
@@ -72,7 +77,7 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend) -> Retry:
     Raises:
         Refused: everything that is wrong with it.
         UnknownRun: it depends on the agent of a run that is not there.
-        NoRoom, StoreUnavailable: it is not known yet whether its tools are there.
+        StoreUnavailable: it is not known yet whether its tools are there.
     """
     known = await look_up(body.agent, backend)
     models, owner = known.models, ""
@@ -96,7 +101,7 @@ async def admit_conversation(body: OfConversation, backend: Backend) -> OfConver
 
     Raises:
         Refused: everything that is wrong with its agent or its secrets.
-        NoRoom, StoreUnavailable: it is not known yet whether its tools are there.
+        StoreUnavailable: it is not known yet whether its tools are there.
     """
     known = await look_up(body.agent, backend)
     secrets = body.secrets if isinstance(body, NewConversation) else None
@@ -137,7 +142,7 @@ async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend) -> 
     if items.edits(inputs):
         run = await within_deadline(backend.store.runs.get(run_id))
         tools = await within_deadline(backend.catalog.tools())
-        refuse(items.edit_faults(inputs, run.pending_actions, tools))
+        refuse(items.edit_faults(inputs, run.pending_actions, tools or {}))
 
 
 def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend: Backend) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from palaver.config.providers import Provider
-from palaver.errors import NoRoom
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.protocols import ProtocolRules
 from palaver.steps.retry import RetryPolicy
@@ -48,17 +47,16 @@ class KnownNames:
     """The hosts at which an agent may have an endpoint of its own."""
     seals: bool
     """True if there is a key to encrypt secrets with."""
-    tools: KnownTools
-    """The tools of the workers; empty if the agent has none."""
+    tools: KnownTools | None
+    """The tools of the workers; None if no worker has told of any yet, or the agent has none."""
     callable_providers: frozenset[str] | None
-    """The providers that a worker can call; empty if none has reported yet, None if some do not report theirs."""
+    """The providers that a worker can call; empty if none has reported lately, None if some do not report theirs."""
 
 
 async def look_up(agent: AgentSpec | None, backend: Backend) -> KnownNames:
     """Return the names that ``agent`` may use. Only those that it needs are read from the store.
 
     Raises:
-        NoRoom: ``no_workers``: none has told of its tools yet.
         StoreUnavailable: the store took too long.
     """
     return KnownNames(
@@ -66,8 +64,8 @@ async def look_up(agent: AgentSpec | None, backend: Backend) -> KnownNames:
         policies=backend.policies,
         endpoint_hosts=backend.settings.inline_provider_hosts,
         seals=backend.store.vault.usable,
-        tools=await _tools(backend) if agent is not None and agent.tools else {},
-        callable_providers=None if agent is None else await within_deadline(backend.catalog.providers()),
+        tools=await within_deadline(backend.catalog.tools()) if agent is not None and agent.tools else None,
+        callable_providers=await within_deadline(backend.catalog.providers()),
     )
 
 
@@ -91,9 +89,3 @@ def resolve(agent: AgentSpec | None, table: Mapping[str, Provider]) -> AgentMode
 def pointer_of(index: int) -> str:
     """Return the pointer to a model in a body, by its place in ``AgentSpec.models``."""
     return f"/agent/fallbacks/{index - 1}" if index else "/agent/model"
-
-
-async def _tools(backend: Backend) -> KnownTools:
-    if tools := await within_deadline(backend.catalog.tools()):
-        return tools
-    raise NoRoom("no_workers", "no worker has told which tools it has: start one, and send this again")

@@ -25,7 +25,7 @@ from .resolution import AgentModels, KnownNames, pointer_of
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
-    "unsupported_option", "no_workers", "endpoint_not_allowed", "no_secret_key", "secrets_full",
+    "unsupported_option", "endpoint_not_allowed", "no_secret_key", "secrets_full",
 )  # fmt: skip
 """The codes of the problems that an agent may have."""
 _LISTED: Final = 50
@@ -112,10 +112,10 @@ def _provider_faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError
             yield FieldError(where, "unknown_provider", f"names a provider that no worker can call: {why}")
 
 
-def _tool_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[FieldError | UnknownName]:
+def _tool_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[FieldError | UnknownName]:
     before: set[str] = set()
     for index, name in enumerate(agent.tools):
-        if name not in tools:
+        if tools is not None and name not in tools:
             yield UnknownName(f"/agent/tools/{index}", "unknown_tool", "is a tool that no worker has", name, tools)
         elif name in before:
             yield FieldError(f"/agent/tools/{index}", "duplicate_tool", "is named before")
@@ -133,11 +133,11 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[FieldError]:
         before.add(tool.name)
 
 
-def _approval_faults(agent: AgentSpec, tools: KnownTools) -> Iterator[FieldError | UnknownName]:
+def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[FieldError | UnknownName]:
     """Yield a fault for each pattern that fits no tool: one with a typing error would let calls through without
     approval."""
     servers = frozenset(agent.tools)
-    known = [name for name in agent.tools if name in tools]
+    known = [name for name in agent.tools if tools is None or name in tools]
     approvals = agent.approvals
     require = () if isinstance(approvals.require, str) else approvals.require
     lists = {"require": require, "exempt": approvals.exempt, "exempt_alone": approvals.exempt_alone}

@@ -1,20 +1,36 @@
 """The tools of workers: each distinct set of declarations is stored once, however many workers have it.
 
-Two versions of a worker, as while a deployment rolls, have two sets. A set stays known for an hour after the last
-worker that had it was seen, so that a restart of all of them is no loss of the tools. Each key is read and written by
+Two versions of a worker, as while a deployment rolls, have two sets. What the workers of a queue had stays known after
+the last of them has gone: whoever submits to a stack that is scaled to zero names tools that will be there. Once
+workers of that queue have told of another set for an hour, they have replaced it. Each key is read and written by
 itself: they may be on any slots.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
 
 from palaver.store.fleet.fleet import KNOWN_FOR
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.tools.declared import ToolDeclaration, ToolSet, declarations_in
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+_REMEMBERED: Final = limit_of("tools_remembered")
+"""Seconds for which the tools of a queue without workers stay known."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSet:
+    """The tools of a version of a worker."""
+
+    tools: Sequence[ToolDeclaration]
+    seen_at: datetime
+    """The last time at which a worker told that it has them; UTC."""
 
 
 class Tools:
@@ -23,33 +39,48 @@ class Tools:
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
 
-    async def publish(self, tools: ToolSet) -> None:
-        """Say that a worker has these tools, with each of its heartbeats."""
+    async def publish(self, tools: ToolSet, queue: str) -> None:
+        """Say that a worker of ``queue`` has these tools, with each of its heartbeats."""
         name = keys.tool_set(tools.digest)
         seconds, _ = await self._redis.time()
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.expire(name, KNOWN_FOR)
-        pipeline.zadd(keys.TOOL_SETS, {tools.digest: seconds})
-        pipeline.zremrangebyscore(keys.TOOL_SETS, "-inf", seconds - KNOWN_FOR)
-        known, *_ = await pipeline.execute()
+        pipeline.expire(name, _REMEMBERED)
+        pipeline.zadd(keys.TOOL_SETS, {f"{tools.digest} {queue}": seconds})
+        pipeline.zrange(keys.TOOL_SETS, 0, -1, withscores=True)
+        known, _, members = await pipeline.execute()
+        replaced = [
+            member
+            for member, seen in members
+            if seen < seconds - (KNOWN_FOR if _split(member)[1] == queue else _REMEMBERED)
+        ]
+        if replaced:
+            pipeline.zrem(keys.TOOL_SETS, *replaced)
         if not known:
-            pipeline.set(name, tools.text, ex=KNOWN_FOR)
+            pipeline.set(name, tools.text, ex=_REMEMBERED)
+        if replaced or not known:
             await pipeline.execute()
 
-    async def declared(self) -> Mapping[str, list[ToolDeclaration]]:
-        """Return the declarations of each set by its digest, the sets that were seen last first."""
-        members = await self._redis.zrange(keys.TOOL_SETS, -limit_of("tool_sets") - 1, -1)
-        digests = [digest.decode() for digest in reversed(members)]
-        if len(digests) > limit_of("tool_sets"):
+    async def declared(self) -> Mapping[str, DeclaredSet]:
+        """Return each set by its digest, the sets that were seen last first."""
+        seen: dict[str, float] = {}
+        for member, seconds in reversed(await self._redis.zrange(keys.TOOL_SETS, 0, -1, withscores=True)):
+            seen.setdefault(_split(member)[0], seconds)
+        digests = [*seen][: limit_of("tool_sets")]
+        if len(seen) > len(digests):
             count_exceeded("tool_sets")
-            digests.pop()
         pipeline = self._redis.pipeline(transaction=False)
         for digest in digests:
             pipeline.get(keys.tool_set(digest))
         texts = await pipeline.execute()
-        sets: dict[str, list[ToolDeclaration]] = {}
+        sets: dict[str, DeclaredSet] = {}
         for digest, text in zip(digests, texts, strict=True):
             if text is not None:
                 await asyncio.sleep(0)  # a full set takes some milliseconds of the loop
-                sets[digest] = declarations_in(text)
+                sets[digest] = DeclaredSet(declarations_in(text), datetime.fromtimestamp(seen[digest], UTC))
         return sets
+
+
+def _split(member: bytes) -> tuple[str, str]:
+    """The digest and the queue of a member of the list of sets."""
+    digest, _, queue = member.decode().partition(" ")
+    return digest, queue

@@ -86,11 +86,13 @@ class Runs(Listing):
         idempotency_key: str | None = None,
         by: str | None = None,
         condenses: bool = False,
+        lacks: str | None = None,
         show: bool = False,
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
         who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``condenses`` does
-        nothing else. With ``show`` a new run comes with the answer.
+        nothing else. ``lacks`` is what no worker has that its first step needs, as in ``waiting``; None if one may be
+        there. With ``show`` a new run comes with the answer.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -109,10 +111,12 @@ class Runs(Listing):
         if conversation_id is None:
             # An idempotency key is found again by its own shard.
             target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
-            return await self.take_on(await self.to_submit(submission, target, "new", key, by=by), show=show)
+            submit = await self.to_submit(submission, target, "new", key, by=by, lacks=lacks)
+            return await self.take_on(submit, show=show)
         check_conversation_id(conversation_id)
         kind: SubmitKind = "condense" if condenses else "known"
-        return await self.take_on(await self.to_submit(submission, conversation_id, kind, key, by=by), show=show)
+        submit = await self.to_submit(submission, conversation_id, kind, key, by=by, lacks=lacks)
+        return await self.take_on(submit, show=show)
 
     async def take_on(self, submit: Submit, *, show: bool = False) -> Submitted:
         """Submit what `to_submit` made, and return the outcome. With ``show`` a new run comes with it.
@@ -140,6 +144,7 @@ class Runs(Listing):
         *,
         by: str | None,
         retried_from: str | None = None,
+        lacks: str | None = None,
         fork: CopiedLog | None = None,
     ) -> Submit:
         """Return the request to the store for a run in the conversation ``target``: with ``retry`` only right behind
@@ -175,6 +180,7 @@ class Runs(Listing):
             budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
             submitted_by=by,
             retried_from=retried_from,
+            lacks=lacks,
             copy=fork.copy if fork else None,
             copied_through=fork.through if fork else None,
             most_due=ceiling,

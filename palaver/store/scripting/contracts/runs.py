@@ -98,6 +98,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     """The name of the key that asks."""
     retried_from: str | None
     """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
+    lacks: str | None
+    """The code of what no worker has that its first step needs; None if one may be there."""
     copy: str | None
     """The name of the copy of the log that a fork begins with."""
     copied_through: int | None

@@ -80,5 +80,10 @@ else
   local mode = conflict == OnConflict.ROLLBACK and CancelMode.ROLLBACK or CancelMode.NOW
   if clears then cancel_runs_ahead(active, kept[5], mode) end
   enter()
+  if args.lacks and not WAITING and not has_ended() then
+    wait_for(WaitReason.NO_WORKER, { code = args.lacks })
+    emit(EventKind.RUN_WAITING, '{"step":"1","reason":"' .. WaitReason.NO_WORKER .. '","code":'
+      .. cjson.encode(args.lacks) .. ',"delay":0}')
+  end
 end
 return reply.created { run_id = ID, deliveries = deliveries }
