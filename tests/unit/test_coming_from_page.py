@@ -25,7 +25,7 @@ def yours(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(_state, "_on_app_finalizers", set())
     app = Celery("yours", broker="memory://", set_as_current=False)
 
-    @app.task(name="add")
+    @app.task(name="add")  # type: ignore[untyped-decorator]
     def add(x: int, y: int) -> int:
         return x + y
 

@@ -63,12 +63,14 @@ class Tools:
     async def declared(self) -> Mapping[str, DeclaredSet]:
         """Return each set by its digest, the sets that were seen last first."""
         seen: dict[str, float] = {}
-        for member, seconds in reversed(await self._redis.zrange(keys.TOOL_SETS, 0, -1, withscores=True)):
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(keys.TOOL_SETS, 0, -1, withscores=True)
+        (members,) = await pipeline.execute()
+        for member, seconds in reversed(members):
             seen.setdefault(_split(member)[0], seconds)
         digests = [*seen][: limit_of("tool_sets")]
         if len(seen) > len(digests):
             count_exceeded("tool_sets")
-        pipeline = self._redis.pipeline(transaction=False)
         for digest in digests:
             pipeline.get(keys.tool_set(digest))
         texts = await pipeline.execute()
