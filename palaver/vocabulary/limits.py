@@ -185,7 +185,7 @@ _ALL: Final = (
         ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
         ("answer_rate", "bytes of an answer in a second, on average", 256 * KIB, "bytes", "read no faster"),
         ("answer_burst", "bytes of an answer before that counts", 256 * KIB, "bytes", "read no faster"),
-        ("answer_document", "an answer that is not streamed", 2 * MIB, "bytes", "`response_too_large`"),
+        ("answer_document", "an answer that is not streamed", MIB, "bytes", "`response_too_large`"),
         ("answer_line", "a line of a stream", MIB, "bytes", "`response_too_large`"),
         ("answer_values", "objects and arrays in a line or document", 50_000, "values", "`response_too_large`"),
         (
