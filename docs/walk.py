@@ -289,6 +289,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "workers/models/limit_keys.py": "The keys of a provider's limits",
     "workers/models/model.py:ModelPort._connected": "Makes the pool of connections, at the first call",
     "workers/models/provider_limiter.py": "The gate as this worker knows it; a provider without limits is not asked",
+    "workers/models/reading_turns.py": "Has large pieces of answers read one after the other",
     "workers/models/refused_keys.py": "Looks for another worker, if the provider refuses the key of this one",
     "workers/models/response_heads.py": "Bounds the heads in front of an answer",
     "workers/protocols/": "Three wires to models: each writes a request, and reads bytes into text and a reply",

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from palaver.errors.failure import safe_code
 from palaver.errors.headers import REQUEST_ID
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _T = TypeVar("_T")
 
@@ -19,6 +20,10 @@ _CODE_FIELDS: Final = ("error_code", "code", "reason", "type", "__type", "status
 _TEXT_FIELDS: Final = ("message", "detail", "error", "error_description", "msg", "raw", "title")
 _NESTED_FIELDS: Final = (*("error", "innererror", "inner_error", "detail", "details", "errors", "metadata", "message"),)
 _MAX_DEPTH: Final = 5
+_MAX_PARTS: Final = limit_of("error_parts")
+_MAX_WORDS: Final = limit_of("error_words")
+_MAX_TEXT: Final = _MAX_WORDS // 2
+"""Characters of one text that are judged: another one, outside of it, may be the one that tells."""
 _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\[\]]{0,79}")
 _TITLES: Final = tuple(
     re.compile(rf"(?i)<{name}\b[^<>]{{0,200}}>([^<]{{1,1000}})") for name in ("title", "h1", "message")
@@ -67,8 +72,8 @@ def read_body(body: bytes) -> ErrorBody:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(text=text.lower(), quote=text)
-    objects = list(_objects(document))
+        return ErrorBody(text=_ends(text, _MAX_WORDS).lower(), quote=text)
+    objects = list(_objects(document, _parts()))
     codes = [code for entry in objects for field in _CODE_FIELDS if (code := safe_code(entry.get(field)))]
     codes = [code for entry in objects for code in _codes_behind(entry.get("message"))] + codes
     codes = [code for code in codes if code != "error"]  # the type of every error object, it tells nothing
@@ -77,7 +82,7 @@ def read_body(body: bytes) -> ErrorBody:
         words.append(document)
     return ErrorBody(
         codes=tuple(dict.fromkeys(codes)),
-        text="\n".join(words).lower(),
+        text=_ends("\n".join(_ends(word, _MAX_TEXT) for word in words), _MAX_WORDS).lower(),
         quote=_quote(document, objects),
         status=_first(_status(entry) for entry in objects),
         param=_first(_match(_PARAM, entry.get("param")) for entry in objects),
@@ -97,10 +102,10 @@ def _quote(document: object, objects: Sequence[Mapping[str, Any]]) -> str:
     quote = "" if not isinstance(document, str) else document
     for entry in reversed(objects):
         for name in _TEXT_FIELDS:
-            text = _unwrapped(entry.get(name))
+            text = _unwrapped(entry.get(name)) if len(quote) < _ENOUGH else ""
             if text and name == "msg" and isinstance(place := entry.get("loc"), list):  # FastAPI: where it is wrong
                 text = f"{'.'.join(str(part)[:64] for part in place[:16])}: {text}"
-            if text and text not in quote and len(quote) < _ENOUGH:
+            if text and text not in quote:
                 quote = f"{quote.rstrip(' .:')}: {text}" if quote else text
     return quote
 
@@ -110,7 +115,7 @@ def _unwrapped(message: object) -> str:
     if not isinstance(message, str) or message.lstrip()[:1] not in ("{", "["):
         return message.strip() if isinstance(message, str) else ""
     try:
-        inner = list(_objects(json.loads(message)))
+        inner = list(_objects(json.loads(message), _parts()))
     except (ValueError, RecursionError):
         return message.strip()
     texts = (entry[name] for entry in inner for name in _TEXT_FIELDS if isinstance(entry.get(name), str))
@@ -130,18 +135,32 @@ def _first(values: Iterator[_T | None]) -> _T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _objects(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+def _parts() -> Iterator[int]:
+    """Number the objects and lists of a body that are looked at: each costs up to some hundred microseconds."""
+    yield from range(_MAX_PARTS)
+    count_exceeded("error_parts")
+
+
+def _objects(value: Any, parts: Iterator[int], depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """The error objects of a document, the innermost first: the more specific code is nested deeper."""
-    if depth > _MAX_DEPTH:
+    if depth > _MAX_DEPTH or not isinstance(value, dict | list) or next(parts, None) is None:
         return
     if isinstance(value, list):
         for entry in value[:16]:
-            yield from _objects(entry, depth + 1)
-    elif isinstance(value, dict):
-        for field in _NESTED_FIELDS:
-            if isinstance(value.get(field), dict | list):
-                yield from _objects(value[field], depth + 1)
-        yield value
+            yield from _objects(entry, parts, depth + 1)
+        return
+    for field in _NESTED_FIELDS:
+        if isinstance(value.get(field), dict | list):
+            yield from _objects(value[field], parts, depth + 1)
+    yield value
+
+
+def _ends(text: str, most: int) -> str:
+    """The beginning and the end of a text that is longer than ``most``: what it quotes stands between them."""
+    if len(text) <= most:
+        return text
+    count_exceeded("error_words")
+    return f"{text[: most // 2]}\n{text[-(most // 2) :]}"
 
 
 def _status(entry: Mapping[str, Any]) -> int | None:

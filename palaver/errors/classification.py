@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from palaver.errors import exceptions as ours
 from palaver.errors.failure import Failure, ProviderDetails
@@ -52,6 +53,12 @@ raises one of them, it is an internal error."""
 _OF_OURS: Final = (ours.ProviderError, ours.ToolFailure)
 """Our exceptions that a library's exception may wrap."""
 
+_judged: Final[WeakKeyDictionary[ours.ProviderHTTPError, tuple[tuple[str | None, str | None], Failure]]] = (
+    WeakKeyDictionary()
+)
+"""What an error answer was judged to be, with the provider and the model it was judged for. A step judges it several
+times, and its words may be long."""
+
 _UNREADABLE: Final = frozenset({"json", "validation", "encoding"})
 """Codes that mean a bug of ours, except when the text was a model's answer."""
 
@@ -92,14 +99,7 @@ def classify(
 
 def _classify_ours(error: ours.PalaverError, source: Source, provider: str | None, model: str | None) -> Failure:
     if isinstance(error, ours.ProviderHTTPError):
-        return classify_response(
-            error.status or 0,
-            error.body,
-            error.headers,
-            provider=error.provider or provider,
-            model=error.model or model,
-            request=error.request_id,
-        )
+        return _judge(error, error.provider or provider, error.model or model)
     finding = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
     if finding is None or finding.error_class is _C.INTERNAL:
         return _internal(error, finding, source)
@@ -116,6 +116,17 @@ def _classify_ours(error: ours.PalaverError, source: Source, provider: str | Non
         retry_after=error.retry_after if isinstance(error, ours.RetryableToolError) else None,
         provider=at if FACTS[finding.error_class].source == "model" else None,
     )
+
+
+def _judge(error: ours.ProviderHTTPError, provider: str | None, model: str | None) -> Failure:
+    asked_for = (provider, model)
+    judged_for, failure = _judged.get(error, (None, None))
+    if failure is None or judged_for != asked_for:
+        failure = classify_response(
+            error.status or 0, error.body, error.headers, provider=provider, model=model, request=error.request_id
+        )
+        _judged[error] = (asked_for, failure)
+    return failure
 
 
 def _classify_tool(error: Exception) -> Failure:

@@ -192,7 +192,7 @@ _ALL: Final = (
         ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
         ("answer_rate", "bytes of an answer in a second, on average", 256 * KIB, "bytes", "read no faster"),
         ("answer_burst", "bytes of an answer before that counts", 256 * KIB, "bytes", "read no faster"),
-        ("answer_document", "an answer that is not streamed", 2 * MIB, "bytes", "`response_too_large`"),
+        ("answer_document", "an answer that is not streamed", MIB, "bytes", "`response_too_large`"),
         ("answer_line", "a line of a stream", MIB, "bytes", "`response_too_large`"),
         ("answer_values", "objects and arrays in a line or document", 50_000, "values", "`response_too_large`"),
         (
@@ -239,6 +239,8 @@ _ALL: Final = (
         ("provider_models", "models that a provider's table lists", 200, "models", "the process does not start"),
         ("provider_message", "what a run's error repeats of what a provider said", 2 * KIB, "bytes", "cut"),
         ("error_body", "an error's body", 64 * KIB, "bytes", "cut: the rest is not read"),
+        ("error_parts", "objects and arrays in it that are looked at", 50, "parts", "the first are"),
+        ("error_words", "its words that are judged; of one text, half as many", 16 * KIB, "characters", "its ends are"),
         ("tool_calls", "tool calls in an answer", 128, "calls", "`too_many_tool_calls`", "max_tool_calls"),
         ("tool_name", "name of a tool that is called", 128, "characters", "`tool_call_too_large`"),
         ("tool_arguments", "arguments of a call", 256 * KIB, "characters", "`tool_call_too_large`"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Final
 
 from palaver.vocabulary.limits import limit_of
@@ -18,6 +19,8 @@ FILLERS: Final[Mapping[str, str]] = {
     "types": '{"type":"x"}',
 }
 """What fills a list or, with names, an object."""
+_IN_LIST: Final = 16
+"""Entries of a list of errors that are looked at."""
 _ROOM: Final = 1024
 """Bytes for what stands around it."""
 
@@ -90,6 +93,47 @@ def shapes(protocol: str, *, streamed: bool) -> Iterator[tuple[str, bytes]]:
         for what, filling in _fillings(size - _ROOM):
             document = pattern.replace("%s", filling).encode()
             yield f"{place} of {what}", b"data: " + document + b"\n\n" if streamed else document
+
+
+_NESTED: Final = ("errors", "details", "error", "detail", "metadata", "innererror", "inner_error", "message")
+"""Fields of an error in which others are looked for."""
+_ERRORS: Final = {
+    "no words": "{}",
+    "codes": '{"code":"a%d"}',
+    "kinds of codes": '{"code":"a%d","type":"b%d","status":"c%d","reason":"d%d","error_code":"e%d"}',
+    "long codes": '{"code":"' + "a-b" * 20 + '%d"}',
+    "messages": '{"msg":"%d"}',
+    "kinds of messages": '{"msg":"a%d","title":"b%d","raw":"c%d"}',
+    "messages that are errors": '{"msg":"[{\\"msg\\":\\"%d\\"}]"}',
+}
+_WORDS: Final = ("\n", "é", "model ", "larger than ", "exceed a ", "violates ", "-a.-a", "://", "key ", "aa...", "a")
+"""What patterns for the words of an error, and for keys in it, find often, or almost."""
+
+
+def error_bodies() -> Iterator[tuple[str, bytes]]:
+    """The bodies of error answers, each by its name."""
+    size = limit_of("error_body") - _ROOM
+    for what, one in _ERRORS.items():
+        yield what, _nested(one, size).encode()
+    for word in _WORDS:
+        text = word * (size // len(word.encode()))
+        yield f"a text of {word!r}", text.encode()
+        yield f"a message of {word!r}", b'{"error":{"message":"%b"}}' % text.replace("\n", "\\n").encode()[:size]
+    for what, one in FILLERS.items():
+        yield what, b'{"error":[%b]}' % ",".join([one] * (size // (len(one) + 1))).encode()
+
+
+def _nested(one: str, size: int) -> str:
+    """An object of lists of objects of lists of ``one``: as many as may be in a list, while there is room."""
+    lists, numbers = [], count()
+    for _ in range(len(_NESTED) * _IN_LIST):
+        errors = [",".join(one.replace("%d", str(next(numbers))) for _ in range(_IN_LIST)) for _ in _NESTED]
+        entry = "{" + ",".join(f'"{name}":[{each}]' for name, each in zip(_NESTED, errors, strict=True)) + "}"
+        size -= len(entry) + _IN_LIST
+        if size < 0:
+            break
+        lists.append(entry)
+    return "{" + ",".join(f'"{name}":[{",".join(lists[i :: len(_NESTED)])}]' for i, name in enumerate(_NESTED)) + "}"
 
 
 def _fillings(size: int) -> Iterator[tuple[str, str]]:

@@ -38,7 +38,7 @@ PICK = {"name": "pick", "description": "Pick one.", "parameters": {"type": "obje
 INVARIANTS = ("I1", "I2", "I4", "I5", "I6", "I7", "I9", "I12")
 """Those that need no ledger of the model server."""
 GROWTH = 150 << 20
-"""Bytes of RAM that a worker may have taken at most over what it had: some 150 answers at once, of up to 2 MiB each."""
+"""Bytes of RAM that a worker may have taken at most over what it had: some 150 answers at once, of up to 1 MiB each."""
 
 
 @dataclass(frozen=True)

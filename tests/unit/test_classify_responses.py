@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify, retry_after
 from palaver.errors.body import read_body
 from palaver.errors.failure import MAX_MESSAGE, safe_text
+from palaver.vocabulary.limits import exceeded
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -279,6 +280,30 @@ def test_every_body_and_status_is_judged(body: bytes, status: int) -> None:
     json.dumps(error).encode()
     assert len(error["message"]) <= MAX_MESSAGE
     assert error["message"].isprintable()
+
+
+@pytest.mark.parametrize(("before", "behind"), [(0, 60_000), (60_000, 0)], ids=["at the beginning", "at the end"])
+def test_words_around_a_long_quote_are_judged(before: int, behind: int) -> None:
+    message = f"{'x ' * (before // 2)}this model's maximum context length is 8192 tokens{' x' * (behind // 2)}"
+    assert answer(400, openai(message=message)).error_class == "context_window"
+    assert answer(400, message.encode()).error_class == "context_window"
+
+
+def test_of_thousands_of_errors_the_outer_one_is_among_those_that_are_looked_at() -> None:
+    beyond = exceeded["error_parts"]
+    inner = [{"errors": [{"message": "…"}] * 16}] * 16
+    body = {"error": {"code": "context_length_exceeded", "message": "too long", "errors": inner, "details": inner}}
+    failure = answer(400, body)
+    assert (failure.error_class, failure.code) == ("context_window", "fake.context_length_exceeded")
+    assert exceeded["error_parts"] > beyond
+
+
+def test_an_error_answer_is_judged_once_for_each_model() -> None:
+    error = ProviderHTTPError(429, json.dumps(openai("rate_limit_exceeded")).encode())
+    first = classify(error, source="model", provider="fake", model="m")
+    assert classify(error, source="model", provider="fake", model="m") is first
+    other = classify(error, source="model", provider="other", model="m")
+    assert (first.code, other.code) == ("fake.rate_limit_exceeded", "other.rate_limit_exceeded")
 
 
 def test_a_body_nested_beyond_recursion_is_text() -> None:

@@ -238,6 +238,11 @@ FLAT = event("error", code="rate_limit_exceeded", message="Slow down", param=Non
             "x.rate_limit_exceeded",
         ),
         (ending("failed", error={"code": "invalid_prompt", "message": "…"}), "invalid_request", "x.invalid_prompt"),
+        (
+            ending("failed", id="x" * 100_000, error={"code": "rate_limit_exceeded", "message": "…"}),
+            "rate_limited",
+            "x.rate_limit_exceeded",
+        ),
         (ending("failed", error={"code": "bio_policy", "message": "…"}), "content_filter", "x.bio_policy"),
         (ending("failed", error={"code": "context_length_exceeded", "message": "…"}), "context_window", None),
         (ending("failed", error=None), "provider_error", None),

@@ -81,6 +81,11 @@ class CallClock:
         progress.received += size
         progress.came_at = now
 
+    def came(self) -> None:
+        """All of the answer has come: what is left to do with it is bounded by the whole call alone."""
+        self.progress.ends_at = self._end
+        self.limit.reschedule(self._end)
+
     def rest(self, streams: int) -> float:
         """Return the seconds to rest before the next read, while so many ``streams`` come."""
         received = self.progress.received

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import aiohttp
 import httpx
@@ -28,6 +28,7 @@ from ..protocols import WITHHELD, AnswerReader, ModelReply, protocol_of
 from .call_clock import CallClock, CallProgress
 from .guarded_resolver import GuardedResolver
 from .model_terms import ModelTerms
+from .reading_turns import LARGE, ReadingTurns
 from .response_heads import CountedResponse
 
 _END_WAIT = 1.0
@@ -48,6 +49,7 @@ class ModelPort(ModelTerms):
         self._transports: dict[bool, AiohttpTransport] = {}
         self._streams = 0
         """Number of the streams that come just now."""
+        self._turns = ReadingTurns()
 
     def _connected(self, *, guarded: bool) -> AiohttpTransport:
         """The transport for providers of the table, or that for endpoints of agents."""
@@ -122,8 +124,8 @@ class ModelPort(ModelTerms):
                 if "event-stream" in response.headers.get("content-type", ""):
                     await self._read_stream(stream, provider.max_response_bytes, clock, reader, on_begin, show)
                 else:
-                    await _read_document(stream, provider.max_response_bytes, clock, reader, on_begin, show)
-                reply = reader.reply()
+                    await self._read_document(stream, provider.max_response_bytes, clock, reader, on_begin, show)
+                reply = await self._turns.read(clock.progress.received, reader.reply)
                 clock.limit.reschedule(None)
                 await _end_of(stream)
                 if reply.finish_reason == WITHHELD:
@@ -155,7 +157,10 @@ class ModelPort(ModelTerms):
                 if progress.received > most_bytes:
                     count_exceeded("answer")
                     raise _too_large(most_bytes)
-                text, thoughts = reader.feed(data)
+                if (waiting := reader.waiting) < LARGE:
+                    text, thoughts = reader.feed(data)
+                else:
+                    text, thoughts = await self._turns.read(waiting, partial(reader.feed, data))
                 if text or thoughts:
                     progress.characters += len(text)
                     show(text, thoughts)
@@ -165,6 +170,32 @@ class ModelPort(ModelTerms):
                     await asyncio.sleep(rest)
         finally:
             self._streams -= begun
+
+    async def _read_document(
+        self,
+        stream: AsyncIterator[bytes],
+        most_bytes: int,
+        clock: CallClock,
+        reader: AnswerReader,
+        on_begin: Callable[[], None],
+        show: Callable[[str, str], None],
+    ) -> None:
+        """Read an answer that comes in one piece."""
+        most_bytes, whole = min(most_bytes, limit_of("answer_document")), bytearray()
+        async for data in stream:
+            clock.read(len(data))
+            if not whole:
+                on_begin()
+            whole += data
+            if len(whole) > most_bytes:
+                count_exceeded("answer_document")
+                raise _too_large(most_bytes)
+            if rest := clock.rest(0):
+                await asyncio.sleep(rest)
+        if len(whole) >= LARGE:
+            clock.came()
+        if text := await self._turns.read(len(whole), partial(reader.read, bytes(whole))):
+            show(text, "")
 
 
 def _request(provider: Provider, body: bytes, request_id: str) -> httpx.Request:
@@ -184,30 +215,6 @@ def _request(provider: Provider, body: bytes, request_id: str) -> httpx.Request:
         content=body,
         extensions={"timeout": httpx.Timeout(None, connect=provider.timeouts.connect).as_dict()},
     )
-
-
-async def _read_document(
-    stream: AsyncIterator[bytes],
-    most_bytes: int,
-    clock: CallClock,
-    reader: AnswerReader,
-    on_begin: Callable[[], None],
-    show: Callable[[str, str], None],
-) -> None:
-    """Read an answer that comes in one piece."""
-    most_bytes, whole = min(most_bytes, limit_of("answer_document")), bytearray()
-    async for data in stream:
-        clock.read(len(data))
-        if not whole:
-            on_begin()
-        whole += data
-        if len(whole) > most_bytes:
-            count_exceeded("answer_document")
-            raise _too_large(most_bytes)
-        if rest := clock.rest(0):
-            await asyncio.sleep(rest)
-    if text := reader.read(bytes(whole)):
-        show(text, "")
 
 
 def _too_large(most_bytes: int) -> ResponseTooLarge:

@@ -60,6 +60,11 @@ class EventStreamReader:
         self.uncounted = False
         """The answer is whole, and the provider did not say what it took."""
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of the stream that are read with what follows them: the beginning of a line."""
+        return self._lines.waiting
+
     def feed(self, data: bytes) -> tuple[str, str]:
         """Take in bytes of the stream; answers the text and the reasoning that they bring.
 
@@ -115,7 +120,7 @@ class EventStreamReader:
             ProviderError: the model, or its provider, broke off and says so.
         """
         # What stands behind the last line feed.
-        if self._lines.waiting:
+        if self.waiting:
             self.feed(b"\n")
         return self._ended()
 

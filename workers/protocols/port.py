@@ -77,6 +77,10 @@ class AnswerReader(Protocol):
     uncounted: bool
     """The answer is whole, and the provider did not say what it took."""
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of a stream that are read with what follows them: the beginning of a line."""
+
     def feed(self, data: bytes) -> tuple[str, str]:
         """Take in bytes of a stream; answers the text that they bring, and what of the model's reasoning people can
         read."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
 from palaver.errors import ProviderHTTPError
 from palaver.vocabulary.limits import limit_of
 
@@ -135,7 +133,8 @@ class ResponsesReader(EventStreamReader):
         self._identify(response)
         self._count(response.get("usage"))
         if response.get("error") or response.get("status") == "failed":
-            raise ProviderHTTPError(200, orjson.dumps({"error": response.get("error")}))
+            Parts().admit(response)
+            raise ProviderHTTPError(200, f'{{"error":{members(raw()).get("error", "null")}}}'.encode())
         texts = []
         if not self._items.by_index:
             parts = Parts()
