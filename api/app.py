@@ -23,6 +23,7 @@ from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
 from palaver.delivery.publishing import LoopPublisher
 from palaver.processes.tasks import end
+from palaver.processes.turns import Turns
 from palaver.steps.policies import load_policies
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
@@ -37,7 +38,6 @@ from .operations.catalog import Catalog
 from .operations.measured import Measured
 from .pages import add_pages
 from .routing import Handlers
-from .turns import Turns
 
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
@@ -45,7 +45,7 @@ _GROUPS: Final = {
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
 """Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""
-_SOCKETS_A_TURN: Final = 8
+_SOCKETS_A_TURN: Final = 1
 """Sockets that are admitted, sent something or closed in a turn of the event loop: the work for one takes up to a
 millisecond, and others are to be served in between."""
 _RUN: Final = "/v1/runs/{run_id}"
@@ -79,7 +79,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
-        app.state.turns = Turns(_SOCKETS_A_TURN)
+        app.state.turns = Turns(_SOCKETS_A_TURN, rest=2)
         app.state.access = Access.of(chosen, app.state.dialects)
         opened = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers

@@ -13,7 +13,7 @@ from typing import Final
 
 LINGERING: Final = 32
 """Refused connections that stay open for a moment, for the reason to reach them."""
-_AT_ONCE: Final = 8
+_AT_ONCE: Final = 2
 """Connections that are accepted in one turn of the event loop; each is known, or refused and gone, four turns later."""
 _RESERVE: Final = 64 + LINGERING + 4 * _AT_ONCE + 32
 """The store's pool, the refused, those on their way in, and logs, broker, pub/sub, the listening socket, …"""

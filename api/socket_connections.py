@@ -6,14 +6,16 @@ import asyncio
 import logging
 from typing import Any, Final, cast
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
+from websockets.protocol import State
 
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .gate import HASTE, Gate, network_of
 from .sending import Sending
-from .sockets import KNOWN, PARTING
+from .sockets import FRAME, KNOWN, PARTING
 
 _log: Final = logging.getLogger("palaver.api.sockets")
 # Below that, uvicorn and websockets write addresses with their query, in which there may be a key. The route writes a
@@ -90,6 +92,22 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = self.loop.call_later(HASTE, self.transport.abort)
+
+    # What it is sent.
+
+    async def send(self, message: Any) -> None:
+        """Send a message; one that is a frame already is written as it is.
+
+        Raises:
+            ClientDisconnected: nothing can be sent any more.
+        """
+        if (frame := message.get(FRAME)) is None:
+            await super().send(message)
+            return
+        await self.writable.wait()
+        if self.disconnected or self.conn.state is not State.OPEN:
+            raise ClientDisconnected
+        self.transport.write(frame)
 
     # Back-pressure.
 

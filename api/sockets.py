@@ -17,16 +17,17 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from websockets.frames import Frame, Opcode
 
 from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversation, UnknownRun, classify
 from palaver.processes.tasks import end
+from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import limit_of
 
 from .access_log import log_request
 from .auth import Keys, routed_path
 from .operations import Backend, Caller, watching_for
 from .requests import backend_of, caller_of
-from .turns import Turns
 
 _log: Final = logging.getLogger("palaver.api")
 _PATIENCE: Final = float(limit_of("head_time"))
@@ -36,6 +37,8 @@ PARTING: Final = 5.0
 KNOWN: Final = "palaver.known"
 """The name of a function in the extensions of a scope, to call as soon as the caller of a socket is known.
 ``api.connections`` puts it there."""
+FRAME: Final = "palaver.frame"
+"""The key of a whole frame in a message to a client."""
 _routes: Final[list[WebSocketRoute]] = []
 
 
@@ -66,14 +69,19 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
             await socket.send_denial_response(Response(status_code=503))
             return
         await turns_of(socket).take()
-        await socket.accept()
+        try:
+            await socket.accept()
+        except OSError:
+            # The client has gone while it waited for its turn: in a burst, very many do.
+            return
         caller, access = caller_of(socket), socket.app.state.access
         if not caller.trusted:
             caller = await _greeted(socket, access.keys, key_in)
+            if not caller.trusted:
+                # Those that came together have waited in vain together.
+                await turns_of(socket).take()
         log_request(socket.scope, 101, caller.name, monotonic() - caller.arrived)
         if not caller.trusted:
-            # Those that came together have waited in vain together.
-            await turns_of(socket).take()
             await _close(socket, codes.unauthenticated)
             return
         watching_for(caller)
@@ -91,6 +99,16 @@ def turns_of(socket: WebSocket) -> Turns:
     """Return the turns of the loop that all sockets of the process share."""
     turns: Turns = socket.app.state.turns
     return turns
+
+
+def text_frame(text: bytes) -> bytes:
+    """Return a text as a frame, for any number of sockets: a server masks none, and compresses none here."""
+    return Frame(Opcode.TEXT, text).serialize(mask=False)
+
+
+async def send_frame(socket: WebSocket, frame: bytes) -> None:
+    """Send a text that is a frame already. ``api.connections`` writes it as it is."""
+    await socket.send({"type": "websocket.send", FRAME: frame})
 
 
 def has_socket(scope: Scope) -> bool:

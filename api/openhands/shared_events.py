@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 
 from ..operations import LogEntry
+from ..sockets import text_frame
 from .events import Writer
 from .state import Generation
 
@@ -18,12 +19,12 @@ _CACHED: Final = 16
 
 
 class SharedEvent(dict[str, Any]):
-    """An event, and its text."""
+    """An event, and what sockets are sent of it."""
 
     @cached_property
-    def text(self) -> str:
-        """The event in JSON."""
-        return orjson.dumps(self).decode()
+    def frame(self) -> bytes:
+        """The event in JSON, as one frame."""
+        return text_frame(orjson.dumps(self))
 
 
 _last: OrderedDict[tuple[UUID, Generation, int], tuple[Writer, LogEntry, list[SharedEvent]]] = OrderedDict()

@@ -23,7 +23,7 @@ from palaver.processes.tasks import end
 
 from .. import operations
 from ..operations import Backend, EventSlice, LogEntry, StoredEvent
-from ..sockets import CloseCodes, turns_of
+from ..sockets import CloseCodes, send_frame, text_frame, turns_of
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
 from .followers import Followers
@@ -145,7 +145,7 @@ def key_in(frame: str) -> bytes | None:
 async def events_socket(backend: Backend, socket: WebSocket) -> None:
     """Send a client the events of a conversation from now on. It reads earlier ones by HTTP."""
     with operations.place_of_watcher(backend):
-        snapshot = await load_snapshot(backend, _number(socket))
+        snapshot = await _read(backend, _number(socket))
         await _send(socket, _full_state(snapshot))
         position, revision = await _begin(backend, snapshot), snapshot.conversation.revision
         over, new = snapshot.status.over, snapshot.conversation.entries
@@ -199,8 +199,12 @@ async def _as_it_is(backend: Backend, snapshot: Snapshot, entry: LogEntry, event
 
 async def _now(backend: Backend, number: UUID) -> Snapshot:
     """Return the conversation, read once for all sockets that want it now."""
-    shared = backend.guest(Followers).snapshots
-    return await operations.once_there(lambda: shared.read(number, lambda: load_snapshot(backend, number)))
+    return await operations.once_there(lambda: _read(backend, number))
+
+
+async def _read(backend: Backend, number: UUID) -> Snapshot:
+    reads = backend.guest(Followers).snapshots
+    return await reads.read(number, lambda: load_snapshot(backend, number))
 
 
 def _number(socket: WebSocket) -> UUID:
@@ -299,4 +303,4 @@ def _full_state(snapshot: Snapshot) -> Event:
 async def _send(socket: WebSocket, event: Event) -> None:
     # All sockets of a conversation have the same news at the same moment.
     await turns_of(socket).take()
-    await socket.send_text(event.text if isinstance(event, SharedEvent) else orjson.dumps(event).decode())
+    await send_frame(socket, event.frame if isinstance(event, SharedEvent) else text_frame(orjson.dumps(event)))

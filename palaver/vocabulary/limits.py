@@ -82,7 +82,7 @@ _ALL: Final = (
         "Connections",
         (
             "connections",
-            "connections of an API process, if it has 160 more file descriptors",
+            "connections of an API process, if it has 136 more file descriptors",
             10_000,
             "connections",
             "503 `too_many_connections`, or the one that has been idle longest is closed",

@@ -322,3 +322,40 @@ async def test_a_broken_subscription_loses_nothing(driver: StoreDriver, redis: A
     await driver.finish(lease)
     await asyncio.wait_for(task, 5)
     assert _numbers(watched) == list(range(1, 12))
+
+
+class Counting:
+    """A client that counts its pub/sub connections."""
+
+    def __init__(self, redis: Any) -> None:
+        self._redis = redis
+        self.made = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._redis, name)
+
+    def pubsub(self) -> Any:
+        """One more."""
+        self.made += 1
+        return self._redis.pubsub()
+
+
+async def test_waits_one_after_the_other_share_one_connection(driver: StoreDriver, redis: Any) -> None:
+    """A wait that comes between two others finds nobody there, and must not wait for a connection."""
+    connection = Counting(redis)
+    feeds = Feeds(cast(Connection, connection))
+    for _ in range(20):
+        run_id, lease = await driver.begin()
+        watched: list[StoredEvent] = []
+
+        async def watch(run_id: str = run_id, into: list[StoredEvent] = watched) -> None:
+            async for event in feeds.watch(run_id):
+                into += [event] if event else []
+
+        watching = asyncio.create_task(watch())
+        await aeventually(partial(_as_many, watched, 4), every=0)
+        await driver.finish(lease)
+        await asyncio.wait_for(watching, 5)
+        await aeventually(partial(_nobody_subscribes, redis, run_id), every=0)
+    await feeds.close()
+    assert connection.made == 1

@@ -25,7 +25,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.process
 
 FILES: Final = 256
-ROOM: Final = FILES - 160
+ROOM: Final = FILES - 136
 """Connections that a process with so many files has."""
 FLOOD: Final = 300
 GROWTH: Final = 64 << 20

@@ -35,7 +35,7 @@ async def test_connections_are_taken_a_few_at_a_time_and_send_at_once() -> None:
             return len(made) == 50
 
         await aeventually(all_made, every=0)
-        assert max(after - before for before, after in pairwise(turns)) <= 8
+        assert max(after - before for before, after in pairwise(turns)) <= 2
         for transport in made:
             accepted = transport.get_extra_info("socket")
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -30,6 +30,7 @@ from api.operations import Backend
 from api.sockets import CloseCodes
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom, UnknownConversation
+from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import exceeded, limit_of
 from tests.unit.api_world import SETTINGS, World, world
 from tests.unit.test_openhands_api import begin
@@ -321,6 +322,28 @@ async def test_no_key_stands_in_a_log(caplog: pytest.LogCaptureFixture) -> None:
     assert '"WEBSOCKET /live/hello HTTP/1.1" 101' in caplog.text
     assert KEY not in caplog.text
     assert "another-secret" not in caplog.text
+
+
+async def test_who_goes_before_its_turn_comes_is_no_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a burst most clients have gone by then; a traceback for each took more time than all else for them."""
+    waiting, may_go_on = list[object](), asyncio.Event()
+
+    async def take(turns: Turns) -> None:
+        waiting.append(turns)
+        await may_go_on.wait()
+
+    monkeypatch.setattr(Turns, "take", take)
+    async with serving(GUARDED) as served:
+        _, writer = await asyncio.open_connection(*served.url.removeprefix("ws://").split(":"))
+        writer.write(_OPENING)
+        await aeventually(lambda: waiting)
+        writer.transport.abort()
+        await aeventually(lambda: served.gate.open == 0)
+        may_go_on.set()
+        await aeventually(lambda: not served.state.tasks)
+    assert not [each for each in caplog.records if each.levelno > logging.INFO], caplog.text
 
 
 async def test_a_query_of_many_fields_brings_no_key() -> None:

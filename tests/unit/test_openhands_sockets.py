@@ -19,12 +19,14 @@ from api import operations
 from api.openhands import conversations, followers, sockets
 from api.openhands.events import Writer
 from api.openhands.snapshot import load_snapshot
+from api.sockets import text_frame
 from palaver.errors import ErrorClass, Failure, StoreUnavailable
 from palaver.steps.leases import Delta
 from palaver.steps.verdicts import RetryAfter
 from tests.unit.test_api_sockets import serving
 from tests.unit.test_openhands_agents import AGENT
 from tests.unit.test_openhands_api import PREFIX, Talk, begin
+from tests.waiting import aeventually
 
 
 class Listener:
@@ -305,14 +307,22 @@ async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytes
             }
 
 
-async def test_what_all_sockets_of_a_conversation_are_told_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_all_sockets_of_a_conversation_are_told_is_written_and_framed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     written, write = Counter[int](), Writer.of
+    framed, frame = Counter[bytes](), text_frame
 
     def counting(writer: Writer, entry: Any) -> Any:
         written[entry.position] += 1
         return write(writer, entry)
 
+    def framing(text: bytes) -> bytes:
+        framed[text] += 1
+        return frame(text)
+
     monkeypatch.setattr(Writer, "of", counting)
+    monkeypatch.setattr("api.openhands.shared_events.text_frame", framing)
     async with listening() as listener, AsyncExitStack() as stack:
         others = [await _listener(stack, listener.url, listener.talk) for _ in range(8)]
         written.clear()
@@ -322,6 +332,28 @@ async def test_what_all_sockets_of_a_conversation_are_told_is_written_once(monke
         assert written
         # By a socket that is behind once more.
         assert max(written.values()) <= 2, written
+        assert framed
+        assert max(framed.values()) <= 2, framed
+
+
+async def test_sockets_that_come_together_share_what_they_read_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, may_go_on = list[UUID](), asyncio.Event()
+
+    async def load(backend: Any, number: UUID) -> Any:
+        loaded.append(number)
+        await may_go_on.wait()
+        return await load_snapshot(backend, number)
+
+    async with serving() as served, AsyncExitStack() as stack:
+        talk = await begin(served.api)
+        monkeypatch.setattr(sockets, "load_snapshot", load)
+        url = f"{served.url}/openhands/sockets/events/{talk.id}"
+        together = [await stack.enter_async_context(connect(url, proxy=None)) for _ in range(8)]
+        await aeventually(lambda: served.api.store.feeds.watching == 8)
+        may_go_on.set()
+        for socket in together:
+            await Listener(socket, talk).until(len)
+    assert len(loaded) <= 2, loaded
 
 
 async def test_what_the_model_says_is_told_as_it_says_it_to_who_wants_to_know() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -136,6 +137,24 @@ async def test_whoever_waits_at_the_end_is_cancelled() -> None:
     await sharing.close()
     heard = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(each) for each in heard] == [asyncio.CancelledError] * 3
+
+
+async def test_of_several_reads_few_waiters_go_on_in_one_turn() -> None:
+    """Each of them has something to do then."""
+    sharing, went, now = SingleFlight(8), list[int](), 0
+
+    async def make() -> int:
+        return 1
+
+    async def one(key: int) -> None:
+        await sharing.read(key, make)
+        went.append(now)
+
+    asking = [asyncio.create_task(one(number % 8)) for number in range(160)]
+    while len(went) < len(asking):
+        await asyncio.sleep(0)
+        now += 1
+    assert max(Counter(went).values()) <= 4
 
 
 async def test_others_have_the_loop_in_between() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
@@ -23,15 +22,13 @@ from redis.exceptions import RedisError
 
 from palaver.errors import ErrorClass, classify
 from palaver.events import EventKind
-from palaver.processes.tasks import end
 from palaver.store.reading import records
 from palaver.store.reading.events import StoredEvent, about_stream, from_channel
 from palaver.store.reading.pages import PAGE, Pages, feed_of
-from palaver.store.redis.connection import Connection, Listener, PubSub, PubSubMessage, now_ms
+from palaver.store.reading.subscriptions import Subscriptions
+from palaver.store.redis.connection import Connection, PubSubMessage, now_ms
 from palaver.store.redis.single_flight import SingleFlight, yielding
 from palaver.vocabulary.limits import count_exceeded, limit_of
-
-log = logging.getLogger(__name__)
 
 _READS: Final = 24
 """Reads of feeds under way at once: the connections of the pool are not all for watchers."""
@@ -41,9 +38,6 @@ IDLE: Final = 10.0
 """Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
 AWAY: Final = 1.0
 """Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
-_PAUSE: Final = 0.2
-"""Seconds between two attempts to subscribe again while Redis is away."""
-
 
 watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 """The name of the key that watches in this context; empty for nobody in particular."""
@@ -115,8 +109,7 @@ class Feeds:
         self._pages = Pages(redis)
         self._reads = SingleFlight(_READS)
         self._watchers: dict[str, set[Watcher]] = {}
-        self._changed = asyncio.Event()
-        self._reader: asyncio.Task[None] | None = None
+        self._subscriptions = Subscriptions(redis, self._dispatch)
         self.watching = 0
         """Watchers that this process serves now."""
         self.watching_for: Counter[str] = Counter()
@@ -207,10 +200,10 @@ class Feeds:
     def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
         """Hear the messages on the channel of a run's feed, or that something was written on that of a log."""
         watcher = Watcher()
-        self._watchers.setdefault(channel, set()).add(watcher)
-        self._changed.set()
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.create_task(self._read(), name="palaver-feeds")
+        if channel not in self._watchers:
+            self._watchers[channel] = set()
+            self._subscriptions.add(channel)
+        self._watchers[channel].add(watcher)
         try:
             with self.place() if counted else contextlib.nullcontext():
                 yield watcher
@@ -219,7 +212,7 @@ class Feeds:
             others.discard(watcher)
             if not others:
                 self._watchers.pop(channel, None)
-                self._changed.set()
+                self._subscriptions.discard(channel)
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
@@ -235,48 +228,7 @@ class Feeds:
             if not self.watching_for[whose]:
                 del self.watching_for[whose]
 
-    async def _read(self) -> None:
-        """Serve watchers as long as there are any. After any error everything starts again, on a new connection."""
-        while self._watchers:
-            pubsub = self._redis.pubsub()
-            try:
-                await self._listen(pubsub)
-            except Exception as error:
-                # Not only RedisError: redis-py trips over itself when it sends while it reconnects.
-                log.warning("feeds: %s; subscribing again", type(error).__name__)
-                await asyncio.sleep(_PAUSE)
-            finally:
-                with contextlib.suppress(Exception):
-                    await pubsub.aclose()
-
-    async def _listen(self, pubsub: PubSub) -> None:
-        channels = set(self._watchers)
-        await pubsub.subscribe(*channels)
-        listener = Listener(pubsub)
-        following = asyncio.create_task(self._follow_changes(pubsub, channels))
-        try:
-            while self._watchers and not following.done():
-                await self._dispatch(await listener.hear())
-        finally:
-            await end(following)
-        if not following.cancelled():
-            following.result()
-
-    async def _follow_changes(self, pubsub: PubSub, channels: set[str]) -> None:
-        """Subscribe to the channels that are watched, and to nothing else; ``channels`` are subscribed to already."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            watched = set(self._watchers)
-            if new := watched - channels:
-                await pubsub.subscribe(*new)
-            if old := channels - watched:
-                await pubsub.unsubscribe(*old)
-            channels = watched
-
-    async def _dispatch(self, message: PubSubMessage | None) -> None:
-        if message is None:
-            return
+    async def _dispatch(self, message: PubSubMessage) -> None:
         watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
         if message["type"] == "subscribe":
             # Confirmed just now, at first or after a reconnection: earlier events went unheard.
@@ -296,6 +248,5 @@ class Feeds:
     async def close(self) -> None:
         """Stop fanning out."""
         self._watchers.clear()
-        if self._reader is not None:
-            await end(self._reader)
+        await self._subscriptions.close()
         await self._reads.close()

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterab
 from typing import Any, Final, Generic, TypeVar
 
 from palaver.processes.tasks import end
+from palaver.processes.turns import Turns
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized | None)
 
-_TURN: Final = 16
+_TURN: Final = 4
 """Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
 
 
@@ -38,6 +39,7 @@ class SingleFlight:
         self._under_way: dict[Hashable, asyncio.Event] = {}
         """Set when it is over."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._turns = Turns(_TURN)
 
     async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """Return the answer of ``make``, or of another caller's ``make`` with the same ``key``. Raises what that
@@ -76,7 +78,8 @@ class SingleFlight:
                 value, error = await self._in_turn(key, make), None
             except Exception as raised:
                 value, error = None, raised
-            async for answer in yielding(waiters):
+            for answer in waiters:
+                await self._turns.take()
                 if answer.done():
                     continue
                 if error is not None:
