@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
-JOBS ?= 3
+JOBS ?= 4
 SCALE ?= 1
 # Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
 export PYTHONDONTWRITEBYTECODE :=
