@@ -221,7 +221,8 @@ def leave_nothing(
 
         def all_reported() -> bool:
             """A child reports itself a moment after it is there; until then its worker does so for the place."""
-            ids = [str(name, "ascii").rpartition("/")[2] for name in server.zrange("palaver:workers", 0, -1)]
+            names: Any = server.zrange("palaver:workers", 0, -1)
+            ids = [name.decode().rpartition("/")[2] for name in names]
             return len(ids) == 1 + len(children) and children <= {*ids}
 
         eventually(all_reported, within=60)
