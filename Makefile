@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
-JOBS ?= 3
+JOBS ?= 4
 SCALE ?= 1
 # Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
 export PYTHONDONTWRITEBYTECODE :=
@@ -33,7 +33,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ quick: $(DEV) ## run what needs no other process: units, and the store's contrac
 
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
+
+contract: $(DEV) ## hold a Redis to the store's contract: the one that PALAVER_TEST_REDIS_SERVER names
+	$(PYTEST) tests/contract -m process --ignore=tests/contract/test_any_situation.py $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, names, the pages
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import exceeded, limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.witness import WitnessedRedis
 
 
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
@@ -39,16 +40,20 @@ async def _pages(driver: StoreDriver, limit: int, admitted: RunFilter | None = N
 
 
 async def test_every_run_is_on_exactly_one_page_even_of_the_same_millisecond(driver: StoreDriver, redis: Any) -> None:
-    runs = [(await driver.submit()).run_id for _ in range(250)]
+    # On the fake each run takes ten milliseconds.
+    size = 40 if isinstance(redis, WitnessedRedis) else 8
+    later, rest = size // 2, size // 4
+    runs = [(await driver.submit()).run_id for _ in range(6 * size + rest)]
+    same = len(runs) - later
     for i, run_id in enumerate(runs):
-        await _created(redis, run_id, "queued", 1_000_000 + (0 if i < 230 else i))
+        await _created(redis, run_id, "queued", 1_000_000 + (0 if i < same else i))
 
-    pages = await _pages(driver, 40)
-    assert await _pages(driver, 40, {"status": "queued"}) == pages
+    pages = await _pages(driver, size)
+    assert await _pages(driver, size, {"status": "queued"}) == pages
     listed = [run_id for page in pages for run_id in page]
-    assert listed[:20] == runs[:229:-1]
-    assert listed[20:] == sorted(runs[:230], reverse=True)
-    assert [len(page) for page in pages] == [40] * 6 + [10]
+    assert listed[:later] == runs[: same - 1 : -1]
+    assert listed[later:] == sorted(runs[:same], reverse=True)
+    assert [len(page) for page in pages] == [size] * 6 + [rest]
 
 
 async def _created(redis: Any, run_id: str, status: str, at: int) -> None:

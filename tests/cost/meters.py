@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -18,6 +19,14 @@ EVERY: Final = 50
 _OF_A_COMMAND: Final = 60
 """What a command of Redis counts for beside its bytes: about as long as so many instructions."""
 _OF_A_BYTE: Final = 0.1
+_AS_NOW: Final = """
+local call, encode, decode = redis.call, cjson.encode, cjson.decode
+return function()
+    debug.sethook()
+    redis.call, cjson.encode, cjson.decode = call, encode, decode
+end
+"""
+"""Makes what puts back all that meters replace. In Lua: an object of Python that is put there twice is let go once."""
 
 
 class Meter(Protocol):
@@ -142,9 +151,18 @@ async def _only(run_each: Callable[[Iterable[Script[Any]]], Awaitable[list[Any]]
     return (await run_each([script]))[0]
 
 
-async def fake(meter: Callable[[FakeServer], Meter] = Counter) -> tuple[Redis, Callable[[], Meter]]:
-    """A fake server, and what makes its meter."""
+@asynccontextmanager
+async def fake(
+    meter: Callable[[FakeServer], Meter] = Counter,
+) -> AsyncIterator[tuple[Redis, Callable[[], Meter]]]:
+    """A fake server, and what makes its meter. The Lua is that of all fake servers (tests/fake_scripts.py): once the
+    block is left, nothing in it is metered."""
     server = FakeServer()
-    client = FakeAsyncRedis(server=server)
-    await client.eval("return 1", 0)
-    return client, lambda: meter(server)
+    async with FakeAsyncRedis(server=server) as client:
+        await client.eval("return 1", 0)
+        lua: Any = server._lua_runtime  # type: ignore[attr-defined]  # made with the first script
+        put_back = lua.execute(_AS_NOW)
+        try:
+            yield client, lambda: meter(server)
+        finally:
+            put_back()

@@ -37,15 +37,14 @@ async def _beside_runs(driver: StoreDriver, n: int) -> list[Delivery]:
 
 async def _cost_of_a_step(prepare: Callable[[StoreDriver, int], Awaitable[list[Delivery]]], n: int) -> dict[str, float]:
     """Of the second step: the worker knows the log up to the first one."""
-    redis, meter = await fake()
-    driver = StoreDriver(Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1)), redis)
-    (delivery,) = await prepare(driver, n)
-    lease = await driver.claim(delivery)
-    (delivery,) = (await driver.store.steps.settle(lease, _asks("c1"))).deliveries
-    costs = watch(driver.store, meter())
-    lease = await driver.claim(delivery, known=lease.log.position)
-    await driver.store.steps.settle(lease, _asks("c2"))
-    await redis.aclose()
+    async with fake() as (redis, meter):
+        driver = StoreDriver(Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1)), redis)
+        (delivery,) = await prepare(driver, n)
+        lease = await driver.claim(delivery)
+        (delivery,) = (await driver.store.steps.settle(lease, _asks("c1"))).deliveries
+        costs = watch(driver.store, meter())
+        lease = await driver.claim(delivery, known=lease.log.position)
+        await driver.store.steps.settle(lease, _asks("c2"))
     return costs.of
 
 

@@ -28,12 +28,11 @@ MOST_COMMANDS: Final = {"claim": 17, "settle": 39}
 
 
 async def _cost(case: Case, size: int) -> float:
-    redis, meter = await fake()
-    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", secret_key=SETTINGS.secret_key))
-    act = await case.prepare(StoreDriver(store, redis), size)
-    costs = watch(store, meter())
-    await act()
-    await redis.aclose()
+    async with fake() as (redis, meter):
+        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", secret_key=SETTINGS.secret_key))
+        act = await case.prepare(StoreDriver(store, redis), size)
+        costs = watch(store, meter())
+        await act()
     return costs.of[case.script]
 
 
@@ -48,26 +47,25 @@ def test_every_script_has_a_case() -> None:
 
 
 async def test_the_scripts_of_an_ordinary_step_send_few_commands() -> None:
-    redis, meter = await fake(Commands)
-    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
-    _, lease = await StoreDriver(store, redis).begin()
-    usage = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
-    call = ToolCall(id="c1", name="inline", arguments="{}")
-    result = Message(role="tool", call_id=call.id, name=call.name, content="42")
-    verdict = Continue(Message(role="assistant", tool_calls=(call,)), (ToolOutcome(result),), usage=usage)
-    delivery = (await store.steps.settle(lease, verdict)).deliveries[0]
-    costs = watch(store, meter())
-    again = await store.steps.claim(
-        delivery.run_id,
-        delivery.conversation_id,
-        delivery.step,
-        queue=delivery.queue.removesuffix(RECOVERED),
-        worker="w1",
-        nonce="2",
-        known=lease.log.position,
-        known_at=lease.log.position_at,
-    )
-    assert isinstance(again, Lease)
-    await store.steps.settle(again, verdict)
-    await redis.aclose()
+    async with fake(Commands) as (redis, meter):
+        store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
+        _, lease = await StoreDriver(store, redis).begin()
+        usage = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
+        call = ToolCall(id="c1", name="inline", arguments="{}")
+        result = Message(role="tool", call_id=call.id, name=call.name, content="42")
+        verdict = Continue(Message(role="assistant", tool_calls=(call,)), (ToolOutcome(result),), usage=usage)
+        delivery = (await store.steps.settle(lease, verdict)).deliveries[0]
+        costs = watch(store, meter())
+        again = await store.steps.claim(
+            delivery.run_id,
+            delivery.conversation_id,
+            delivery.step,
+            queue=delivery.queue.removesuffix(RECOVERED),
+            worker="w1",
+            nonce="2",
+            known=lease.log.position,
+            known_at=lease.log.position_at,
+        )
+        assert isinstance(again, Lease)
+        await store.steps.settle(again, verdict)
     assert all(costs.of[name] <= most for name, most in MOST_COMMANDS.items()), costs.of

@@ -216,9 +216,16 @@ def leave_nothing(
 ) -> None:
     """Make so many runs; once their retention is over, the stack must hold what it held before them. After every 500
     runs, which have ended by then, it takes a breath."""
+    children = {str(pid) for pid in cluster.all_children()}
     with cluster.redis() as server:
-        # Processes report themselves a moment after they are ready.
-        eventually(lambda: server.zcard("palaver:workers") == 1 + len(cluster.all_children()), within=60)
+
+        def all_reported() -> bool:
+            """A child reports itself a moment after it is there; until then its worker does so for the place."""
+            names: Any = server.zrange("palaver:workers", 0, -1)
+            ids = [name.decode().rpartition("/")[2] for name in names]
+            return len(ids) == 1 + len(children) and children <= {*ids}
+
+        eventually(all_reported, within=60)
     empty = Footprint.of(cluster)
     crowd.run(warm_up)
     before = Footprint.of(cluster)

@@ -17,6 +17,7 @@ from tests.process.hostile_tools import CANARY, GARBAGE, KEY_OF_THE_API, LEFT_BE
 from tests.process.neighbour import neighbour_of, spread
 from tests.process.one_more import one_more
 from tests.process.test_tools import answers, told
+from tests.process.warm import cold_starts
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -88,7 +89,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     tables = '\n[providers.guarded]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "CANARY_KEY"\n'
     with cluster.providers_path.open("a") as providers:
         providers.write(tables)
-    with cluster:
+    # What /proc tells of their worker is theirs to read.
+    with cold_starts(), cluster:
         cluster.all_children()
         yield cluster
 

@@ -34,7 +34,7 @@ ROUND = 300
 
 
 def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    kill_at_random(cluster, zygotes, ROUND // 2)
+    kill_at_random(cluster, zygotes, ROUND // 4)
 
 
 @pytest.mark.chaos

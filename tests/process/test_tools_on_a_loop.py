@@ -9,6 +9,7 @@ import pytest
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.test_tools import answers, told
+from tests.process.warm import cold_starts
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -22,7 +23,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "PALAVER_TOOL_POOL": "loop",
         "PALAVER_SECRET_KEY": SECRET_KEY,
     }
-    with Cluster(tmp_path_factory.mktemp("looped"), environment=environment) as cluster:
+    # What /proc shows of its environment is looked at.
+    with cold_starts(), Cluster(tmp_path_factory.mktemp("looped"), environment=environment) as cluster:
         yield cluster
 
 

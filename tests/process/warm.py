@@ -1,10 +1,11 @@
 """Processes of the stack that start in a fifth of the time: a warm parent has imported their programs, and forks.
 
 What runs is the program of the role, in a session of its own, with the environment, the log and the process id that the
-caller sees. Half of what the suite computes would be imports otherwise. Started as users start them are tools workers,
-which hide what they were started with, all that is started with variables that Python or a library reads before its
-first line, and whatever tests of the command line, the wheel and the deploy kit start. As a program,
-``python -m tests.process.warm``, this is that parent.
+caller sees. Half of what the suite computes would be imports otherwise. Started as users start them are all that is
+started with variables that Python or a library reads before its first line, and whatever tests of the command line, the
+wheel and the deploy kit start. What /proc shows of a process, its memory or the environment that it was started with,
+is the warm parent's: tests that look there have ``cold_starts``. As a program, ``python -m tests.process.warm``, this
+is that parent.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ import pytest
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from tests.pages import ROOT
 
-_ROLES: Final = frozenset({"api", "worker"})
+_ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PRELOADED: Final = """
     palaver.cli palaver.config.roles palaver.config.settings palaver.config.exits palaver.store.server.preflight
     tests.model_server.server
-    workers.broker.consumer workers.broker.pool workers.broker.transport workers.children.child workers.loops.keeper
+    workers.broker.consumer workers.broker.pool workers.broker.transport workers.children.child
+    workers.children.descriptors workers.children.environment workers.children.prefork workers.loops.keeper
     workers.loops.metrics_server workers.steps.step
+    billiard.popen_fork billiard.sharedctypes
     celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log celery.app.amqp celery.app.control
     celery.app.events celery.worker.autoscale celery.worker.consumer celery.worker.strategy kombu.pidbox
     api.app uvicorn.loops.asyncio uvicorn.lifespan.on

@@ -83,6 +83,7 @@ def test_a_conversation_has_one_digest_whichever_api_it_comes_by() -> None:
     assert len({each.digest for each in chats}) == 1
 
 
+@pytest.mark.process
 def test_the_product_imports_no_judge() -> None:
     program = "import sys, palaver.fake_provider; print([name for name in sys.modules if name.startswith('tests')])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
