@@ -14,6 +14,9 @@ _IDS: Final = "tests/unit/test_worker_ids.py"
 _FLEET: Final = "palaver/store/fleet/fleet.py"
 _WATCH: Final = "workers/loops/deaths.py"
 _KEEPER: Final = "workers/loops/keeper.py"
+_BLAME: Final = "tests/contract/test_poison.py"
+_LOST: Final = "palaver/store/scripting/lua/_lost_together.lua"
+_POISON: Final = "palaver/store/scripting/lua/_poison.lua"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = _RULE) -> TestedMutant:
@@ -73,6 +76,15 @@ DEATH_MUTANTS: Final = by_name(
         _FLEET,
         "                    self._on_reconnect()\n",
         "                    pass\n",
+    ),
+    _mutant("a trial that another death does not end", _LOST, "      cleared.on_trial = nil\n", "", _BLAME),
+    _mutant(
+        "an age that is always the same one", _LOST, "math.abs(age - before) <= 1000 + before / 16", "true", _BLAME
+    ),
+    _mutant("a trial that tells no more than any loss", _POISON, "step.on_trial and step.row or 0", "0", _BLAME),
+    _mutant("suspects that come back together", _POISON, " + gap * slot", "", _BLAME),
+    _mutant(
+        "a suspect that does not stay away", _POISON, "lost.judgement.delay = AWAY", "lost.judgement.delay = 0", _BLAME
     ),
     _mutant(
         "every life of a process has the same id", "workers/steps/runtime.py", "secrets.token_hex(4)", '"life"', _IDS

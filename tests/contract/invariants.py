@@ -209,7 +209,7 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         assert (member in shard.ready[step["queue"]]) == (step["state"] == "ready"), what + "ready index"
         assert step.get("blamed", 0) < max_losses, what + "too many losses"
         assert step.get("blamed", 0) <= step["losses"], what + "blamed for more than there was"
-        assert step["state"] == "leased" or "spared" not in step, what + "spared a loss that is over"
+        assert step["state"] == "leased" or "judgement" not in step, what + "judged for a loss that is over"
         assert bool(call_id) == ("call" in step) == (step["queue"] == "tools"), what + "kind"
         if call_id and run["status"] != RunStatus.CANCELLING:
             assert call_id in calls, what + "its call is answered"

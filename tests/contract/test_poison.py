@@ -11,19 +11,173 @@ import pytest
 
 from palaver.steps.leases import Delivery, Lease
 from palaver.store.redis import keys
+from palaver.store.redis.connection import now_ms
 from palaver.store.steps.due import DueItem
 from tests.contract.store_driver import AGENT, StoreDriver
 
+LEASE_MS = 15_000
+AWAY = 30.0
+"""Seconds for which a step stays away before its trial."""
 MOST = 60
 """Losses that the search for one among dozens may take; seven on average."""
 
 
-async def crash(driver: StoreDriver, redis: Any, worker: str, leases: Iterable[Lease]) -> list[Delivery]:
-    """The worker is gone: a sweeper sees its leases run out, in any order. What is sent again at once."""
+async def crash(
+    driver: StoreDriver, redis: Any, worker: str, leases: Iterable[Lease], *, missed_now: bool = False
+) -> list[Delivery]:
+    """The worker is gone: a sweeper sees its leases run out, in any order, or another worker misses it now. What is
+    sent again at once."""
     lost = [DueItem(lease.run_id, lease.step) for lease in leases]
     random.shuffle(lost)
-    settled = await driver.store.due.sweep(lost, worker=worker)
+    unrenewed_before = await now_ms(redis) + LEASE_MS + 1 if missed_now else None
+    settled = await driver.store.due.sweep(lost, worker=worker, unrenewed_before=unrenewed_before)
     return [delivery for each in settled for delivery in each.deliveries]
+
+
+async def claimed_earlier(redis: Any, run_id: str, by_ms: int) -> None:
+    """The first step of the run is as if its worker had claimed it so much earlier."""
+    step = orjson.loads(await redis.hget(keys.steps(run_id), "1"))
+    step["since"] -= by_ms
+    await redis.hset(keys.steps(run_id), "1", orjson.dumps(step))
+
+
+async def wait_of(redis: Any, run_id: str) -> float:
+    """Seconds for which the first step of the run stays away."""
+    step = orjson.loads(await redis.hget(keys.steps(run_id), "1"))
+    return float(step["until"] - step["since"]) / 1000
+
+
+class SoonPoison:
+    """Steps that are claimed together, and one of them ends its worker at once, each time."""
+
+    def __init__(self, driver: StoreDriver, redis: Any) -> None:
+        self.driver = driver
+        self.redis = redis
+        self.deaths = 0
+        self.runs: list[str] = []
+        self.held: dict[str, Lease] = {}
+
+    async def begin(self, count: int) -> str:
+        """So many runs, twice lost all together. The run of the poison."""
+        submitted = [await self.driver.submit() for _ in range(count)]
+        self.runs = [each.run_id for each in submitted]
+        await self.claim([each.deliveries[0] for each in submitted])
+        again = await self.die()
+        assert len(again) == count, "the first loss costs no time"
+        await self.claim(again)
+        assert await self.die() == []
+        return self.runs[count // 2]
+
+    async def claim(self, deliveries: Iterable[Delivery]) -> None:
+        """The worker has these, too, in one moment; whatever it has already outlived its slot."""
+        for run_id in self.held:
+            await claimed_earlier(self.redis, run_id, 2000)
+        for each in deliveries:
+            self.held[each.run_id] = await self.driver.claim(each, f"w{self.deaths}")
+
+    async def come_back(self, *runs: str) -> None:
+        """Time passes until these come back, one after the other."""
+        for run_id in runs:
+            (settled,) = await self.driver.hasten(run_id, "1")
+            await self.claim(settled.deliveries)
+
+    async def die(self) -> list[Delivery]:
+        """The worker is gone, and missed at once. What is sent again at once."""
+        held, self.held = self.held, {}
+        self.deaths += 1
+        return await crash(self.driver, self.redis, f"w{self.deaths - 1}", held.values(), missed_now=True)
+
+    async def waiting(self) -> list[str]:
+        """Those that are away, in the order in which they come back."""
+        return [run_id for _, run_id in await comes_back(self.driver, self.redis, self.runs)]
+
+
+@pytest.mark.parametrize("count", [2, 20])
+async def test_poison_that_kills_soon_is_known_by_its_slot_and_fails_after_its_trial(
+    driver: StoreDriver, redis: Any, count: int
+) -> None:
+    scene = SoonPoison(driver, redis)
+    poison = await scene.begin(count)
+    slots = await scene.waiting()
+    assert [round(await wait_of(redis, run_id), 1) for run_id in slots] == [4.0 + 2.0 * n for n in range(count)]
+    before = slots[: slots.index(poison)]
+    await scene.come_back(*before, poison)
+    assert await scene.die() == [], "none of them comes back at once"
+    assert await wait_of(redis, poison) == AWAY
+    await scene.come_back(*before, poison)
+    await scene.die()
+    assert scene.deaths == 4
+    for run_id in scene.runs:
+        assert (await driver.get(run_id)).status == ("failed" if run_id == poison else "running")
+
+
+async def test_poison_among_steps_that_ran_before_it_ends_no_more_workers_than_alone(
+    driver: StoreDriver, redis: Any
+) -> None:
+    scene = SoonPoison(driver, redis)
+    old = [await driver.submit() for _ in range(20)]
+    await scene.claim([each.deliveries[0] for each in old])
+    new = await driver.submit()
+    await scene.claim(new.deliveries)
+    await scene.claim(await scene.die())
+    scene.runs = [each.run_id for each in (*old, new)]
+    await scene.die()
+    assert await wait_of(redis, new.run_id) == AWAY
+    await scene.come_back(*(each.run_id for each in old), new.run_id)
+    await scene.die()
+    assert scene.deaths == 3
+    for run_id in scene.runs:
+        assert (await driver.get(run_id)).status == ("failed" if run_id == new.run_id else "running")
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3, 5, 10])
+async def test_a_policy_says_how_many_workers_poison_may_end_among_neighbours(
+    driver: StoreDriver, redis: Any, attempts: int
+) -> None:
+    """Only those that it takes to find it come on top."""
+    scene = SoonPoison(driver, redis)
+    agent = AGENT.model_copy(update={"retry": {"rules": {"worker_lost": {"attempts": attempts}}}})
+    runs = [await driver.submit(agent=agent) for _ in range(6)]
+    poison = runs[3].run_id
+    again = [each.deliveries[0] for each in runs]
+    while scene.deaths < 12 and (await driver.get(poison)).status != "failed":
+        scene.runs = [each.run_id for each in runs]
+        await scene.claim(again)
+        if poison not in scene.held:
+            slots = await scene.waiting()
+            await scene.come_back(*slots[: slots.index(poison) + 1])
+        again = await scene.die()
+    assert scene.deaths == {1: 3, 2: 4, 3: 4}.get(attempts, attempts)
+
+
+async def test_a_worker_that_ends_without_the_suspect_clears_it(driver: StoreDriver, redis: Any) -> None:
+    """Four kills from outside, of which the last one meets the same step again: it stays."""
+    scene = SoonPoison(driver, redis)
+    innocent = await scene.begin(4)
+    others = [run_id for run_id in await scene.waiting() if run_id != innocent]
+    await scene.come_back(innocent)
+    await scene.die()
+    await scene.come_back(others[0])
+    await scene.die()
+    await scene.come_back(innocent)
+    await scene.die()
+    assert scene.deaths == 5
+    for run_id in scene.runs:
+        assert (await driver.get(run_id)).status == "running"
+
+
+async def test_a_step_that_outlives_its_claim_is_no_suspect(driver: StoreDriver, redis: Any) -> None:
+    scene = SoonPoison(driver, redis)
+    innocent = await scene.begin(4)
+    others = [run_id for run_id in await scene.waiting() if run_id != innocent]
+    await scene.come_back(innocent)
+    await scene.die()
+    await scene.come_back(innocent, *others)
+    await scene.die()
+    assert await wait_of(redis, innocent) != AWAY
+    await scene.come_back(innocent)
+    await scene.die()
+    assert (await driver.get(innocent)).status == "running"
 
 
 async def comes_back(driver: StoreDriver, redis: Any, runs: Iterable[str]) -> list[tuple[float, str]]:

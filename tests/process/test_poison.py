@@ -31,6 +31,44 @@ def test_a_poison_call_takes_nothing_from_the_others(cluster: Cluster) -> None:
         assert len(cluster.model_calls(run_id)) == 4
 
 
+@pytest.mark.parametrize(
+    ("neighbours", "at_once", "most"),
+    [
+        (20, False, 3),
+        pytest.param(20, True, 4, marks=pytest.mark.chaos),
+        pytest.param(100, True, 5, marks=pytest.mark.chaos),
+    ],
+    ids=["20 that run already", "20 that begin with it", "100 that begin with it"],
+)
+def test_poison_among_neighbours_ends_few_model_workers(
+    cluster: Cluster, neighbours: int, at_once: bool, most: int
+) -> None:
+    """There are two model workers, and who ends is started anew. The model answers with a call that ends its worker."""
+    cluster.start("worker")
+    others = [cluster.submit("say-4000+rate-20") for _ in range(neighbours)]
+    if not at_once:
+        for run_id in others:
+            cluster.saw(run_id, "message.delta")
+        outlived = time.monotonic() + 2.0
+        eventually(lambda: time.monotonic() >= outlived)
+    poison = cluster.submit("tool-1", tools=["crash_inline"])
+
+    def has_ended() -> bool:
+        if sum(child.running for child in cluster.children("worker")) < 2:
+            cluster.start("worker")
+        return cluster.run(poison).status.terminal
+
+    eventually(has_ended, within=180)
+    statuses = {cluster.run(run_id).status for run_id in others}
+    for run_id in others:
+        cluster.cancel(run_id)
+    run = cluster.run(poison)
+    assert run.error is not None
+    assert (run.status, run.error["class"]) == ("failed", "worker_lost")
+    assert len(cluster.tries(poison)) <= most, cluster.timeline(poison)
+    assert statuses == {"running"}
+
+
 @pytest.mark.chaos
 def test_steps_outlive_more_deaths_of_their_worker_than_one_step_may_cause(cluster: Cluster) -> None:
     """The only model worker is killed four times, each time with many runs in its hands."""

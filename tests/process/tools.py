@@ -261,6 +261,13 @@ def unready() -> str:
 
 
 @tool(inline=True)
+def crash_inline() -> str:
+    """Takes the model worker along."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "unreachable"
+
+
+@tool(inline=True)
 def leave_inline() -> str:
     """Calls what ends a script, in the model worker."""
     sys.exit(3)

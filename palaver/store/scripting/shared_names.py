@@ -44,6 +44,7 @@ class ScriptSettings(NamedTuple):
     max_conversation_bytes: int
     max_queued: int
     max_losses: int
+    lease_ms: int
     probe_interval_ms: int
 
     @classmethod
@@ -59,6 +60,7 @@ class ScriptSettings(NamedTuple):
             max_conversation_bytes=settings.max_conversation_bytes,
             max_queued=settings.max_queued,
             max_losses=settings.max_losses,
+            lease_ms=int(settings.lease_seconds * 1000),
             probe_interval_ms=int(settings.probe_interval * 1000),
         )
 

@@ -48,7 +48,7 @@ local function reset_step(name, step)
   if tried or step.state == StepState.PARKED then step.lacking_since = nil end
   if step.state == StepState.PARKED then step.out_since = nil end
   step.fence, step.worker, step.nonce, step.fresh, step.action, step.parked = nil, nil, nil, nil, nil, nil
-  step.spared, step.untried = nil, nil
+  step.judgement, step.untried = nil, nil
   return not PAUSING and STATUS ~= RunStatus.PAUSED
 end
 

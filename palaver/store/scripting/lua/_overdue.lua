@@ -28,18 +28,17 @@ local function lease_lost(name, step)
   local try = try_of(step)
   emit(EventKind.STEP_LOST, cjson.encode({ step = name, attempt = try, worker = step.worker }))
   discard_text(name, step)
-  local blamed = blame(name, step)
   count_lease(step, StepOutcome.LOST)
-  step.losses, step.blamed = step.losses + 1, (step.blamed or 0) + (blamed and 1 or 0)
+  local back = count_loss(name, step)
   if step.call and not step.idempotent then
     count(Series.RECOVERIES)
     return interrupted(name, step, Sentence.WORKER_LOST)
   end
-  if step.blamed < most_losses(step) then
+  if (step.blamed or 0) < most_losses(step) then
     count(Series.RECOVERIES)
     local class = ErrorClass.WORKER_LOST
     step.failed = { class = class, code = class, message = string.format(Sentence.LEASE_LOST, step.worker), at = NOW }
-    deliver_later(name, step, (blamed or step.losses == 1) and NOW or NOW + spread_delay(step), true)
+    deliver_later(name, step, back, true)
     if PAUSING or step.state == StepState.LATER then update_idle_status() end
     return ''
   end

@@ -1,44 +1,76 @@
--- Finds the step that may have killed its worker.
--- needs: step
+-- Finds the step that may have killed its worker, among those that were lost with it (ADR 0016).
+-- needs: lost_together
 
--- Entries of DUE among which the other steps of a lost worker are looked for, and how many of them come before its own:
--- a worker renews all its leases at once, and they are ended from the first on. 5 ms.
-local NEAR, BEFORE = 1000, 100
+-- How far apart two slots are at first, the last one from the first at most, and how long the first one waits for a
+-- worker to be there again (ms). Who has the slot before that of the poison is lost at another age.
+local SLOT, SLOTS, START = 2000, 60000, 4000
 
--- Whether this step may have killed its worker. A tools worker has one step only. A model worker has many; a step that
--- kills workers is lost every time, so the step with the most losses is to blame, once there is a single one (ADR
--- 0016). The steps that were lost with it are spared.
-local function blame(name, step)
-  if step.spared or step.call then return not step.spared end
-  local prefix, own, lost = string.match(STEPS, '^{.-}:'), member(name), {}
-  local most, guilty, holder = step.losses, own, '"worker":' .. cjson.encode(step.worker)
-  local first = math.max(0, (redis.call('ZRANK', DUE, own) or 0) - BEFORE)
-  for _, other in ipairs(redis.call('ZRANGE', DUE, first, first + NEAR - 1)) do
-    local run, what = string.match(other, '^(.-)/(.*)$')
-    local key = prefix .. 'steps:' .. run
-    local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and redis.call('HGET', key, what)
-    if text and string.find(text, holder, 1, true) then
-      local found = cjson.decode(text)
-      lost[#lost + 1] = { member = other, key = key, what = what, step = found }
-      if found.losses >= most then
-        guilty = found.losses > most and other
-        most = found.losses
-      end
-    end
-  end
-  for _, each in ipairs(lost) do
-    each.step.spared = each.member ~= guilty or nil
-    redis.call('HSET', each.key, each.what, cjson.encode(each.step))
-  end
-  return guilty == own
+-- How long a step stays away before its trial (ms). If a worker ends meanwhile, this step did not do it.
+local AWAY = 30000
+
+-- A number for each text and number of losses, drawn evenly.
+local function draw(text, losses)
+  local drawn = 0
+  for i = 1, #text do drawn = (drawn * (31 + 2 * losses) + string.byte(text, i)) % 2147483647 end
+  return drawn
 end
 
--- The delay in milliseconds of a step that was lost together with others more than once. Each step gets another delay,
--- so that not all of them are lost together again. It is drawn evenly from a span that grows with each loss.
-local function spread_delay(step)
-  local drawn = 0
-  for i = 1, #ID do drawn = (drawn * (31 + 2 * step.losses) + string.byte(ID, i)) % 2147483647 end
-  return 1 + drawn % math.min(2000 * (step.losses - 1), 60000)
+-- Suspects come back one after the other, or a few at a time if they are many. The order is drawn anew each time, and
+-- it takes longer: the next worker may be slow to come, and their ages were still the same.
+local function give_slots(suspects, row)
+  table.sort(suspects, function(one, other)
+    return draw(one.member, one.step.losses) < draw(other.member, other.step.losses)
+  end)
+  local gap = SLOT * math.min(row - 1, 4)
+  for i, suspect in ipairs(suspects) do
+    local slot = math.floor((i - 1) * math.min(1, SLOTS / gap / #suspects))
+    suspect.step.judgement.delay = START * 2 ^ math.min(row - 2, 3) + gap * slot
+  end
+end
+
+-- Judge all that are lost with this step: who is to blame (`blamed`), who goes on trial (`trial`), and how long they
+-- stay away (`delay`, ms). The first of them that is attended to does it for all.
+local function judge(step, own)
+  local losses, suspects = lost_together(step, own), {}
+  count_rows(losses)
+  local longest, row = sole(losses, 'row')
+  local suspect = row > 1 and longest or nil
+  local guilty = suspect or sole(losses, 'losses')
+  for _, loss in ipairs(losses) do
+    local lost = loss.step
+    lost.judgement = { at = NOW, blamed = loss == guilty, delay = 0 }
+    if loss == suspect then
+      -- Who was never lost with others is known without a trial.
+      lost.judgement.trial = (lost.blamed or 0) < lost.losses
+      if lost.judgement.trial then lost.judgement.delay = AWAY end
+    elseif row > 1 and lost.row == row then
+      suspects[#suspects + 1] = loss
+    elseif loss ~= guilty and lost.losses > 0 then
+      -- Drawn evenly from a span that grows with each loss, so that not all of them are lost together again.
+      lost.judgement.delay = 1 + draw(loss.member, lost.losses) % math.min(2000 * lost.losses, 60000)
+    end
+  end
+  give_slots(suspects, row)
+  for _, loss in ipairs(losses) do
+    if loss.key then redis.call('HSET', loss.key, loss.what, cjson.encode(loss.step)) end
+  end
+end
+
+-- Count the loss of its worker, and the blame for it. Returns when the step comes back.
+--
+-- A tools worker has one step only. A model worker has many. A step that kills its workers is, after a while, alone in
+-- being lost each time at the same age, or at least most often. If it was on trial, it is to blame for the whole row.
+local function count_loss(name, step)
+  if step.call then
+    step.judgement = { blamed = true, delay = 0 }
+  elseif not step.judgement or NOW - step.judgement.at > Setting.LEASE_MS then
+    judge(step, member(name))
+  end
+  local judgement = step.judgement
+  step.losses = step.losses + 1
+  if judgement.blamed then step.blamed = math.max((step.blamed or 0) + 1, step.on_trial and step.row or 0) end
+  step.on_trial = judgement.trial or nil
+  return NOW + judgement.delay
 end
 
 -- How many losses a step may be to blame for: the rule of the run's policy says it of a model call, if there is one.

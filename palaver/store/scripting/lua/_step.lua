@@ -2,11 +2,12 @@
 -- needs: run
 --
 -- A step is JSON in the steps hash: state (StepState in Python), queue, attempt, losses, deliveries, blamed (how often it
--- may have ended its worker), since (in this state, ms), first (when it was begun, ms; fresh: by the present lease), base
--- (attempts made with an earlier model), failed (the last failure: class, code, message, at (ms) and attempts, how many the
--- policy allows after such a one), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt),
--- idempotent, edited (somebody changed its arguments).
--- Leased: fence, worker, nonce, spared (when its worker was lost, another step was to blame, or nobody).
+-- may have ended its worker), age (of its lease at the last loss, ms), row (how many losses came at this age, one behind
+-- the other), on_trial (it alone is suspected, and stayed away for a while), since (in this state, ms), first (when it was
+-- begun, ms; fresh: by the present lease), base (attempts made with an earlier model), failed (the last failure: class,
+-- code, message, at (ms) and attempts, how many the policy allows after such a one), and for a tool call: call (JSON text),
+-- tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
+-- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
 -- out_since (when it first met the outage of its provider, ms), lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
