@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import os
 import socket
@@ -21,6 +20,7 @@ from palaver.config.providers import load_providers
 from palaver.config.roles import port_number, require_port
 from palaver.config.settings import settings
 from palaver.config.variables import unread
+from palaver.processes.garbage import spare_loaded
 from palaver.steps.policies import load_policies
 from palaver.telemetry.logs import serve_json
 from palaver.telemetry.traces import Tracing
@@ -80,9 +80,7 @@ def main() -> None:
     if options.log_level:
         ACCESS.setLevel(LOG_LEVELS[options.log_level])
     config.load()
-    # Imported modules stay: looking through them for garbage again and again holds the loop for 100 ms each time.
-    gc.collect()
-    gc.freeze()
+    spare_loaded()
     server = uvicorn.Server(config)
     bound = config.bind_socket()
     # Named TCP: asyncio turns Nagle's algorithm off for such only, and with it a head waits 40 ms for its body.
