@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import os
 import socket
@@ -21,6 +20,7 @@ from palaver.config.providers import load_providers
 from palaver.config.roles import port_number, require_port
 from palaver.config.settings import settings
 from palaver.config.variables import unread
+from palaver.processes.garbage import spare_loaded
 from palaver.steps.policies import load_policies
 from palaver.telemetry.logs import serve_json
 from palaver.telemetry.traces import Tracing
@@ -40,9 +40,6 @@ _BACKLOG: Final = 2048
 _KEEP_ALIVE: Final = 65
 """Seconds for which an idle connection stays open: longer than clients (httpx: 5) and proxies (mostly 60) keep theirs.
 Who closes first may do so while a request is on its way, which is then lost."""
-_GARBAGE: Final = (1_000, 10, 30)
-"""Objects made, and rounds, between two rounds of the garbage collector. With Python's own 700, a thousand clients that
-come together have it look through all that is there again and again: a third of the work for them."""
 _HEAD: Final = limit_of("url") + limit_of("headers") + 8 * KIB
 """Bytes at which a head is given up unread; the limits on its parts are checked once it is whole."""
 
@@ -83,10 +80,7 @@ def main() -> None:
     if options.log_level:
         ACCESS.setLevel(LOG_LEVELS[options.log_level])
     config.load()
-    # Imported modules stay: looking through them for garbage again and again holds the loop for 100 ms each time.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GARBAGE)
+    spare_loaded()
     server = uvicorn.Server(config)
     bound = config.bind_socket()
     # Named TCP: asyncio turns Nagle's algorithm off for such only, and with it a head waits 40 ms for its body.

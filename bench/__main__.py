@@ -19,6 +19,7 @@ from bench import (
     hostile,
     idle,
     lists,
+    pauses,
     protocols,
     recovery,
     requests,
@@ -28,6 +29,7 @@ from bench import (
     streams,
     telling,
     tool_steps,
+    worked,
 )
 from bench.program import run
 from bench.report import Table, heading
@@ -69,6 +71,10 @@ PARTS: Final[dict[str, Part]] = {
         runs=10_000 if quick else 100_000,
         cancelled=2_000 if quick else 12_000,
         retried=500 if quick else 2_000,
+    ),
+    "worked": lambda quick: worked.measure(behind=5_000 if quick else 40_000, rounds=5 if quick else 9),
+    "pauses": lambda quick: pauses.measure(
+        runs=10_000 if quick else 60_000, every=2_000 if quick else 10_000, steps=5_000 if quick else 20_000
     ),
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
     "idle": lambda quick: idle.measure(),

@@ -115,7 +115,17 @@ class Rig:
     @property
     def floor_broker_url(self) -> str:
         """The same Redis, another database: the floor's queues."""
-        return self.redis.url.rsplit("/", 1)[0] + "/1"
+        return self.broker_url(1)
+
+    def broker_url(self, database: int) -> str:
+        """A database of the same Redis, as a broker of its own."""
+        return f"{self.redis.url.rsplit('/', 1)[0]}/{database}"
+
+    def start_publisher(self, broker_url: str) -> Publisher:
+        """A publisher to that broker; it closes with the rig."""
+        publisher = Publisher(broker_url)
+        self._open.callback(publisher.close)
+        return publisher
 
     def start(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> ChildCommand:
         """Start a Python module as a program; does not wait for it."""
@@ -210,13 +220,14 @@ class Rig:
         instructions: str = "",
         input: str | tuple[Message, ...] = INPUT,
         conversation: str | None = None,
+        publisher: Publisher | None = None,
     ) -> str:
-        """Submit a run, in a new conversation or in this one, and send its first delivery, as the API does; the run's
-        id."""
+        """Submit a run, in a new conversation or in this one, and send its first delivery, as the API does, or to
+        another broker; the run's id."""
         agent = AgentSpec(model=model if "/" in model else f"fake/{model}", instructions=instructions, tools=tools)
         submission = Submission(agent=agent, input=input, conversation_id=conversation)
         submitted = await self.store.runs.submit(submission)
-        self._publisher.publish(submitted.deliveries)
+        (publisher or self._publisher).publish(submitted.deliveries)
         return submitted.run_id
 
     async def ended(self, run_ids: Sequence[str], every: float = 0.1) -> list[Run]:

@@ -91,9 +91,9 @@ WALK: Final = (
             ),
             Stop(
                 _STEPS + "conversations.py",
-                ("ConversationCache.load", "CachedConversation.extend", "CachedConversation._add"),
-                "The log is append-only, so what was derived from its beginning stays right. The messages are kept as "
-                "ready-made JSON, and a claim brings only the entries that are new.",
+                ("CachedConversation.extend", "CachedConversation._add"),
+                "The log is append-only, so what was derived from its beginning stays right. Between the steps of a "
+                "run a worker keeps the messages as ready-made JSON, and a claim brings only the entries that are new.",
             ),
         ),
     ),
@@ -226,7 +226,7 @@ WALK: Final = (
             ),
             Stop(
                 _STEPS + "model_calls.py",
-                ("ModelCalls.usage", "ModelCalls._cost"),
+                ("Tally.usage", "Tally._cost"),
                 "So does the bill of the attempt, whatever the verdict is.",
             ),
             Stop(
@@ -295,6 +295,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "workers/protocols/": "Three wires to models: each writes a request, and reads bytes into text and a reply",
     "workers/steps/capabilities.py": "What this worker has, compared with what the step needs",
     "workers/steps/active_step.py": "Where a cancel, a pause or a drain finds the step",
+    "workers/steps/conversation_cache.py": "The conversations that this worker is about to go on with (ADR 0089)",
     "workers/steps/conversations.py:CachedConversation.__init__": "The fields of a conversation",
     "workers/steps/answer_stream.py:AnswerStream.__init__": "The fields of a stream",
     "workers/steps/delta_writer.py": "Writes the deltas of all streams of the worker, beside the steps",

@@ -6,7 +6,6 @@ knows.
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -34,6 +33,7 @@ from palaver.config.settings import Settings, settings
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
 from palaver.processes.failpoints import failpoint
+from palaver.processes.garbage import spare_loaded
 from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
 from palaver.vocabulary.limits import KIB
@@ -56,6 +56,7 @@ from .children.request import ChildRequest, StepRequest
 from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
+from .loops.stops import stops_noticed
 from .sources import SOURCES, Toolbox, open_toolbox
 from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
 from .steps.capabilities import Capabilities, require_provider
@@ -223,9 +224,8 @@ async def _lifespan() -> AsyncIterator[None]:
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
         _runtime, app.draining = runtime, runtime.draining
-        # What is imported stays: looking through it for garbage again and again holds all steps for 100 ms each time.
-        gc.collect()
-        gc.freeze()
+        spare_loaded()
+        await opened.enter_async_context(stops_noticed(_histograms.loop_stopped, lambda: runtime.active))
         yield
 
 

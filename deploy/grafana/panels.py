@@ -197,6 +197,12 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             _quantiles("palaver_cancel_stop_seconds", window="1h"),
             "Of the last hour.",
         ),
+        Panel(
+            "The longest stop of a loop",
+            "s",
+            {"{{cause}}": "max by (cause) (palaver_loop_longest_stop_seconds)"},
+            "Of late, in any worker.",
+        ),
     ),
     "The store and the API": (
         Panel("Memory of Redis", "bytes", {"used": "max(palaver_store_memory_bytes)"}),

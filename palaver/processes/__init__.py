@@ -1,1 +1,1 @@
-"""Processes and asyncio tasks: the tree below a process, the end of a task, places to fail at."""
+"""Processes and asyncio tasks: the tree below one, the end of the other, the garbage collector, places to fail at."""

@@ -23,6 +23,8 @@ Source = Literal["scripts", "store", "process", "worker"]
 somebody asks; known to the API process that is asked; or seen by a worker, which answers itself."""
 StepOutcome = Literal["done", "failed", "retried", "postponed", "handed_back", "lost", "abandoned"]
 """The end of a lease: each one ends in exactly one of these ways."""
+StopCause = Literal["collection", "other"]
+"""The cause for which a loop stood still: garbage collection, or anything else that held it or the whole process."""
 TokenType = Literal["input", "cache_read", "cache_write", "output", "reasoning"]
 """Each token has one: of the input, those of it that came from the provider's cache or went into it, of the answer, and
 those of it that the model thought with."""
@@ -32,6 +34,8 @@ OTHER: Final = "other"
 """In place of a value that users choose, once there are as many as the limit ``metric_models`` says."""
 NANO: Final = 1_000_000_000
 MILLI: Final = 1000
+LEAST_STOP: Final = 0.015
+"""Seconds for which a loop stands still before that is a stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +426,26 @@ _ALL: Final = (
         always=((),),
         per=MILLI,
         buckets=(5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000),
+    ),
+    Metric(
+        _WORKER,
+        "palaver_loop_stop_seconds",
+        "histogram",
+        "For how long its loop stood still, each time that it did for 15 ms or more: nothing else goes on meanwhile.",
+        "worker",
+        ("cause",),
+        always=_one_label(*get_args(StopCause)),
+        per=MILLI,
+        buckets=(15, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000),
+    ),
+    Metric(
+        _WORKER,
+        "palaver_loop_longest_stop_seconds",
+        "gauge",
+        "The longest of these times in this minute and the one before; 0 without one.",
+        "worker",
+        ("cause",),
+        always=_one_label(*get_args(StopCause)),
     ),
     Metric(
         _WORKER,

@@ -34,15 +34,21 @@ async def test_a_server_that_forgot_the_scripts(driver: StoreDriver, redis: Any)
         assert (await driver.get(run_id)).status is RunStatus.COMPLETED
 
 
-async def test_one_broken_script_of_many_is_told_and_the_others_have_run(driver: StoreDriver, redis: Any) -> None:
+async def test_one_broken_script_of_many_is_told_and_the_others_have_run(
+    driver: StoreDriver, redis: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     good, _ = await driver.begin()
     bad, _ = await driver.begin()
     was = await redis.dump(keys.steps(bad))
     await redis.delete(keys.steps(bad))
     await redis.set(keys.steps(bad), "no hash")
 
+    swept = await driver.store.due.sweep([DueItem(bad, "1"), DueItem(good, "1")], worker="w1")
+    assert [each.deliveries[0].run_id for each in swept] == [good]
+    assert "CorruptRecord" in caplog.text
+    assert bad in caplog.text
     with pytest.raises(CorruptRecord) as raised:
-        await driver.store.due.sweep([DueItem(bad, "1"), DueItem(good, "1")], worker="w1")
+        await driver.store.due.sweep([DueItem(bad, "1")], worker="w1")
     assert "WRONGTYPE" in str(raised.value.__cause__)
     assert "step.lost" in await driver.kinds(good)
     await redis.restore(keys.steps(bad), 0, was, replace=True)

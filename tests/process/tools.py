@@ -327,8 +327,10 @@ del _odd
 
 @tool(inline=True)
 def census() -> str:
-    """How many objects the model worker keeps, by class; those of its engine and of its connections."""
+    """How many objects the model worker keeps, by class; those of its engine and of its connections. And ``garbage``:
+    how many only the collector could free so far."""
     gc.collect()
     names = (f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
     ours = ("workers", "palaver", "asyncio", "_asyncio", "aiohttp", "httpx", "redis", "celery", "kombu")
-    return json.dumps(Counter(name for name in names if name.startswith(ours)))
+    garbage = sum(generation["collected"] for generation in gc.get_stats())
+    return json.dumps({**Counter(name for name in names if name.startswith(ours)), "garbage": garbage})

@@ -13,7 +13,8 @@ from palaver.schemas.opaque import Opaque
 from palaver.steps.leases import Lease, LogMessage, LogTail
 from workers.protocols import CHAT_COMPLETIONS
 from workers.protocols.chat_completions import ChatCompletions
-from workers.steps.conversations import CachedConversation, ConversationCache
+from workers.steps.conversation_cache import ConversationCache
+from workers.steps.conversations import CachedConversation
 
 
 def entries(*messages: Message, start: int = 1) -> list[LogMessage]:

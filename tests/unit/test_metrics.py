@@ -9,7 +9,7 @@ from palaver.telemetry.metrics import COUNTED, METRICS, Metric
 EVERY = pytest.mark.parametrize("metric", METRICS.values(), ids=lambda each: each.name)
 LABELS = {
     "status", "stop_reason", "error_class", "reason", "type", "kind", "outcome", "queue", "state", "provider", "model",
-    "limit", "version",
+    "limit", "version", "cause",
 }  # fmt: skip
 """Those whose values are few. Nothing has an id for a label."""
 

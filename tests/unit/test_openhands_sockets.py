@@ -71,6 +71,7 @@ def _word(event: dict[str, Any]) -> str:
 async def listening(prepare: Callable[[Talk], Any] | None = None, **fields: Any) -> AsyncIterator[Listener]:
     """To a conversation, after something was done with it."""
     async with serving() as served:
+        await served.api.meet_worker()
         talk = await begin(served.api, **fields)
         if prepare is not None:
             await prepare(talk)

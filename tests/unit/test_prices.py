@@ -16,8 +16,10 @@ from palaver.vocabulary.step_kinds import MODEL
 from workers.models.call_clock import CallProgress
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, AnswerReader, ModelReply
+from workers.steps.conversations import CachedConversation
 from workers.steps.histograms import Histograms
 from workers.steps.model_calls import ModelCalls
+from workers.steps.prompt import Prompt
 from workers.tracing.attempt_notes import AttemptNotes
 
 FILE = """
@@ -160,12 +162,13 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
         histograms=Histograms(MODEL),
     )
     lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, time_left=60.0)
-    calls = ModelCalls(lease, runtime, CallProgress(), AttemptNotes(), lambda: 0)
+    prompt = Prompt(lease, CachedConversation(CHAT_COMPLETIONS))
+    calls = ModelCalls(lease, runtime, CallProgress(), AttemptNotes(), prompt)
     for model in asked:
         purpose = "condense" if model == asked[0] else ""
         await calls.ask(AgentSpec(model=model), CHAT_COMPLETIONS, [], purpose=purpose)
-    assert calls.usage.model_calls == len(asked)
-    return calls.usage.cost_usd
+    assert calls.tally.usage.model_calls == len(asked)
+    return calls.tally.usage.cost_usd
 
 
 async def test_each_call_of_an_attempt_costs_what_its_model_does() -> None:

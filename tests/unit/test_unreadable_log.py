@@ -18,7 +18,7 @@ from tests.unit.test_conversations import lease
 from workers.protocols.chat_completions import ChatCompletions
 from workers.steps import step
 from workers.steps.active_step import ActiveStep
-from workers.steps.conversations import ConversationCache
+from workers.steps.conversation_cache import ConversationCache
 from workers.steps.registry import StepHandler
 from workers.steps.step_functions import call_model
 

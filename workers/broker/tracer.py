@@ -88,7 +88,11 @@ def _outcome_of(task: Task, context: Context, error: BaseException) -> tuple[str
         trace.TraceInfo(states.IGNORED, error).handle_ignore(task, context)
         return states.IGNORED, ExceptionInfo(internal=True)
     status = states.RETRY if isinstance(error, Retry) else states.FAILURE
-    return status, trace.TraceInfo(status, _ordinary(error)).handle_error_state(task, context)
+    info = trace.TraceInfo(status, _ordinary(error)).handle_error_state(task, context)
+    # All of it is written down by now. It leads to the frame that awaits the task, which has it in its answer: a cycle,
+    # and all that the task's frames hold would wait for the garbage collector.
+    error.__traceback__ = None
+    return status, info
 
 
 def _ordinary(error: BaseException) -> Exception:

@@ -1,1 +1,1 @@
-"""The loops beside the steps: leases, recovery, progress, metrics."""
+"""The loops beside the steps: leases, recovery, progress, stops, metrics."""

@@ -44,7 +44,7 @@ class Attempt:
         self.prompt = Prompt(lease, CachedConversation(runtime.terms.protocol(lease.agent)))
         self.stream = AnswerStream(runtime.deltas, lease)
         self._notes = AttemptNotes()
-        self.calls = ModelCalls(lease, runtime, active.progress, self._notes, lambda: self.prompt.bytes)
+        self.calls = ModelCalls(lease, runtime, active.progress, self._notes, self.prompt)
         self._begun = time.monotonic()
 
     async def missing_capability(self) -> Verdict | None:
@@ -90,6 +90,7 @@ class Attempt:
         source, self.source = self.source, "engine"
         protocol = self.prompt.protocol
         self.prompt = Prompt(self.lease, self.runtime.conversations.load(known, self.lease, protocol))
+        self.calls.tally.prompt = self.prompt
         self.source = source
 
     async def confirm(self) -> None:
@@ -143,8 +144,8 @@ class Attempt:
         """``verdict`` with the usage of the attempt, and what the log is to have of its prompt."""
         if isinstance(verdict, Postpone | HandBack):
             # The next attempt condenses, and looks for repetitions, for itself.
-            return replace(verdict, usage=self.calls.usage)
-        return replace(verdict, usage=self.calls.usage, notes=self.prompt.notes)
+            return replace(verdict, usage=self.calls.tally.usage)
+        return replace(verdict, usage=self.calls.tally.usage, notes=self.prompt.notes)
 
     def trace_note(self, verdict: Verdict) -> bytes | None:
         """The part of the attempt in the trace of the run, with its verdict `with_usage`; None if it is not traced."""

@@ -1,29 +1,31 @@
 """The conversation as a model sees it, derived from the log and from nothing else.
 
-The log is append-only, so what was derived from its beginning stays right: a worker keeps the newest conversations
-it worked on as ready-made JSON, and a claim brings only what the log has beyond that.
+The log is append-only, so what was derived from its beginning stays right: a worker keeps conversations that it is
+about to go on with (`conversation_cache`) as ready-made JSON, and a claim brings only what the log has beyond that.
 """
 
 from __future__ import annotations
 
+import pickle
 import sys
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from palaver.schemas.models import Message
 from palaver.schemas.stuck_limits import MAX_TURNS
-from palaver.steps.leases import Lease, LogMessage
+from palaver.steps.leases import LogMessage
 from palaver.steps.stuck import Turn
 from palaver.steps.verdicts import Condensed, ReasoningDropped
 
 from ..protocols import ModelProtocol
 
-_MAX_CACHED_BYTES: Final = 64 << 20
-"""Bytes of JSON, in all conversations of a worker process."""
+_OBJECT_BYTES: Final = 400
+"""Memory of a conversation without messages, about."""
+_MESSAGE_BYTES: Final = 24
+"""Memory of a message beside its text, about: its places in two lists, and what an allocation is rounded by."""
 _TURN_BYTES: Final = 250
 """Memory of a turn's digest, about."""
 _NO_RESULT: Final = "No result was recorded."
@@ -47,8 +49,30 @@ class CachedConversation:
     """Messages in the form of a protocol, each already JSON, up to a position of the log.
 
     Whole turns: a message with calls is here once all their answers are, and they follow it in call order, whatever
-    order they came in.
+    order they came in. A few objects however long it is: the garbage collector looks into each that there is.
     """
+
+    __slots__ = (
+        "_answers",
+        "_asking",
+        "_bound",
+        "_ends",
+        "_messages",
+        "_model",
+        "_run_id",
+        "_size",
+        "_turn_end",
+        "_turn_opaque",
+        "_turns",
+        "_user",
+        "condensed",
+        "corrected",
+        "nudged",
+        "position",
+        "position_at",
+        "prompt_tokens",
+        "protocol",
+    )
 
     def __init__(self, protocol: ModelProtocol, model: str = "") -> None:
         self.protocol = protocol
@@ -112,7 +136,19 @@ class CachedConversation:
     @property
     def size(self) -> int:
         """Bytes of memory, about."""
-        return self._size + _TURN_BYTES * len(self._turns)
+        return _OBJECT_BYTES + self._size + _TURN_BYTES * len(self._turns)
+
+    def packed(self) -> bytes:
+        """All of it but the protocol, as one object, which the garbage collector does not look into."""
+        return pickle.dumps([getattr(self, name) for name in _PACKED], protocol=pickle.HIGHEST_PROTOCOL)
+
+    @classmethod
+    def unpacked(cls, packed: bytes, protocol: ModelProtocol) -> Self:
+        """The conversation that this process has packed."""
+        conversation = cls(protocol)
+        for name, value in zip(_PACKED, pickle.loads(packed), strict=True):
+            setattr(conversation, name, value)
+        return conversation
 
     def having(self, condensed: Condensed) -> CachedConversation:
         """This conversation as it will be once ``condensed`` is in the log."""
@@ -224,7 +260,7 @@ class CachedConversation:
         # A copy: what orjson returns holds on to the 4 KiB that it was written into, thirty times its length.
         self._messages.append(bytes(memoryview(text)))
         self._ends.append(end)
-        self._size += sys.getsizeof(text)
+        self._size += sys.getsizeof(text) + _MESSAGE_BYTES
 
     def _condense(self, summary: str, through: int) -> None:
         """Put ``summary`` in place of the turns that end at or before ``through``; the user's newest message stays."""
@@ -246,37 +282,4 @@ class CachedConversation:
                 self._append(text, end)
 
 
-class ConversationCache:
-    """The newest conversations of a worker process, within a bound of memory."""
-
-    def __init__(self) -> None:
-        self._cached: OrderedDict[str, tuple[CachedConversation, int]] = OrderedDict()
-        self._size = 0
-
-    def get(self, conversation_id: str) -> CachedConversation | None:
-        """Return the conversation as far as it is known here; None if nothing is."""
-        cached = self._cached.get(conversation_id)
-        return None if cached is None else cached[0]
-
-    def load(self, known: CachedConversation | None, lease: Lease, protocol: ModelProtocol) -> CachedConversation:
-        """The conversation by what was ``known`` of it before ``lease`` and what that brought; an empty one for a step
-        that answers a call."""
-        if lease.call is not None:
-            return CachedConversation(protocol)
-        conversation = CachedConversation(protocol, lease.agent.model) if known is None or lease.log.rebuilt else known
-        # What cannot be read to its end is not kept: its beginning would be read twice.
-        self._forget(lease.conversation_id)
-        conversation.extend(lease.log.entries, lease.log.position, lease.log.position_at)
-        self.keep(lease.conversation_id, conversation)
-        return conversation
-
-    def keep(self, conversation_id: str, conversation: CachedConversation) -> None:
-        """Remember the conversation as the newest one; the oldest ones make room."""
-        self._forget(conversation_id)
-        self._cached[conversation_id] = (conversation, conversation.size)
-        self._size += conversation.size
-        while self._size > _MAX_CACHED_BYTES and len(self._cached) > 1:
-            self._size -= self._cached.popitem(last=False)[1][1]
-
-    def _forget(self, conversation_id: str) -> None:
-        self._size -= self._cached.pop(conversation_id, (None, 0))[1]
+_PACKED: Final = tuple(name for name in CachedConversation.__slots__ if name != "protocol")

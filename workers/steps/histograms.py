@@ -1,4 +1,5 @@
-"""The histograms of this worker, mostly of how long things took: ``PALAVER_METRICS_PORT`` answers with them.
+"""The histograms of this worker, mostly of how long things took: ``PALAVER_METRICS_PORT`` answers with them, and with
+the longest stop of its loop.
 
 They are kept in memory that the children of a tools worker share with their parent. So what a child saw is there when
 the child has been killed, and the parent, which answers, has to ask nobody.
@@ -16,17 +17,19 @@ from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease, Settled
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 from palaver.telemetry.exposition import Times, expose
-from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome
+from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome, StopCause
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import StepKind
 
 from .active_step import ActiveStep
 
-_OWN: Final = tuple(metric for metric in METRICS.values() if metric.source == "worker")
+_OWN: Final = tuple(metric for metric in METRICS.values() if metric.source == "worker" and metric.buckets)
 _STEP: Final = METRICS["palaver_step_duration_seconds"]
 _WAIT: Final = METRICS["palaver_claim_wait_seconds"]
 _STOP: Final = METRICS["palaver_cancel_stop_seconds"]
+_LOOP_STOP: Final = METRICS["palaver_loop_stop_seconds"]
+_LONGEST: Final = METRICS["palaver_loop_longest_stop_seconds"]
 _FIRST: Final = METRICS["palaver_time_to_first_token_seconds"]
 _CALL: Final = METRICS["gen_ai_client_operation_duration_seconds"]
 _TOKENS: Final = METRICS["gen_ai_client_token_usage"]
@@ -34,6 +37,7 @@ _MODEL_ROWS: Final = 4
 """Series that a model has, at most: its calls, both of its tokens, and its provider's first bytes."""
 _BYTES: Final = 8
 """Bytes of a number."""
+_MINUTE: Final = 60
 
 Series = tuple[str, tuple[str, ...]]
 """The name of a metric, and the values of its labels."""
@@ -56,6 +60,8 @@ class Histograms:
         self._most = len(known) + (0 if kind.isolated else _MODEL_ROWS * (limit_of("metric_models") + 1))
         self._cells = memoryview(mmap.mmap(-1, max(1, places) * self._most * self._width * _BYTES)).cast("d")
         self._models: set[tuple[str, str]] = set()
+        self._longest: dict[tuple[int, StopCause], float] = {}
+        """The longest stop of the loop in a minute: of this process alone, as a child does one step at a time."""
 
     def move_to(self, place: int) -> None:
         """In a child: it is the one at this place of the pool."""
@@ -84,6 +90,13 @@ class Histograms:
             if tokens:
                 self._observe(_TOKENS, tokens, provider, model, kind)
 
+    def loop_stopped(self, cause: StopCause, seconds: float) -> None:
+        """The loop of this process stood still."""
+        self._observe(_LOOP_STOP, seconds, cause)
+        minute = _minute()
+        longest = {key: value for key, value in self._longest.items() if key[0] >= minute - 1}
+        self._longest = {**longest, (minute, cause): max(seconds, longest.get((minute, cause), 0.0))}
+
     def _observe(self, metric: Metric, value: float, *labels: str) -> None:
         if self._place >= self._places:
             return
@@ -100,7 +113,11 @@ class Histograms:
         times: dict[str, dict[tuple[str, ...], Times]] = {metric.name: {} for metric in _OWN}
         for (name, labels), row in tuple(self._rows.items()):
             times[name][labels] = self._times(METRICS[name], row)
-        return expose(_OWN, times)
+        longest: dict[tuple[str, ...], float] = {}
+        for (minute, cause), seconds in self._longest.items():
+            if minute >= _minute() - 1:
+                longest[cause,] = max(round(seconds, 6), longest.get((cause,), 0.0))
+        return expose((*_OWN, _LONGEST), {**times, _LONGEST.name: longest})
 
     def _times(self, metric: Metric, row: int) -> Times:
         counts, total = [0] * (len(metric.buckets) + 1), 0.0
@@ -110,6 +127,10 @@ class Histograms:
             counts = [one + int(other) for one, other in zip(counts, cells[: len(counts)], strict=True)]
             total += cells[-1]
         return Times(tuple(counts), Decimal(f"{total:.6f}"))
+
+
+def _minute() -> int:
+    return int(time.monotonic() // _MINUTE)
 
 
 def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:

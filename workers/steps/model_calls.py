@@ -14,29 +14,58 @@ from palaver.store.scripting.contracts.providers import Wait
 from ..models.call_clock import CallProgress
 from ..protocols import AnswerReader, ModelProtocol, ModelReply, Offer
 from ..tracing.attempt_notes import AttemptNotes, word_of
+from .prompt import Prompt
 from .runtime import Runtime
+
+
+class Tally:
+    """The tokens and the cost of an attempt's calls. Apart from them, as their permit asks for it: an attempt that only
+    the garbage collector could free would hold its conversation until then."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self.prompt = prompt
+        self.readers: list[tuple[AnswerReader, Price | None]] = []
+        """The reader of each call, and the price of its model."""
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the provider has reported so far, of all calls; also of one that is cut off."""
+        calls = [reader.usage for reader, _ in self.readers]
+        return Usage(
+            input_tokens=sum(call.input_tokens for call in calls),
+            cached_tokens=sum(call.cached_tokens for call in calls),
+            cache_write_tokens=sum(call.cache_write_tokens for call in calls),
+            output_tokens=sum(call.output_tokens for call in calls),
+            reasoning_tokens=sum(call.reasoning_tokens for call in calls),
+            model_calls=len(calls),
+            cost_usd=self._cost(),
+        )
+
+    def _cost(self) -> float | None:
+        """US dollars for all calls; None if one has no price, or its answer came without a count."""
+        total = 0.0
+        for reader, price in self.readers:
+            if price is None or reader.uncounted:
+                return None
+            total += price.cost(reader.usage)
+        return total
 
 
 class ModelCalls:
     """Makes them under one permit of the provider, and counts their tokens: of one that is cut off, too."""
 
     def __init__(
-        self,
-        lease: Lease,
-        runtime: Runtime,
-        progress: CallProgress,
-        notes: AttemptNotes,
-        prompt_bytes: Callable[[], int],
+        self, lease: Lease, runtime: Runtime, progress: CallProgress, notes: AttemptNotes, prompt: Prompt
     ) -> None:
         self._lease = lease
         self._runtime = runtime
         self._progress = progress
         self._notes = notes
         self._ends_at = time.monotonic() + lease.time_left
-        self._readers: list[tuple[AnswerReader, Price | None]] = []
         self._answering: AnswerReader | None = None
         """The reader of the newest call that is no purpose of ours."""
-        self.permit = runtime.limiter.permit(lease, prompt_bytes, lambda: self.usage)
+        self.tally = tally = Tally(prompt)
+        self.permit = runtime.limiter.permit(lease, lambda: tally.prompt.bytes, lambda: tally.usage)
         """Around all of them."""
 
     async def ask(
@@ -60,10 +89,10 @@ class ModelCalls:
         lease, runtime, progress = self._lease, self._runtime, self._progress
         assert runtime.model is not None  # a step of a model is done where one can be called
         reader = protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
-        self._readers.append((reader, runtime.model.price(agent)))
+        self.tally.readers.append((reader, runtime.model.price(agent)))
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
         if purpose:
-            request_id = f"{request_id}:{purpose}-{len(self._readers)}"
+            request_id = f"{request_id}:{purpose}-{len(self.tally.readers)}"
         else:
             self._answering = reader
         settings = runtime.model.settings(agent, plain=bool(purpose))
@@ -107,26 +136,3 @@ class ModelCalls:
     def opaque_so_far(self) -> str:
         """The fields that the model wants back with an answer that was cut off; empty for none."""
         return self._answering.opaque_so_far() if self._answering else ""
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens that the provider has reported so far, of all calls; also of one that is cut off."""
-        calls = [reader.usage for reader, _ in self._readers]
-        return Usage(
-            input_tokens=sum(call.input_tokens for call in calls),
-            cached_tokens=sum(call.cached_tokens for call in calls),
-            cache_write_tokens=sum(call.cache_write_tokens for call in calls),
-            output_tokens=sum(call.output_tokens for call in calls),
-            reasoning_tokens=sum(call.reasoning_tokens for call in calls),
-            model_calls=len(calls),
-            cost_usd=self._cost(),
-        )
-
-    def _cost(self) -> float | None:
-        """US dollars for all calls; None if one has no price, or its answer came without a count."""
-        total = 0.0
-        for reader, price in self._readers:
-            if price is None or reader.uncounted:
-                return None
-            total += price.cost(reader.usage)
-        return total

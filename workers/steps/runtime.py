@@ -27,7 +27,7 @@ from ..models.model_terms import ModelTerms
 from ..models.provider_limiter import ProviderLimiter
 from .active_step import ActiveStep, InterruptReason
 from .capabilities import Capabilities
-from .conversations import ConversationCache
+from .conversation_cache import ConversationCache
 from .delta_writer import DeltaWriter
 from .histograms import Histograms
 from .opened_secrets import SecretCache
@@ -84,7 +84,7 @@ class Runtime:
         self.limiter = ProviderLimiter(
             self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.provider_names
         )
-        self.conversations = ConversationCache()
+        self.conversations = ConversationCache(capacity)
         self.secrets = SecretCache(self.store.vault)
         self.deltas = DeltaWriter(self.store, settings.delta_interval)
         self.publisher = LoopPublisher(settings.deliveries_url)

@@ -11,6 +11,12 @@ local OLDEST = 60000
 -- Whether two ages are the same one.
 local function same_age(age, before) return math.abs(age - before) <= 1000 + before / 16 end
 
+-- The text of another step, if it can be read: what is broken there is for that run to say.
+local function text_of(key, what)
+  local text = redis.pcall('HGET', key, what)
+  return type(text) == 'string' and pcall(cjson.decode, text) and text
+end
+
 -- The steps that are lost with this one, itself among them. Others are on trial no more: a worker ended without them.
 local function lost_together(step, own)
   local prefix, holder = string.match(STEPS, '^{.-}:'), '"worker":' .. cjson.encode(step.worker)
@@ -21,7 +27,7 @@ local function lost_together(step, own)
     local other = near[i]
     local run, what = string.match(other, '^(.-)/(.*)$')
     local key = prefix .. 'steps:' .. run
-    local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and redis.call('HGET', key, what)
+    local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and text_of(key, what)
     if text and string.find(text, holder, 1, true) then
       losses[#losses + 1] =
         { member = other, key = key, what = what, step = cjson.decode(text), expiry = tonumber(near[i + 1]) }
