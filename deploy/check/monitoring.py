@@ -24,8 +24,12 @@ _GROUPED: Final = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _TEXT: Final = re.compile(r"\"[^\"]*\"")
 _OF_PROMETHEUS: Final = frozenset({"job", "instance", "le"})
 """Labels that it adds."""
-_SUMMED: Final = ("palaver_api_", *(metric.name for metric in METRICS.values() if metric.source == "worker"))
-"""What begins so was seen by one process alone; other metrics of an API are its settings."""
+_SUMMED: Final = (
+    "palaver_api_",
+    *(metric.name for metric in METRICS.values() if metric.source == "worker" and metric.type != "gauge"),
+)
+"""What begins so was seen by one process alone; other metrics of an API are its settings, and a worker's gauge says the
+longest of something."""
 _NO_PANEL: Final = frozenset({"palaver_build_info"})
 _SEVERITIES: Final = ("page", "ticket")
 _PAGE: Final = "docs/how-to/alerts.md"

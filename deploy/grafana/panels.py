@@ -203,6 +203,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             {"{{cause}}": "max by (cause) (palaver_loop_longest_stop_seconds)"},
             "Of late, in any worker.",
         ),
+        Panel("A stop of a loop", "s", _quantiles("palaver_loop_stop_seconds", "cause"), "Of 15 ms or more."),
     ),
     "The store and the API": (
         Panel("Memory of Redis", "bytes", {"used": "max(palaver_store_memory_bytes)"}),

@@ -13,6 +13,7 @@ from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
+from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.step_kinds import KIND_OF, RECOVERED
 
 
@@ -193,6 +194,11 @@ class Settled:
     deliveries: tuple[Delivery, ...]
     next_run: str | None
     """The conversation's next run, which has to be started now."""
+
+    @property
+    def goes_on(self) -> bool:
+        """True if a step of the conversation is near: of this run, or of the next one."""
+        return self.status == RunStatus.RUNNING or self.next_run is not None
 
 
 class Shown(Enum):

@@ -57,7 +57,7 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
             shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)
             settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note)
             runtime.histograms.settled(handler.kind, lease, verdict, settled, active)
-            if settled.status != RunStatus.RUNNING and settled.next_run is None:
+            if not settled.goes_on:
                 runtime.conversations.rest(conversation_id)
             if isinstance(verdict, GiveUp) and settled.status == RunStatus.FAILED:
                 failure = verdict.failure
