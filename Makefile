@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
-JOBS ?= 4
+JOBS ?= 3
 SCALE ?= 1
 # Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
 export PYTHONDONTWRITEBYTECODE :=
@@ -48,7 +48,7 @@ demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a can
 up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 	$(BIN)/palaver up
 
-quick: JOBS = 2
+quick: JOBS = 3
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
 	$(PYTEST) tests/unit tests/contract -m "not process and not slow" --hypothesis-profile=quick $(ARGS)
 

@@ -241,11 +241,11 @@ MUTANTS: Final = by_name(
         "a worker that mixes up its conversations",
         "ordinary_day",
         "asked_from_own_log",
-        "workers/steps/conversations.py",
-        "cached = self._cached.get(conversation_id)",
-        "cached = self._cached.get(conversation_id)\n"
-        "        if cached:\n"
-        "            cached[0]._messages[:] = next(iter(self._cached.values()))[0]._messages",
+        "workers/steps/conversation_cache.py",
+        "kept, protocol, *_ = self._entries.get(conversation_id, _NOTHING)\n",
+        "kept, protocol, *_ = self._entries.get(conversation_id, _NOTHING)\n"
+        "        if isinstance(kept, CachedConversation):\n"
+        "            kept._messages[:] = next(iter(self._entries.values()))[0]._messages\n",
     ),
     _mutant(
         "a retry without its delay",

@@ -29,4 +29,5 @@ def _can_be_stalled(sender: Any, **_: Any) -> None:
             cycle._brpop_health_tref.cancel()
         print("reads no more", flush=True)
 
-    signal.signal(signal.SIGUSR2, stall)
+    # Not in the middle of a tick, whose next function would listen again.
+    signal.signal(signal.SIGUSR2, lambda *_: sender.hub.call_soon(stall))

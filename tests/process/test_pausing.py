@@ -88,8 +88,8 @@ def test_a_tool_that_is_under_way_finishes_and_is_not_started_again(cluster: Clu
 
 
 def test_calls_that_have_not_begun_wait_for_the_end_of_the_pause(cluster: Cluster) -> None:
-    """Six calls on four children."""
-    run_id = cluster.submit("parallel-6", '[[args {"seconds": 0.4}]]', tools=["record"])
+    """Six calls on four children, of which each has to begin before the first one ends."""
+    run_id = cluster.submit("parallel-6", '[[args {"seconds": 1}]]', tools=["record"])
     eventually(lambda: len(cluster.tool_starts(run_id)) == 4)
     cluster.pause(run_id)
     cluster.reached(run_id, "paused")
