@@ -79,7 +79,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
-        app.state.turns = Turns(_SOCKETS_A_TURN, rest=2)
+        app.state.turns = Turns(_SOCKETS_A_TURN, rest=4)
         app.state.access = Access.of(chosen, app.state.dialects)
         opened = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers
