@@ -133,7 +133,7 @@ def test_a_deployment_that_adds_a_tool_rolls_without_a_failure(keyed: Cluster) -
     old = [child for line in ("worker", "tools") for child in keyed.children(line) if child.running]
     with (
         one_more(keyed, "worker", name="new", app="tests.process.remote_app"),
-        one_more(keyed, "tools", name="new", app="tests.process.remote_app"),
+        one_more(keyed, "tools", name="new-tools", app="tests.process.remote_app"),
     ):
         asked = '[[args {"key": "a"}]]'
         run_ids = [keyed.submit("tool-3", asked, tools=["look_up"]) for _ in range(20)]
