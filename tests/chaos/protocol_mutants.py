@@ -149,7 +149,7 @@ PROTOCOL_MUTANTS: Final = by_name(
     ),
     _mutant(
         "content that is dropped without a word",
-        "test_protocol_rules.py",
+        "test_protocol_rules.py::test_what_a_protocol_lacks_is_refused_and_not_left_out",
         "palaver/schemas/protocols/rules.py",
         "if part.type not in self.parts[role]:",
         "if False:",
