@@ -77,7 +77,7 @@ DEATH_MUTANTS: Final = by_name(
         "                    self._on_reconnect()\n",
         "                    pass\n",
     ),
-    _mutant("a trial that another death does not end", _LOST, "      cleared.on_trial = nil\n", "", _BLAME),
+    _mutant("a trial that another death does not end", _LOST, "      tried.on_trial = nil\n", "", _BLAME),
     _mutant(
         "an age that is always the same one", _LOST, "math.abs(age - before) <= 1000 + before / 16", "true", _BLAME
     ),

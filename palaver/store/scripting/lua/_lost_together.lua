@@ -11,10 +11,11 @@ local OLDEST = 60000
 -- Whether two ages are the same one.
 local function same_age(age, before) return math.abs(age - before) <= 1000 + before / 16 end
 
--- The text of another step, if it can be read: what is broken there is for that run to say.
-local function text_of(key, what)
-  local text = redis.pcall('HGET', key, what)
-  return type(text) == 'string' and pcall(cjson.decode, text) and text
+-- The step in this text, if these words are in it. What cannot be read is for that run to say.
+local function step_that_says(text, words)
+  if type(text) ~= 'string' or not string.find(text, words, 1, true) then return nil end
+  local readable, step = pcall(cjson.decode, text)
+  return readable and step or nil
 end
 
 -- The steps that are lost with this one, itself among them. Others are on trial no more: a worker ended without them.
@@ -27,14 +28,14 @@ local function lost_together(step, own)
     local other = near[i]
     local run, what = string.match(other, '^(.-)/(.*)$')
     local key = prefix .. 'steps:' .. run
-    local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and text_of(key, what)
-    if text and string.find(text, holder, 1, true) then
-      losses[#losses + 1] =
-        { member = other, key = key, what = what, step = cjson.decode(text), expiry = tonumber(near[i + 1]) }
-    elseif text and string.find(text, '"on_trial":true', 1, true) then
-      local cleared = cjson.decode(text)
-      cleared.on_trial = nil
-      redis.call('HSET', key, what, cjson.encode(cleared))
+    local text = what ~= RunDue.END and what ~= RunDue.START and other ~= own and redis.pcall('HGET', key, what)
+    local lost = step_that_says(text, holder)
+    local tried = not lost and step_that_says(text, '"on_trial":true')
+    if lost then
+      losses[#losses + 1] = { member = other, key = key, what = what, step = lost, expiry = tonumber(near[i + 1]) }
+    elseif tried then
+      tried.on_trial = nil
+      redis.call('HSET', key, what, cjson.encode(tried))
     end
   end
   return losses
