@@ -32,6 +32,12 @@ local function emit(kind, data, opaque, deltas)
   note_in_trace(kind, data)
 end
 
+-- Say that a step waits: for what, for how long (ms), and, in an outage, the last failure (JSON text).
+local function emit_waiting(step, reason, code, delay_ms, failure)
+  emit(EventKind.RUN_WAITING, '{"step":"' .. step .. '","reason":"' .. reason .. '","code":' .. cjson.encode(code)
+    .. ',"delay":' .. (delay_ms / 1000) .. (failure and ',"error":' .. failure or '') .. '}')
+end
+
 -- Write the user's steering messages to the log, at a point where no tool call is open.
 local function log_steering()
   if not STEER then return end

@@ -21,11 +21,7 @@ elseif args.used.model_calls > 0 then
   step.out_since = nil
 end
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
-if not PAUSING then
-  emit(EventKind.RUN_WAITING, '{"step":"' .. name .. '","reason":"' .. args.reason .. '","code":'
-    .. cjson.encode(args.code) .. ',"delay":' .. (args.delay_ms / 1000)
-    .. (args.error and ',"error":' .. args.error or '') .. '}')
-end
+if not PAUSING then emit_waiting(name, args.reason, args.code, args.delay_ms, args.error) end
 deliver_later(name, step, step.postponed)
 update_idle_status()
 return moved()

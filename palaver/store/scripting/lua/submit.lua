@@ -82,8 +82,7 @@ else
   enter()
   if args.lacks and not WAITING and not has_ended() then
     wait_for(WaitReason.NO_WORKER, { code = args.lacks })
-    emit(EventKind.RUN_WAITING, '{"step":"1","reason":"' .. WaitReason.NO_WORKER .. '","code":'
-      .. cjson.encode(args.lacks) .. ',"delay":0}')
+    emit_waiting('1', WaitReason.NO_WORKER, args.lacks, 0)
   end
 end
 return reply.created { run_id = ID, deliveries = deliveries }
