@@ -48,6 +48,8 @@ _GROUPS: Final = {
 _SOCKETS_A_TURN: Final = 1
 """Sockets that are admitted, sent something or closed in a turn of the event loop: the work for one takes up to a
 millisecond, and others are to be served in between."""
+_TURNS_BETWEEN: Final = 4
+"""Turns between two of sockets, which belong to others alone: a request takes some ten of them."""
 _RUN: Final = "/v1/runs/{run_id}"
 _FIRST: Final = ("/v1/runs", _RUN, *(f"{_RUN}/{what}" for what in ("events", "cancel", "input", "retry")))
 """Paths in the order in which a client needs them; all others come behind them, short ones first."""
@@ -79,7 +81,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
-        app.state.turns = Turns(_SOCKETS_A_TURN, rest=4)
+        app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
         app.state.access = Access.of(chosen, app.state.dialects)
         opened = store or Store.connect(chosen, shared=True)
         known = load_providers(chosen.providers) if providers is None else providers

@@ -22,6 +22,8 @@ which a connection with nothing under way may have to give way to a new one."""
 _HEADS_A_TURN: Final = 1
 """First heads that are parsed in a turn of the event loop. Clients that connect together send theirs together, and each
 takes up to half a millisecond."""
+_TURNS_BETWEEN: Final = 2
+"""Turns between two of them, which belong to others alone."""
 _QUIET: Final = 10.0
 """Seconds between two log lines about a full process."""
 
@@ -45,7 +47,7 @@ class Gate:
         """The number of connections that were refused and still get the reason."""
         self.heads: Counter[str] = Counter()
         """The number of half-open connections of each address: without a whole head, or sockets of unknown callers."""
-        self.first_heads: Final = Turns(_HEADS_A_TURN, rest=2)
+        self.first_heads: Final = Turns(_HEADS_A_TURN, rest=_TURNS_BETWEEN)
         """The line of connections whose first bytes are here."""
         self.spare: OrderedDict[OpenConnection, float] = OrderedDict()
         """Connections with nothing under way, by the time since then; the first has been so for longest."""

@@ -22,9 +22,6 @@ class Turns:
 
     async def take(self) -> None:
         """Wait for a turn, if others have had this one."""
-        if self._left and not self._line:
-            self._go_on(True)
-            return
         waiting = asyncio.get_running_loop().create_future()
 
         def go_on() -> bool:
@@ -33,9 +30,8 @@ class Turns:
             waiting.set_result(None)
             return True
 
-        self._line.append(go_on)
-        self._call()
-        await waiting
+        if not self.call(go_on):
+            await waiting
 
     def call(self, act: Callable[[], bool]) -> bool:
         """Call ``act`` at once, or else in a later turn, and return False then. It returns whether there was something
