@@ -65,9 +65,10 @@ async def admit_submission(submission: Submission, backend: Backend) -> tuple[Su
         )
     )
     lacks = None
-    if known.callable_providers is not None and not known.callable_providers:
-        caller = agent or (await _agent_of(conversation_id, backend) if conversation_id is not None else None)
-        lacks = f"provider:{caller.provider}" if caller is not None else None
+    if known.callable_providers == frozenset():
+        if agent is None and conversation_id is not None:
+            agent = await _agent_of(conversation_id, backend)
+        lacks = f"provider:{agent.provider}" if agent is not None else None
     return _with_policy(submission, backend), lacks
 
 
