@@ -93,9 +93,13 @@ class Histograms:
     def loop_stopped(self, cause: StopCause, seconds: float) -> None:
         """The loop of this process stood still."""
         self._observe(_LOOP_STOP, seconds, cause)
-        minute = _minute()
-        longest = {key: value for key, value in self._longest.items() if key[0] >= minute - 1}
-        self._longest = {**longest, (minute, cause): max(seconds, longest.get((minute, cause), 0.0))}
+        longest, now = self._longest_of_late(), (_minute(), cause)
+        self._longest = {**longest, now: max(seconds, longest.get(now, 0.0))}
+
+    def _longest_of_late(self) -> dict[tuple[int, StopCause], float]:
+        """Those of this minute and the one before."""
+        since = _minute() - 1
+        return {key: seconds for key, seconds in self._longest.items() if key[0] >= since}
 
     def _observe(self, metric: Metric, value: float, *labels: str) -> None:
         if self._place >= self._places:
@@ -114,9 +118,8 @@ class Histograms:
         for (name, labels), row in tuple(self._rows.items()):
             times[name][labels] = self._times(METRICS[name], row)
         longest: dict[tuple[str, ...], float] = {}
-        for (minute, cause), seconds in self._longest.items():
-            if minute >= _minute() - 1:
-                longest[cause,] = max(round(seconds, 6), longest.get((cause,), 0.0))
+        for (_, cause), seconds in self._longest_of_late().items():
+            longest[cause,] = max(round(seconds, 6), longest.get((cause,), 0.0))
         return expose((*_OWN, _LONGEST), {**times, _LONGEST.name: longest})
 
     def _times(self, metric: Metric, row: int) -> Times:
