@@ -64,10 +64,15 @@ class Asked:
         give_up_at = time.monotonic() + within
         while not done(calls := self.calls):
             if time.monotonic() > give_up_at:
-                ended = sum(call.ended_at is not None for call in calls)
-                raise BenchError(f"{what}: not within {within:g} s; {len(calls)} requests, {ended} of them ended")
+                raise BenchError(
+                    f"{what}: not within {within:g} s; {len(calls)} requests, {_ended(calls)} of them ended"
+                )
             await asyncio.sleep(every)
         return calls
+
+    async def ended(self, count: int, *, within: float, what: str, every: float = 0.02) -> list[Call]:
+        """Wait until so many have ended, as ``until``."""
+        return await self.until(lambda calls: _ended(calls) >= count, within=within, what=what, every=every)
 
     def _read(self) -> None:
         if self._file is None:
@@ -80,3 +85,7 @@ class Asked:
                 self._by_number[written["n"]] = Call(written)
             elif written["event"] == "end" and written["n"] in self._by_number:
                 self._by_number[written["n"]].end(written)
+
+
+def _ended(calls: list[Call]) -> int:
+    return sum(call.ended_at is not None for call in calls)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from bench.asked import Call
 from bench.rig import Rig
 from palaver.delivery.deliveries import Publisher
 
@@ -25,12 +23,7 @@ async def work_off(rig: Rig, runs: int, publisher: Publisher | None = None) -> N
         rig.asked.forget()
         batch = min(_BATCH, runs - done)
         await _at_once(lambda: rig.submit(SHORT, publisher=publisher), batch)
-        what = f"short runs {done} to {done + batch}"
-        await rig.asked.until(partial(_ended, batch), within=_WITHIN, what=what)
-
-
-def _ended(count: int, calls: Sequence[Call]) -> bool:
-    return sum(call.ended_at is not None for call in calls) >= count
+        await rig.asked.ended(batch, within=_WITHIN, what=f"short runs {done} to {done + batch}")
 
 
 async def _at_once(submit: Callable[[], Awaitable[object]], count: int) -> None:

@@ -65,11 +65,8 @@ class Load:
             rig.asked.forget()
             for place in self.conversations or [None] * self.at_once:
                 await rig.submit(self.model, tools=(TOOL,), instructions=INSTRUCTIONS, conversation=place)
-            calls = await rig.asked.until(
-                lambda so_far: sum(call.ended_at is not None for call in so_far) >= expected,
-                within=_WITHIN,
-                what=f"{self.at_once} runs of {self.model}",
-                every=0.1,
+            calls = await rig.asked.ended(
+                expected, within=_WITHIN, what=f"{self.at_once} runs of {self.model}", every=0.1
             )
             await asyncio.sleep(_AFTERMATH)
             if len(calls) != expected or any(call.outcome != "answered" for call in calls):

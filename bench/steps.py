@@ -120,11 +120,7 @@ async def sample(
         rig.asked.forget()
         for _ in range(at_once):
             await side.submit()
-        calls += await rig.asked.until(
-            lambda so_far: sum(call.ended_at is not None for call in so_far) >= at_once * CALLS,
-            within=_WITHIN,
-            what=f"{side.name}: {at_once} conversations",
-        )
+        calls += await rig.asked.ended(at_once * CALLS, within=_WITHIN, what=f"{side.name}: {at_once} conversations")
     await asyncio.sleep(_AFTERMATH)
     await afterwards()
     after, redis_after = Usage.of(side.worker.pid), Usage.of(rig.redis.pid)
