@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from palaver.schemas.models import Run
 from palaver.stack.plan import COMMANDS
 from tests.process.cluster import Cluster
 
@@ -24,28 +23,29 @@ def deserted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def _in_order(runs: list[Run]) -> bool:
+def _submitted(cluster: Cluster) -> list[str]:
+    return [cluster.submit("fake/tool-5", f"number {n}", tools=["calculator"]) for n in range(RUNS)]
+
+
+def _complete_in_order(cluster: Cluster, run_ids: list[str]) -> None:
+    """Workers come, and then these runs complete."""
+    cluster.start("tools")
+    cluster.start("worker")
+    runs = [cluster.ended(run_id, within=60) for run_id in run_ids]
+    assert {run.status for run in runs} == {"completed"}
     started = [run.times.started_at for run in runs if run.times.started_at is not None]
-    return len(started) == RUNS and started == sorted(started)
+    assert len(started) == RUNS
+    assert started == sorted(started)
 
 
 def test_what_is_submitted_without_workers_completes_in_order_once_they_come(deserted: Cluster) -> None:
-    run_ids = [deserted.submit("fake/tool-5", f"number {n}", tools=["calculator"]) for n in range(RUNS)]
+    run_ids = _submitted(deserted)
     for run_id in run_ids:
         waiting = deserted.run(run_id).waiting
         assert waiting is not None
         assert (waiting.reason, waiting.code) == ("no_worker", "provider:fake")
-    deserted.start("tools")
-    deserted.start("worker")
-    runs = [deserted.ended(run_id, within=60) for run_id in run_ids]
-    assert {run.status for run in runs} == {"completed"}
-    assert _in_order(runs)
+    _complete_in_order(deserted, run_ids)
 
     deserted.kill("worker")
     deserted.kill("tools")
-    later = [deserted.submit("fake/tool-5", f"number {n}", tools=["calculator"]) for n in range(RUNS)]
-    deserted.start("tools")
-    deserted.start("worker")
-    runs = [deserted.ended(run_id, within=60) for run_id in later]
-    assert {run.status for run in runs} == {"completed"}
-    assert _in_order(runs)
+    _complete_in_order(deserted, _submitted(deserted))
