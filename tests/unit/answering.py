@@ -1,8 +1,13 @@
-"""A model server of raw bytes."""
+"""A model server of raw bytes, and a call of a model by nobody who watches."""
 
 from __future__ import annotations
 
 import asyncio
+
+from palaver.schemas.models import AgentSpec
+from workers.models.call_clock import CallProgress
+from workers.models.model import ModelPort
+from workers.protocols import CHAT_COMPLETIONS, ModelReply
 
 
 class Answering:
@@ -39,3 +44,19 @@ class Answering:
                     length = int(line.partition(b":")[2])
             await reader.readexactly(length)
             writer.write(self._answer)
+
+
+async def complete(
+    port: ModelPort, agent: AgentSpec, body: bytes = b"{}", *, time_left: float = 30, max_calls: int = 1
+) -> ModelReply:
+    """Ask in chat completions. Raises what the port raises."""
+    return await port.complete(
+        agent,
+        body,
+        on_begin=lambda: None,
+        show=lambda text, thoughts: None,
+        time_left=time_left,
+        request_id="run_1:1:1",
+        reader=CHAT_COMPLETIONS.reader(max_calls=max_calls),
+        progress=CallProgress(),
+    )

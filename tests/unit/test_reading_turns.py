@@ -13,11 +13,9 @@ import pytest
 
 from palaver.config.providers import Provider
 from palaver.schemas.models import AgentSpec
-from tests.unit.answering import Answering
-from workers.models.call_clock import CallProgress
+from tests.unit.answering import Answering, complete
 from workers.models.model import ModelPort
 from workers.models.reading_turns import LARGE, ReadingTurns
-from workers.protocols import CHAT_COMPLETIONS
 
 T = TypeVar("T")
 READERS = 5
@@ -111,16 +109,7 @@ async def test_a_large_answer_is_read_in_turn(
     ) as server:
         port = ModelPort({"raw": Provider(base_url=server.url)})
         monkeypatch.setattr(port, "_turns", noted)
-        reply = await port.complete(
-            AgentSpec(model="raw/m"),
-            b"{}",
-            on_begin=lambda: None,
-            show=lambda text, thoughts: None,
-            time_left=60,
-            request_id="run_1:1:1",
-            reader=CHAT_COMPLETIONS.reader(max_calls=1),
-            progress=CallProgress(),
-        )
+        reply = await complete(port, AgentSpec(model="raw/m"), time_left=60)
         await port.close()
     assert reply.content == "x" * LONG
     piece, answer = [size for size in noted.sizes if size >= LARGE][-2:]

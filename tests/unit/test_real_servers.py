@@ -14,7 +14,7 @@ from palaver.config.providers import Provider
 from palaver.errors import ErrorClass, ProviderError, classify
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from tests.model_server import ModelServer
-from workers.models.call_clock import CallProgress
+from tests.unit.answering import complete
 from workers.models.model import ModelPort
 from workers.protocols import CHAT_COMPLETIONS, CallSettings, ModelReply, protocol_of
 
@@ -147,16 +147,7 @@ async def answer(port: ModelPort, row: Row) -> ModelReply:
     agent = AgentSpec(model="fake/raw")
     given = json.dumps({"status": row.status, "headers": row.headers, "body": row.body})
     asked = CHAT_COMPLETIONS.message(Message(role="user", content=f"[[raw {given}]]"))
-    return await port.complete(
-        agent,
-        CHAT_COMPLETIONS.body(agent, [asked], [], CallSettings()),
-        on_begin=lambda: None,
-        show=lambda text, thoughts: None,
-        time_left=30,
-        request_id="run_1:1:1",
-        reader=CHAT_COMPLETIONS.reader(max_calls=8),
-        progress=CallProgress(),
-    )
+    return await complete(port, agent, CHAT_COMPLETIONS.body(agent, [asked], [], CallSettings()), max_calls=8)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.server}: {row.does[:30]}" for row in ROWS])

@@ -7,10 +7,8 @@ import pytest
 from palaver.config.providers import Provider
 from palaver.errors import ProviderHTTPError
 from palaver.schemas.models import AgentSpec
-from tests.unit.answering import Answering
-from workers.models.call_clock import CallProgress
+from tests.unit.answering import Answering, complete
 from workers.models.model import ModelPort
-from workers.protocols import CHAT_COMPLETIONS
 
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n\r\n"
 REFUSED = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
@@ -31,15 +29,6 @@ async def test_a_connection_that_was_switched_to_another_protocol_is_not_used_ag
         port = ModelPort({"odd": Provider(base_url=server.url)})
         for _ in range(3):
             with pytest.raises(ProviderHTTPError):
-                await port.complete(
-                    agent,
-                    b"{}",
-                    on_begin=lambda: None,
-                    show=lambda text, thoughts: None,
-                    time_left=30,
-                    request_id="run_1:1:1",
-                    reader=CHAT_COMPLETIONS.reader(max_calls=1),
-                    progress=CallProgress(),
-                )
+                await complete(port, agent)
         await port.close()
         assert server.connections == connections
