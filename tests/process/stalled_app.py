@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import Any
 
 from celery.signals import worker_ready
@@ -29,5 +30,6 @@ def _can_be_stalled(sender: Any, **_: Any) -> None:
             cycle._brpop_health_tref.cancel()
         print("reads no more", flush=True)
 
-    # Not in the middle of a tick, whose next function would listen again.
-    signal.signal(signal.SIGUSR2, lambda *_: sender.hub.call_soon(stall))
+    # Not in the middle of a tick, whose next function would listen again. From a thread: the handler interrupts the
+    # loop's own, which may have the lock that the hub takes here.
+    signal.signal(signal.SIGUSR2, lambda *_: threading.Thread(target=sender.hub.call_soon, args=(stall,)).start())

@@ -115,7 +115,11 @@ def test_flower_asks_nobody_who_is_not_there(tmp_path: Path) -> None:
     with Cluster(tmp_path, processes=processes, environment=environment) as alone:
         (flower,) = alone.children("flower")
         alone.start("worker")
-        told = eventually(lambda: httpx.get(f"{alone.stack.flower_url}/api/workers").json(), within=30)
-        (worker,) = told.values()
-        assert "model" in [each["name"] for each in worker["active_queues"]]
+
+        def queues() -> list[str]:
+            # A worker answers each of its questions by itself.
+            (worker,) = httpx.get(f"{alone.stack.flower_url}/api/workers").json().values()
+            return [each["name"] for each in worker["active_queues"]]
+
+        assert "model" in eventually(queues, within=30)
         assert "failed" not in flower.output
