@@ -201,7 +201,7 @@ def _model_port() -> ModelPort:
 
 
 @asynccontextmanager
-async def _lifespan() -> AsyncIterator[None]:
+async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
     global _runtime
     async with AsyncExitStack() as opened:
         with refusing():
@@ -220,6 +220,8 @@ async def _lifespan() -> AsyncIterator[None]:
                 model=model,
                 refused=_refused,
             )
+            if _kind is MODEL:
+                runtime.in_place.pool = pool
             await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)

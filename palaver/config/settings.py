@@ -155,6 +155,11 @@ class Settings(BaseSettings):
     them."""
     stalled_after: float = Field(default=30.0, ge=1)
     """A worker with room that gets nothing for this long, while messages wait, reconnects to the broker."""
+    in_place_steps: int = Field(default=16, ge=0, le=1000)
+    """A worker goes on with a run for so many model steps, one behind the other, without a trip through the queue, as
+    long as nobody waits there; 0 for none."""
+    in_place_seconds: float = Field(default=60.0, gt=0)
+    """It begins the last of them within so long."""
     delta_interval: float = Field(default=0.03, ge=0.005)
     """Token deltas are gathered for this long before they are written; more while a worker is busy."""
 

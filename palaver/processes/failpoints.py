@@ -21,7 +21,8 @@ from palaver.errors import ConfigurationError
 POINTS: Final = frozenset(
     {
         "step.delivered",  # a worker has the message and nothing else
-        "step.claimed",
+        "step.claimed",  # by a delivery, or in place
+        "step.followed",  # in place: it was claimed with what settled the one before, and its task begins
         "model.asking",
         "model.delta",
         "model.answered",

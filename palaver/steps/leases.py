@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import orjson
 
@@ -153,6 +153,20 @@ class LogTail:
     """The state of the log's withdrawals, for a page: another value whenever something of the log is withdrawn."""
 
 
+class Place(NamedTuple):
+    """The place of a worker that settles a model step, and would go on with the next one of its run."""
+
+    worker: str
+    nonce: str
+    """Names this very offer: a repeat gets the same lease."""
+    known: int
+    """The log position that the worker knows."""
+    known_at: int
+    """The time at which the entry there was written: ms since the epoch, by Redis's clock."""
+    room: int = 0
+    """Steps that the worker could claim besides: so many that are ready need not wait for this place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stray:
     """A delivery without work: its step is settled, leased to another worker, cancelled or not yet due."""
@@ -194,6 +208,8 @@ class Settled:
     deliveries: tuple[Delivery, ...]
     next_run: str | None
     """The conversation's next run, which has to be started now."""
+    following: Lease | None = None
+    """The lease of the run's next step, if the worker that settled goes on with it."""
 
     @property
     def goes_on(self) -> bool:

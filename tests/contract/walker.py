@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
 from palaver.schemas.models import Message, ToolCall
-from palaver.steps.leases import Lease, Renewal, Settled, Shown
+from palaver.steps.leases import Lease, Place, Renewal, Settled, Shown
 from palaver.steps.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
@@ -59,8 +59,11 @@ class Walker(Clients):
         known = self.known.setdefault((worker, delivery.conversation_id), [0])
         lease = await self.driver.try_claim(delivery, worker, nonce=choose([None, "n"]), known=known[-1])
         self.taken.add(delivery.task_id)
-        if not isinstance(lease, Lease):
-            return
+        if isinstance(lease, Lease):
+            await self._begin(lease, known)
+
+    async def _begin(self, lease: Lease, known: list[int]) -> None:
+        """A worker got a lease: by a delivery, or in place."""
         step, call = (lease.run_id, lease.step), f"{lease.run_id}/{lease.step}"
         if lease.fence != self.current.get(step):
             assert step not in self.current, f"{call} is leased to two"
@@ -119,15 +122,29 @@ class Walker(Clients):
         # A tool that asks for another try, or was handed back unbegun, may be started again.
         if newest and (verdict == "retry" or (verdict == "hand back" and not flag)):
             self.started.discard(f"{lease.run_id}/{lease.step}")
+        worker = choose(WORKERS)
+        place = await self._place(lease, worker, choose) if verdict == "go on" and lease.call is None else None
         try:
-            self.note(await self._bring(lease, verdict, choose(CALLS), flag))
+            settled = await self._bring(lease, verdict, choose(CALLS), flag, place)
+            self.note(settled)
         except StaleLease:
             assert not newest or ended
         else:
             assert newest or known
+            self.current.pop(step, None) if newest else None
+            if settled.following is not None:
+                await self._begin(settled.following, self.known[worker, lease.conversation_id])
         self.current.pop(step, None) if newest else None
 
-    def _bring(self, lease: Lease, verdict: str, ids: Sequence[str], flag: bool) -> Awaitable[Settled]:
+    async def _place(self, lease: Lease, worker: str, choose: Choose) -> Place | None:
+        """A worker offers to go on with the run, mostly."""
+        known = self.known.setdefault((worker, lease.conversation_id), [0])
+        nonce = choose([None, "n", ""])
+        return None if nonce == "" else await self.driver.place(lease, worker, nonce=nonce, known=known[-1])
+
+    def _bring(
+        self, lease: Lease, verdict: str, ids: Sequence[str], flag: bool, place: Place | None
+    ) -> Awaitable[Settled]:
         steps, tool = self.driver.store.steps, lease.call is not None
         match verdict:
             case "go on" if tool:
@@ -146,7 +163,7 @@ class Walker(Clients):
                 )
                 message = Message(role="assistant", tool_calls=asked)
                 notes = (Condensed("so far", max(1, lease.log.position - 2)),) if flag and ids == ("a1",) else ()
-                return steps.settle(lease, Continue(message, answers, opened, notes=notes))
+                return steps.settle(lease, Continue(message, answers, opened, notes=notes), place=place)
             case "finish" if flag and not tool:
                 return self.driver.finish(lease)
             case "finish":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from palaver.config.roles import command
 from palaver.stack.child import ChildCommand
@@ -19,8 +20,10 @@ def of_app(role: str, app: str) -> list[str]:
     return [word.replace("workers.app", app) for word in command(role)]
 
 
-def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, **environment: str) -> ChildCommand:
-    """A process of a role, not started yet. A worker may have another Celery `app`."""
+def another(
+    cluster: Cluster, line: str, name: str, *, app: str | None = None, options: Sequence[str] = (), **environment: str
+) -> ChildCommand:
+    """A process of a role, with more `options`, not started yet. A worker may have another Celery `app`."""
     # What the cluster has none of has the environment of any other.
     like = (cluster.children(line) or cluster.children("api"))[0]
     environment = {**like.environment, **environment}
@@ -34,7 +37,7 @@ def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, *
 
     return ChildCommand(
         f"{line}-{name}",
-        COMMANDS[line] if app is None else [*of_app(line, app), "-n", f"{name}@%h"],
+        [*COMMANDS[line], *options] if app is None else [*of_app(line, app), "-n", f"{name}@%h", *options],
         environment=environment,
         log_path=like.log_path.with_name(f"{line}-{name}.log"),
         ready=ready,
@@ -42,7 +45,7 @@ def another(cluster: Cluster, line: str, name: str, *, app: str | None = None, *
 
 
 @contextmanager
-def one_more(cluster: Cluster, line: str, *, name: str = "more", **how: str) -> Iterator[ChildCommand]:
+def one_more(cluster: Cluster, line: str, *, name: str = "more", **how: Any) -> Iterator[ChildCommand]:
     """Such a process, ready, until the end of the block."""
     child = another(cluster, line, name, **how)
     child.start()

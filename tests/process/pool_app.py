@@ -57,7 +57,7 @@ async def opened(gate: str) -> None:
 
 
 @asynccontextmanager
-async def lifespan() -> AsyncIterator[None]:
+async def lifespan(pool: TaskPool) -> AsyncIterator[None]:
     if LIFESPAN == "fails":
         raise ConnectionError("no store")
     if LIFESPAN == "hangs":

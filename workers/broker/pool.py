@@ -7,7 +7,10 @@ Celery 5.7 has no such pool but takes one, a `BasePool` of one's own. Two thread
     _deliver: call back, begin the next      <- outcome --  _finished
 
 What is counted or called back stays in the hub thread, because kombu's channels, prefetch counters and event
-buffers belong to it. These internals of Celery are leaned on; tests/process/test_pool.py holds each:
+buffers belong to it. A task may be followed by another in its place (`TaskPool.go_on`): the loop begins that at once,
+and Celery hears of it when the outcome of the first is delivered (workers/broker/following.py).
+
+These internals of Celery are leaned on; tests/process/test_pool.py holds each:
 
 - `Request.on_success((failed, result, seconds))` tells success, failure, retry, reject and revoked apart.
 - What `Hub.call_soon` gets from inside another such callback waits for the next poll, up to a second. So
@@ -40,6 +43,9 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from kombu.asynchronous import get_event_loop
 
+from palaver.steps.leases import Delivery
+
+from .following import follower, hand_over
 from .tracer import Outcome, RequestStack, failed, trace_coroutine
 
 logger = get_logger(__name__)
@@ -60,8 +66,12 @@ class Job:
     args: tuple[Any, ...]
     callback: Callable[[Outcome], None]
     accept_callback: Callable[[int, float], None]
+    connection: int = 0
+    """By which connection to the broker it came."""
     running: asyncio.Task[Outcome] | None = None
     terminated: bool = False
+    following: Job | None = None
+    """What begins in its place when it has ended."""
 
     def terminate(self, signal: int | None = None) -> None:
         """Cancel the task (`revoke(terminate=True)`, cold shutdown); its outcome after that is not reported."""
@@ -73,8 +83,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     """Runs at most `limit` tasks at once: `async def` ones on the loop, others in a daemon thread each.
 
     Two optional attributes of the Celery app take part:
-    `lifespan`, a factory of an async context manager: entered on the loop before the first task, exited after
-    the last one. If it fails to start, or breaks down later, the worker exits with status 1.
+    `lifespan`, a factory of an async context manager, called with the pool: entered on the loop before the first task,
+    exited after the last one. If it fails to start, or breaks down later, the worker exits with status 1.
     `draining`, an `asyncio.Event` or anything with `set()`: set on the loop when the worker begins to stop.
     """
 
@@ -97,6 +107,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         self._waiting: deque[Job] = deque()
         self._starting: deque[Job] = deque()
         self._outcomes: deque[tuple[Job, Outcome]] = deque()
+        self._jobs: dict[asyncio.Task[Any], Job] = {}
+        self._connection = 0
         self._woken = self._draining = self._left = False
         self._wakeup, self._waker = socket.socketpair()
         self._wakeup.setblocking(False)
@@ -123,7 +135,8 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
             raise
 
     def register_with_event_loop(self, hub: Any) -> None:
-        """Have the hub deliver outcomes."""
+        """Have the hub deliver outcomes. It is called for each connection to the broker."""
+        self._connection += 1
         hub.add_reader(self._wakeup, self._deliver)
 
     def on_apply(
@@ -136,7 +149,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         **_: Any,
     ) -> Job:
         """Begin the task, or keep it until one ends: after a reconnect Celery prefetches past the limit."""
-        job = Job(self, target, args, callback, accept_callback)
+        job = Job(self, target, args, callback, accept_callback, self._connection)
         self._waiting.append(job)
         self._begin_waiting()
         return job
@@ -204,10 +217,16 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         while self._outcomes:
             job, outcome = self._outcomes.popleft()
             self._running.discard(job)
+            begin = None
+            if job.following is not None:
+                self._running.add(job.following)
+                begin = hand_over(job, job.following)
             try:
                 job.callback(outcome)
             except Exception:
                 logger.exception("Celery did not take the outcome of task %s", job.args[1])
+            if begin is not None:
+                begin()
         self._begin_waiting()
 
     def _await_running(self, seconds: float, turns: Iterator[None]) -> None:
@@ -234,6 +253,17 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
 
     # In the loop thread.
 
+    def can_go_on(self) -> bool:
+        """Tell whether a task may follow the current one in its place. None does while the worker drains, nor on a
+        connection that is lost: what is told of it would go nowhere."""
+        job = self._jobs.get(asyncio.current_task())  # type: ignore[arg-type]
+        return job is not None and not (self._draining or job.terminated) and job.connection == self._connection
+
+    def go_on(self, delivery: Delivery) -> None:
+        """Begin the task of a delivery that nobody sends in the place of the current one, once that has ended."""
+        job = self._jobs[asyncio.current_task()]  # type: ignore[index]
+        job.following = follower(job, delivery)
+
     def _run_loop(self, started: Future[None]) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -249,7 +279,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         self._wake_hub()
 
     async def _live(self, started: Future[None]) -> None:
-        async with getattr(self.app, "lifespan", nullcontext)():
+        async with getattr(self.app, "lifespan", nullcontext)(self):
             started.set_result(None)
             self._wake_hub()
             await self._stopping.wait()
@@ -262,11 +292,15 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         name, task_id, request, *_ = job.args
         coroutine = trace_coroutine(self._coroutines[name], task_id, request)
         job.running = self._loop.create_task(coroutine, name=task_id)
+        self._jobs[job.running] = job
         job.running.add_done_callback(partial(self._finished, job))
         if job.terminated:
             job.running.cancel()
 
     def _finished(self, job: Job, running: asyncio.Task[Outcome]) -> None:
+        del self._jobs[running]
+        if job.following is not None:
+            self._start(job.following)
         try:
             outcome = running.result()
         except asyncio.CancelledError:

@@ -27,11 +27,17 @@ class InterruptReason(Enum):
 class ActiveStep:
     """A step that this process works on, from before its claim until after it is settled."""
 
-    def __init__(self, run_id: str, step: str) -> None:
+    def __init__(self, run_id: str, step: str, *, behind: ActiveStep | None = None) -> None:
+        """``behind`` is the step of the run that ends in its place."""
         self.run_id = run_id
         self.step = step
+        self.in_place: int = behind.in_place + 1 if behind else 0
+        """The number of steps of the run before it that this process did in the same place, one behind the other."""
+        self.in_place_since: float = behind.in_place_since if behind else time.monotonic()
+        """Time at which the first of them began (monotonic)."""
         self.reason: InterruptReason | None = None
         self.lease: Lease | None = None
+        """From its claim on; of a step that is begun in place, from before its task."""
         self.begun = False
         self.began_at = time.monotonic()
         self.cancelled_at: float | None = None

@@ -8,7 +8,7 @@ import secrets
 from typing import Final
 
 from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classify
-from palaver.steps.leases import Lease, Settled, Shown, Stray
+from palaver.steps.leases import Lease, Place, Settled, Shown, Stray
 from palaver.steps.verdicts import GiveUp, HandBack, Verdict
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import call_of
@@ -44,16 +44,17 @@ async def claim(
     deadline = clock() + runtime.settings.lease_seconds / 2
     while True:
         try:
-            lease = await runtime.store.steps.claim(
-                run_id,
-                conversation_id,
-                step,
-                queue=runtime.kind.queue,
-                worker=runtime.worker_id,
-                nonce=nonce,
-                known=None if call_of(step) else known.position if known else 0,
-                known_at=known.position_at if known else 0,
-            )
+            with runtime.in_place.claiming():
+                lease = await runtime.store.steps.claim(
+                    run_id,
+                    conversation_id,
+                    step,
+                    queue=runtime.kind.queue,
+                    worker=runtime.worker_id,
+                    nonce=nonce,
+                    known=None if call_of(step) else known.position if known else 0,
+                    known_at=known.position_at if known else 0,
+                )
         except NewerVersion:
             return Stray("for a newer worker")
         except Exception as error:
@@ -71,10 +72,16 @@ async def claim(
 
 
 async def settle(
-    runtime: Runtime, lease: Lease, verdict: Verdict, *, shown: Shown, trace_note: bytes | None = None
+    runtime: Runtime,
+    lease: Lease,
+    verdict: Verdict,
+    *,
+    shown: Shown,
+    trace_note: bytes | None = None,
+    place: Place | None = None,
 ) -> Settled:
     """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
-    lease that is handed back is not worth the wait.
+    lease that is handed back is not worth the wait. What a repeat gets of a ``place`` is what was got before.
 
     A verdict that cannot be settled while Redis is well would be repeated for ever, so after a few tries the run ends
     with that error.
@@ -86,7 +93,7 @@ async def settle(
     deadline, overlong = asyncio.get_running_loop().time() + SETTLE_FOR, 0
     while True:
         try:
-            return await runtime.store.steps.settle(lease, verdict, shown=shown, trace_note=trace_note)
+            return await runtime.store.steps.settle(lease, verdict, shown=shown, trace_note=trace_note, place=place)
         except StaleLease:
             raise
         except Exception as error:

@@ -30,6 +30,7 @@ from .capabilities import Capabilities
 from .conversation_cache import ConversationCache
 from .delta_writer import DeltaWriter
 from .histograms import Histograms
+from .in_place import InPlace
 from .opened_secrets import SecretCache
 
 if TYPE_CHECKING:
@@ -95,11 +96,13 @@ class Runtime:
         self.active: set[ActiveStep] = set()
         """There are several for a step that was delivered several times: usually one has the lease, the others are
         strays."""
+        self.in_place = InPlace(settings, self.worker_id, capacity, self.active)
 
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:
-        """Work on a step: from before its claim until it is settled, a cancel of its run finds it here."""
-        active = ActiveStep(run_id, step)
+        """Work on a step: from before its claim until it is settled, a cancel of its run finds it here. One that begins
+        in place has its lease."""
+        active = self.in_place.begin(run_id, step) or ActiveStep(run_id, step)
         self.active.add(active)
         try:
             yield active

@@ -44,9 +44,9 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
     """
     known = runtime.conversations.get(conversation_id)
     with log_context(run=run_id, step=name), redaction_scope(), runtime.working_on(run_id, name) as active:
-        failpoint("step.delivered")
         try:
-            lease = await claim(runtime, run_id, conversation_id, name, known)
+            failpoint("step.delivered" if active.lease is None else "step.followed")
+            lease = active.lease or await claim(runtime, run_id, conversation_id, name, known)
             if isinstance(lease, Stray):
                 return f"stray: {lease.why}"
             bind_log_context(**lease.in_trace)
@@ -55,7 +55,11 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
             verdict = attempt.with_usage(await _verdict(handler, attempt, known, active))
             failpoint("step.settling")
             shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)
-            settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note)
+            cached = runtime.conversations.get(conversation_id)
+            with runtime.in_place.offer(active, verdict, cached) as place:
+                settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note, place=place)
+                if settled.following is not None:
+                    runtime.in_place.go_on(settled.following)
             runtime.histograms.settled(handler.kind, lease, verdict, settled, active)
             if not settled.goes_on:
                 runtime.conversations.rest(conversation_id)

@@ -116,6 +116,8 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         count_exceeded("verdict")
         raise ResponseTooLarge(f"the answer and what comes of it are larger than {limit_of('verdict')} bytes")
     return Settle(
+        run_id=lease.run_id,
+        conversation_id=lease.conversation_id,
         run=keys.of_run(lease.run_id, lease.conversation_id),
         step=lease.step,
         fence=lease.fence,
@@ -132,6 +134,8 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         output=last.text or None if last else None,
         tool_calls=len(outcomes),
         trace_note=trace_note,
+        lease=0.0,
+        in_place=(),
         entries=tuple(entries),
         calls=tuple(opened),
     )

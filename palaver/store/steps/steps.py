@@ -13,11 +13,23 @@ from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, NotDurable, StaleLease
 from palaver.events import EventKind
 from palaver.schemas.models import Usage
-from palaver.steps.leases import AnswerProgress, Delta, Lease, LogTail, ProgressDelta, Renewal, Settled, Shown, Stray
+from palaver.steps.leases import (
+    AnswerProgress,
+    Delta,
+    Lease,
+    LogTail,
+    Place,
+    ProgressDelta,
+    Renewal,
+    Settled,
+    Shown,
+    Stray,
+)
 from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
+from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, Settle, WriteDeltas
+from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Moved, Stale, Unknown
 from palaver.store.scripting.contracts.steps import HeldLease, NewDelta
@@ -27,6 +39,7 @@ from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.settling import settlement, used
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import call_of
+from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 
 log = logging.getLogger("palaver.store.steps.steps")
@@ -81,9 +94,7 @@ class Steps:
             nonce=nonce,
         )
         lease = await (self._scripts.run(claim) if call_of(step) is None else self._begin(claim))
-        if isinstance(lease, Stray) or lease.log.ends:
-            return lease
-        return replace(lease, log=await self._read_on(conversation_id, lease.log))
+        return lease if isinstance(lease, Stray) else await self._whole(lease)
 
     async def _begin(self, claim: Claim) -> Lease | Stray:
         """Claim a tool step. The claim is the record of intent: if Redis lost it, the tool would be started a second
@@ -103,6 +114,10 @@ class Steps:
                     )
                 )
             raise
+
+    async def _whole(self, lease: Lease) -> Lease:
+        """The lease with the log's tail to its end. Raises as `_read_on`."""
+        return lease if lease.log.ends else replace(lease, log=await self._read_on(lease.conversation_id, lease.log))
 
     async def _read_on(self, conversation_id: str, tail: LogTail) -> LogTail:
         """The log's tail to its end, where a claim brought its first page.
@@ -131,20 +146,31 @@ class Steps:
         return replace(tail, entries=tuple(entries))
 
     async def settle(
-        self, lease: Lease, verdict: Verdict, *, shown: Shown = Shown.ALL, trace_note: bytes | None = None
+        self,
+        lease: Lease,
+        verdict: Verdict,
+        *,
+        shown: Shown = Shown.ALL,
+        trace_note: bytes | None = None,
+        place: Place | None = None,
     ) -> Settled:
         """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
         nothing, whoever reads its event makes the deltas. ``trace_note`` is what the worker says of the attempt in
-        the trace of the run, JSON.
+        the trace of the run, JSON. A worker that offers a ``place`` may get the lease of the run's next model step.
 
         Raises:
             StaleLease: the lease is not the newest any more; nothing was written.
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        match await self._scripts.run(settlement(lease, verdict, shown, trace_note)):
+        call: Script[Moved | Lease | Stale] = settlement(lease, verdict, shown, trace_note)
+        if place is not None and isinstance(call, Settle):
+            call = replace(call, lease=self._lease, in_place=(place,))
+        match await self._scripts.run(call):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)
+            case Lease() as following:
+                return Settled(RunStatus.RUNNING, (), None, await self._whole(following))
             case Stale():
                 raise StaleLease
             case other:

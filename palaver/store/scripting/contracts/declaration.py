@@ -33,7 +33,7 @@ from palaver.store.scripting.contracts.wire import Field, Read, Unsent, is_recor
 NEWER: Final = "newer"
 """The reply of a script about a run when newer code has worked on its conversation; it is in no declaration."""
 
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 Put = Callable[[list[Any], list[Any], Any], None]
 """Puts a field's value into KEYS or ARGV."""
 

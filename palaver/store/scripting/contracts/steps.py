@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.steps.leases import Lease, Stray
+from palaver.steps.leases import Lease, Place, Stray
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
@@ -111,11 +111,15 @@ class VerdictKind(StrEnum):
     GIVE_UP = "give_up"
 
 
-class Settle(Script[Moved | Stale]):
-    """Apply a verdict under a live lease. Without the newest fence nothing is written."""
+class Settle(Script[Moved | Lease | Stale]):
+    """Apply a verdict under a live lease. Without the newest fence nothing is written. A worker that offers its place
+    may get the lease of the run's next step: then nobody is waiting for a worker, and there is nothing to publish."""
 
     when_full = True
+    echoes = ("run_id", "conversation_id")
 
+    run_id: Unsent
+    conversation_id: Unsent
     run: RunKeys
     step: str
     fence: int
@@ -141,6 +145,10 @@ class Settle(Script[Moved | Stale]):
     """Done here."""
     trace_note: Json | None
     """The worker's note on the attempt, for the trace of the run."""
+    lease: Seconds
+    """Of the next step, if the worker goes on with it."""
+    in_place: tuple[Place, ...]
+    """One, or none."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
 

@@ -1,0 +1,156 @@
+"""A worker goes on with a run where it is. Whoever looks sees a task for each step, and nobody waits longer for it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from palaver.vocabulary.step_kinds import MODEL
+from tests.process.broker import ON_RABBITMQ
+from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
+from tests.process.watching import celery_events
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster with Flower."""
+    processes = {"api": 1, "worker": 1, "tools": 0, "flower": 1}
+    with Cluster(tmp_path, processes=processes, environment={"FLOWER_UNAUTHENTICATED_API": "1"}) as cluster:
+        yield cluster
+
+
+@contextmanager
+def published(cluster: Cluster) -> Iterator[Callable[[], int]]:
+    """How many deliveries of model steps have been published within the block."""
+    found: list[int] = []
+    with cluster.redis() as server, server.monitor() as monitor:
+
+        def count() -> None:
+            for command in monitor.listen():
+                if command["command"].startswith(f"LPUSH {MODEL.queue}"):
+                    found.append(command["command"].count("delivery_tag"))
+                elif command["command"] == "ECHO enough":
+                    return
+
+        counting = threading.Thread(target=count, daemon=True)
+        counting.start()
+        try:
+            yield lambda: sum(found)
+        finally:
+            server.echo("enough")
+            counting.join(10)
+
+
+def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
+    runs = [alone.submit("tool-99", tools=["calculator"]) for _ in range(10)]
+    for run_id in runs:
+        assert alone.ended(run_id, within=60).status == "completed"
+    expected = {f"{run_id}:{step}:1" for run_id in runs for step in range(1, 101)}
+
+    def shown() -> dict[str, Any]:
+        tasks: dict[str, Any] = httpx.get(f"{alone.stack.flower_url}/api/tasks", params={"limit": 5000}).json()
+        return tasks if sum(task["state"] == "SUCCESS" for task in tasks.values()) >= len(expected) else {}
+
+    tasks = eventually(shown, within=30)
+    assert tasks.keys() == expected
+    for task_id, task in tasks.items():
+        assert task["name"] == "palaver.model_step"
+        assert (task["state"], task["args"], task["kwargs"]) == (
+            "SUCCESS",
+            "tool-99",
+            f"palaver show {task_id.partition(':')[0]}",
+        )
+        assert task["received"] <= task["started"] <= task["succeeded"]
+        assert 0 < task["runtime"] < 30
+
+
+def test_each_step_has_its_events_and_its_lines_in_order(cluster: Cluster) -> None:
+    cluster.mark_logs()
+    with celery_events(cluster.broker.url, workers=2) as seen:
+        run_id = cluster.submit("tool-20", tools=["calculator"])
+        assert cluster.ended(run_id).status == "completed"
+
+        def told() -> list[str]:
+            return [f"{each['uuid']} {each['type']}" for each in seen if each.get("uuid", "").startswith(run_id)]
+
+        kinds = ("task-received", "task-started", "task-succeeded")
+        expected = [f"{run_id}:{step}:1 {kind}" for step in range(1, 22) for kind in kinds]
+        assert eventually(lambda: told() if len(told()) >= len(expected) else []) == expected
+    log = cluster.new_log("worker")
+    places = [
+        log.index(f"palaver.model_step[{run_id}:{step}:1] {what}")
+        for step in range(1, 22)
+        for what in ("received", "succeeded")
+    ]
+    assert places == sorted(places)
+
+
+@pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
+def test_it_takes_a_delivery_each_time_the_bound_is_used_up(cluster: Cluster) -> None:
+    with published(cluster) as deliveries:
+        assert cluster.ended(cluster.submit("tool-50", tools=["calculator"])).status == "completed"
+        # The first of them stand for 17 steps each: one that was delivered, and those behind it in its place.
+        assert deliveries() == 3
+
+
+@pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
+def test_a_bound_of_nothing_turns_it_off(cluster: Cluster) -> None:
+    cluster.kill("worker")
+    with one_more(cluster, "worker", PALAVER_IN_PLACE_STEPS="0"), published(cluster) as deliveries:
+        assert cluster.ended(cluster.submit("tool-20", tools=["calculator"])).status == "completed"
+        assert deliveries() == 21
+
+
+@pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
+def test_beside_a_crowd_that_waits_nobody_goes_on(cluster: Cluster) -> None:
+    """500 runs wait behind a worker with four places: each step of those that have begun is a delivery."""
+    cluster.kill("worker")
+    runs = [cluster.submit("tool-4", tools=["calculator"]) for _ in range(500)]
+    with published(cluster) as deliveries:
+        with one_more(cluster, "worker", options=("-c", "4")):
+            for run_id in runs:
+                assert cluster.ended(run_id, within=60).status == "completed"
+        # All but those of the last runs, behind whom nobody waits.
+        assert deliveries() > 490 * 4
+
+
+def test_a_cancel_between_two_steps_is_heard(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-900+rate-200", tools=["calculator"])
+    cluster.saw(run_id, "step.started", step="5")
+    assert cluster.cancel(run_id) in (200, 202)
+    assert cluster.ended(run_id).status == "cancelled"
+
+
+def test_a_worker_that_drains_goes_on_with_nothing(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-60+rate-500", tools=["calculator"])
+    cluster.saw(run_id, "step.started", step="5")
+    leaving = cluster.terminate("worker")
+    eventually(lambda: not leaving.running, within=30)
+    cluster.start("worker")
+    assert cluster.ended(run_id, within=30).status == "completed"
+    # Each step once, and few of them while the worker was about to leave.
+    by_worker = Counter(cluster.tries(run_id))
+    assert by_worker.total() == 61
+    assert len(by_worker) == 2
+    assert min(by_worker.values()) < 30
+
+
+def test_killed_between_two_steps_it_loses_none(cluster: Cluster) -> None:
+    run_id = cluster.submit("tool-60", tools=["calculator"])
+    cluster.saw(run_id, "step.started", step="7")
+    cluster.children("worker")[0].kill(signal.SIGKILL)
+    cluster.start("worker")
+    run = cluster.ended(run_id, within=30)
+    assert (run.status, run.step, run.usage.tool_calls) == ("completed", 61, 60)

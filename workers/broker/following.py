@@ -1,0 +1,78 @@
+"""A task that follows another in its place, without a message of its own: to Celery it is a task like any other.
+
+It has an id of its own, is received, started and over, in the log and in the events that Flower shows, and can be found
+and revoked. Only its message is that of the task before it, which is acknowledged behind the last one: Celery takes no
+other delivery for the place until then.
+
+It leans on what Celery 5.7 hands to a pool, methods of its `Request`, and on what its strategy does with one; held by
+tests/process/test_in_place.py and tests/process/test_flower.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from celery.app import trace
+from celery.utils.log import get_logger
+from celery.worker import state
+
+from palaver.delivery.wire import headers_of, payload_of
+from palaver.steps.leases import Delivery
+
+if TYPE_CHECKING:
+    from .pool import Job
+
+logger = get_logger("celery.worker.strategy")
+
+
+def follower(job: Job, delivery: Delivery) -> Job:
+    """The task of a delivery of the same run, as the pool has it. In the loop's thread."""
+    name, _, request, *_ = job.args
+    # The run asks the same model for the same agent.
+    headers = headers_of(replace(delivery, title=request.get("title", "")))
+    payload = payload_of(delivery)
+    args, kwargs, _ = payload
+    facts = {**request, **headers, "correlation_id": delivery.task_id, "args": args, "kwargs": kwargs}
+    return replace(job, args=(name, delivery.task_id, facts, payload), running=None, following=None)
+
+
+def hand_over(job: Job, following: Job) -> Callable[[], None]:
+    """Give what follows a task to Celery. Returns what tells of its beginning, to be called when the end of the first
+    is told. In the hub's thread."""
+    before: Any = job.callback.__self__  # type: ignore[attr-defined]
+    _, _, headers, payload = following.args
+    request = type(before)(
+        before.message,
+        on_ack=before.on_ack,
+        on_reject=before.on_reject,
+        app=before.app,
+        hostname=before.hostname,
+        eventer=before.eventer,
+        task=before.task,
+        connection_errors=before._connection_errors,
+        headers=headers,
+        body=payload,
+        decoded=True,
+    )
+    request.acknowledged, before.acknowledged = before.acknowledged, True
+    following.callback = request.on_success
+    request._apply_result = ref(following)
+    begun_at = monotonic()
+
+    def begin() -> None:
+        state.task_reserved(request)
+        if logger.isEnabledFor(logging.INFO):
+            facts = {name: getattr(request, name) for name in ("id", "name", "eta")}
+            facts |= {"args": request.argsrepr, "kwargs": request.kwargsrepr}
+            logger.info(trace.LOG_RECEIVED, facts, extra={"data": facts})
+        about = {"name": request.name, "args": request.argsrepr, "kwargs": request.kwargsrepr}
+        request.send_event("task-received", **about, root_id=None, parent_id=None, retries=0, eta=None, expires=None)
+        request.on_accepted(os.getpid(), begun_at)
+
+    return begin
