@@ -64,6 +64,11 @@ WALK: Final = (
                 LUA + "claim.lua",
                 (),
                 "Here it is decided, in one atomic script. Whatever is out of order is a stray, and the task ends. "
+                "Whoever repeats a claim has the same lease as before.",
+            ),
+            Stop(
+                LUA + "_lease.lua",
+                (),
                 "The fence grows with each lease, and the due index gets the time at which the lease runs out: if this "
                 "worker dies, the step is delivered again.",
             ),
@@ -112,12 +117,6 @@ WALK: Final = (
                 "A model that makes the same calls again and again is told so once, and then the run ends as stuck.",
             ),
             Stop(
-                "workers/models/provider_permit.py",
-                ("ProviderPermit.__aenter__",),
-                "The gate of the provider is shared by all workers: cool-downs, outages, calls in flight, rates. It is "
-                "asked only where it could say no. It answers with a `Wait`, a value like any other.",
-            ),
-            Stop(
                 _STEPS + "prompt.py",
                 ("Prompt.bytes", "Prompt.messages"),
                 "The gate counts tokens before they are spent, so it wants to know how large the prompt is. The hint "
@@ -140,11 +139,6 @@ WALK: Final = (
                 "Each call has a reader. It is kept from before the call, so that tokens are counted also of an answer "
                 "that is cut off.",
             ),
-            Stop(
-                "workers/models/provider_permit.py",
-                ("ProviderPermit.begin_call",),
-                "A cool-down may have begun while an earlier call of this attempt was made.",
-            ),
         ),
     ),
     Part(
@@ -156,30 +150,15 @@ WALK: Final = (
                 "One request over one pool of connections. The protocol of the provider has written the body.",
             ),
             Stop(
-                "workers/models/call_clock.py",
-                ("CallClock.__init__",),
-                "Three clocks bound a call: until the first bytes, between two reads, and in all.",
-            ),
-            Stop(
                 "workers/models/model.py",
                 ("ModelPort._complete", "_answering", "ModelPort._read_stream"),
                 "Everything that can go wrong with a connection or an answer leaves here as an exception that "
                 "`classify` knows. Leaving the block closes the stream, and with it the provider's work.",
             ),
             Stop(
-                "workers/models/call_clock.py",
-                ("CallClock.read",),
-                "This runs for each piece of each answer, thousands of times a second in a busy worker.",
-            ),
-            Stop(
                 _STEPS + "model_calls.py",
                 ("ModelCalls._answer_began",),
                 "The first bytes show that neither the model nor its provider is out.",
-            ),
-            Stop(
-                "workers/models/call_clock.py",
-                ("CallClock.rest",),
-                "A worker has one loop for hundreds of streams. Whoever floods it is read more slowly.",
             ),
             Stop(
                 _STEPS + "answer_stream.py",
@@ -197,11 +176,6 @@ WALK: Final = (
                 "workers/models/model.py",
                 ("_end_of",),
                 "A connection whose answer was read to its end serves the next call.",
-            ),
-            Stop(
-                "workers/models/provider_permit.py",
-                ("ProviderPermit.__aexit__",),
-                "The place in flight goes to the next who waits, and the provider's account of tokens is put right.",
             ),
         ),
     ),
@@ -245,6 +219,12 @@ WALK: Final = (
         "The verdict is settled",
         (
             Stop(
+                _STEPS + "in_place.py",
+                ("InPlace.offer",),
+                "With a verdict that goes on, the worker offers its place. If nobody waits, the script claims the next "
+                "step for it: no delivery, no queue. That is a Celery task, too, which begins when this one ends.",
+            ),
+            Stop(
                 _STEPS + "outages.py",
                 ("settle",),
                 "A finished answer was paid for, so it waits out an outage of Redis in this worker. Only a verdict "
@@ -286,6 +266,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0006)",
     "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
     "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
+    "workers/models/call_clock.py": "Three clocks bound a call: until the first bytes, between two reads, and in all",
     "workers/models/limit_keys.py": "The keys of a provider's limits",
     "workers/models/model.py:ModelPort._connected": "Makes the pool of connections, at the first call",
     "workers/models/provider_limiter.py": "The gate as this worker knows it; a provider without limits is not asked",
@@ -301,7 +282,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "workers/steps/delta_writer.py": "Writes the deltas of all streams of the worker, beside the steps",
     "workers/steps/histograms.py": "How long things took",
     "workers/steps/model_calls.py:ModelCalls.__init__": "The fields of the calls",
-    "workers/models/provider_permit.py:ProviderPermit.__init__": "The fields of a permit",
+    "workers/models/provider_permit.py": "Asks the gate that all workers share for a place, where it could say no",
     "workers/steps/output_check.py": "Compares an answer with the schema that was asked for, if one was",
     "workers/tracing/": "The note for the trace, of a run that is traced",
 }

@@ -1,7 +1,7 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
-what goes to the broker, of how deliveries are taken and Redis is asked, and of tools on a loop are caught by their
-tests."""
+what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, and of tools on a loop
+are caught by their tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.batch_mutants import BATCH_MUTANTS
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
+from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
@@ -22,7 +23,15 @@ from tests.pages import ROOT
 pytestmark = pytest.mark.process
 
 QUICK = ("a lease of a tool that is no record of intent",)
-KINDS = (BROKER_MUTANTS, DEATH_MUTANTS, BATCH_MUTANTS, OUTAGE_MUTANTS, PROTOCOL_MUTANTS, TOOL_MUTANTS)
+KINDS = (
+    BROKER_MUTANTS,
+    DEATH_MUTANTS,
+    BATCH_MUTANTS,
+    IN_PLACE_MUTANTS,
+    OUTAGE_MUTANTS,
+    PROTOCOL_MUTANTS,
+    TOOL_MUTANTS,
+)
 TESTED = by_name(*(mutant for kind in KINDS for mutant in kind.values()))
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")
 """Those that are played outside of `make chaos` as well."""

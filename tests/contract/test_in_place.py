@@ -158,11 +158,35 @@ async def test_a_cancel_after_it_ends_what_follows(driver: StoreDriver) -> None:
     assert (settled.following, settled.status) == (None, RunStatus.CANCELLED)
 
 
-async def test_calls_of_tools_are_delivered(driver: StoreDriver) -> None:
+@pytest.mark.parametrize("ids", ["a", "ab"])
+async def test_calls_of_tools_are_delivered(driver: StoreDriver, ids: str) -> None:
     _, lease = await driver.begin()
-    settled = await go_on(driver, lease, calls("a", "b"))
+    settled = await go_on(driver, lease, calls(*ids))
     assert settled.following is None
-    assert [delivery.step for delivery in settled.deliveries] == ["1/a", "1/b"]
+    assert [delivery.step for delivery in settled.deliveries] == [f"1/{call}" for call in ids]
+
+
+async def test_a_run_whose_time_is_up_does_not_go_on(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    await driver.redis.hset(keys.run(run_id), "deadline", 2)
+    settled = await go_on(driver, lease)
+    assert settled.following is None
+    assert [delivery.step for delivery in settled.deliveries] == ["2"]
+    (ended,) = await driver.hasten(run_id, "end")
+    assert ended.status == RunStatus.EXPIRED
+
+
+async def test_room_for_all_who_wait_is_room_for_this_one(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    waiting = [await driver.submit() for _ in range(2)]
+    for each in waiting:
+        await driver.redis.zadd(keys.ready(each.run_id[4:6], "model"), {f"{each.run_id}/1": 1})
+    place = await driver.place(lease)
+    full = await driver.store.steps.settle(lease, HM, place=place._replace(room=1))
+    assert full.following is None
+    second = await driver.claim(full.deliveries[0])
+    place = await driver.place(second)
+    assert (await driver.store.steps.settle(second, HM, place=place._replace(room=2))).following is not None
 
 
 async def test_what_the_user_said_meanwhile_is_answered_in_place(driver: StoreDriver) -> None:

@@ -69,7 +69,7 @@ def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
         assert task["name"] == "palaver.model_step"
         assert (task["state"], task["args"], task["kwargs"]) == (
             "SUCCESS",
-            "tool-99",
+            "fake/tool-99",
             f"palaver show {task_id.partition(':')[0]}",
         )
         assert task["received"] <= task["started"] <= task["succeeded"]

@@ -20,6 +20,7 @@ from palaver.config.settings import Settings
 from palaver.processes.tasks import end
 from palaver.schemas.models import AgentSpec
 from palaver.store import Store
+from palaver.store.scripting.assembly import Assembler, lua_files
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.store_driver import StoreDriver
 from tests.model_server import ModelServer
@@ -37,6 +38,7 @@ MODEL_NAME = "fake/tokens-40+rate-100"
 """It answers slowly enough to be shown while it comes."""
 SHORT = 10
 """Lines of a function that may be left out without a word."""
+SCRIPTS = Assembler({}, lua_files())
 MOST_LINES, MOST_FILES = 1400, 16
 
 Passed = dict[tuple[str, str], int]
@@ -54,7 +56,8 @@ def recording(passed: Passed) -> Iterator[None]:
             return
         passed.setdefault((file, name), max(line for *_, line in code.co_lines() if line) - code.co_firstlineno + 1)
         if name == "Scripts.run":
-            passed.setdefault((f"{LUA}{frame.f_locals['script'].name}.lua", ""), 0)
+            for part in reversed(SCRIPTS.parts(frame.f_locals["script"].name)):
+                passed.setdefault((f"{LUA}{part}.lua", ""), 0)
 
     sys.setprofile(note)
     try:

@@ -33,6 +33,16 @@ class Pool(Protocol):
         """Begin the task of ``delivery`` in the place of the current one, once that has ended."""
 
 
+class Offer:
+    """What a step that is settled offers to the next one of its run."""
+
+    def __init__(self, place: Place | None = None, following: ActiveStep | None = None) -> None:
+        self.place = place
+        """None if the run must not go on here."""
+        self.following = following
+        """The step that would begin here."""
+
+
 class InPlace:
     """The places of this process's model steps, and what begins in them."""
 
@@ -44,8 +54,9 @@ class InPlace:
         self._worker_id = worker_id
         self._capacity = capacity
         self._active = active
-        self._following: dict[tuple[str, str], ActiveStep] = {}
+        self._upcoming: set[ActiveStep] = set()
         """Those that are offered a place, or have one and have not begun."""
+        self._taken: dict[tuple[str, str], ActiveStep] = {}
         self._claiming = 0
 
     @contextmanager
@@ -58,40 +69,45 @@ class InPlace:
             self._claiming -= 1
 
     @contextmanager
-    def offer(self, active: ActiveStep, verdict: Verdict, known: CachedConversation | None) -> Iterator[Place | None]:
-        """Offer the place of a step to the next one of its run, while the ``verdict`` is settled; None if it must not
-        go on here. As from before any claim, a cancel of the run finds the next step from now on."""
+    def offer(self, active: ActiveStep, verdict: Verdict, known: CachedConversation | None) -> Iterator[Offer]:
+        """Offer the place of a step to the next one of its run, while its ``verdict`` is settled. As from before any
+        claim, a cancel of the run finds the next step from now on."""
         if known is None or not self._may_go_on(active, verdict):
-            yield None
+            yield Offer()
             return
         following = ActiveStep(active.run_id, str(int(active.step) + 1), behind=active)
         self._active.add(following)
-        self._following[following.run_id, following.step] = following
+        self._upcoming.add(following)
+        place = Place(self._worker_id, secrets.token_hex(8), known.position, known.position_at, self._room)
         try:
-            yield Place(self._worker_id, secrets.token_hex(8), known.position, known.position_at, self._room)
+            yield Offer(place, following)
         finally:
             if following.lease is None:
                 self._active.remove(following)
-                del self._following[following.run_id, following.step]
+                self._upcoming.remove(following)
+
+    def go_on(self, offer: Offer, lease: Lease) -> None:
+        """The offer was taken: the next step begins, under this lease, when the task that settled ends."""
+        following, pool = offer.following, self.pool
+        assert following is not None, "a place was offered"
+        assert pool is not None, "by a process whose pool can go on"
+        following.lease = lease
+        self._taken[lease.run_id, lease.step] = following
+        pool.go_on(Delivery(MODEL.queue, lease.run_id, lease.conversation_id, lease.step, number=1))
+
+    def begin(self, run_id: str, step: str) -> ActiveStep | None:
+        """The step that begins now, if this process has claimed it already."""
+        active = self._taken.pop((run_id, step), None)
+        if active is not None:
+            self._upcoming.remove(active)
+            active.began_at = time.monotonic()
+        return active
 
     @property
     def _room(self) -> int:
         """Steps that this process could claim now."""
-        leased = len(self._active) - self._claiming - len(self._following)
+        leased = len(self._active) - self._claiming - len(self._upcoming)
         return max(0, self._capacity - leased)
-
-    def go_on(self, lease: Lease) -> None:
-        """The offer was taken: the next step begins, under this lease, when the task that settled ends."""
-        assert self.pool is not None  # it was offered
-        self._following[lease.run_id, lease.step].lease = lease
-        self.pool.go_on(Delivery(MODEL.queue, lease.run_id, lease.conversation_id, lease.step, number=1))
-
-    def begin(self, run_id: str, step: str) -> ActiveStep | None:
-        """The step that begins now, if this process has claimed it already."""
-        active = self._following.pop((run_id, step), None)
-        if active is not None:
-            active.began_at = time.monotonic()
-        return active
 
     def _may_go_on(self, active: ActiveStep, verdict: Verdict) -> bool:
         if self.pool is None or not isinstance(verdict, Continue) or verdict.calls or call_of(active.step) is not None:

@@ -81,7 +81,7 @@ async def settle(
     place: Place | None = None,
 ) -> Settled:
     """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
-    lease that is handed back is not worth the wait. What a repeat gets of a ``place`` is what was got before.
+    lease that is handed back is not worth the wait.
 
     A verdict that cannot be settled while Redis is well would be repeated for ever, so after a few tries the run ends
     with that error.

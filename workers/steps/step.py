@@ -55,11 +55,10 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
             verdict = attempt.with_usage(await _verdict(handler, attempt, known, active))
             failpoint("step.settling")
             shown, note = attempt.stream.close(verdict), attempt.trace_note(verdict)
-            cached = runtime.conversations.get(conversation_id)
-            with runtime.in_place.offer(active, verdict, cached) as place:
-                settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note, place=place)
+            with runtime.in_place.offer(active, verdict, runtime.conversations.get(conversation_id)) as offer:
+                settled = await settle(runtime, lease, verdict, shown=shown, trace_note=note, place=offer.place)
                 if settled.following is not None:
-                    runtime.in_place.go_on(settled.following)
+                    runtime.in_place.go_on(offer, settled.following)
             runtime.histograms.settled(handler.kind, lease, verdict, settled, active)
             if not settled.goes_on:
                 runtime.conversations.rest(conversation_id)

@@ -11,8 +11,7 @@ local function lease_step(name, step, worker, nonce, lease_ms)
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((redis.call('HGET', RUN, 'fence') or 0) + 1, NOW)
   step.state, step.since, step.fence, step.worker, step.nonce = StepState.LEASED, NOW, fence, worker, nonce
-  step.fresh = not step.first or nil
-  step.first = step.first or NOW
+  step.fresh, step.first = not step.first or nil, step.first or NOW
   save_step(name, step)
   redis.call('ZREM', READY[step.queue], member(name))
   wait_no_more()

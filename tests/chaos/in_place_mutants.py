@@ -1,0 +1,97 @@
+"""Mutants of going on in place: each takes one condition of ADR 0090 away, and the test that is named must say so.
+
+python -m tests.chaos.in_place_mutants [NAME …]
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_STORE: Final = "tests/contract/test_in_place.py"
+_WORKER: Final = "tests/unit/test_in_place.py"
+_LUA: Final = "palaver/store/scripting/lua/"
+_IN_PLACE: Final = f"{_LUA}_in_place.lua"
+_LEASE: Final = f"{_LUA}_lease.lua"
+_OFFER: Final = "workers/steps/in_place.py"
+_FOLLOWING: Final = "workers/broker/following.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str, test: str = _STORE) -> TestedMutant:
+    return TestedMutant(name, test, Change(file, old, new))
+
+
+IN_PLACE_MUTANTS: Final = by_name(
+    _mutant("a step in place under the fence before", _LEASE, "'fence') or 0) + 1, NOW)", "'fence') or 0), 0)"),
+    _mutant(
+        "a step in place that is nobody's",
+        _IN_PLACE,
+        "lease_step(name, step, place.worker,",
+        "lease_step(name, step, '',",
+    ),
+    _mutant(
+        "a step in place that is delivered as well",
+        _LEASE,
+        "  redis.call('ZREM', READY[step.queue], member(name))\n",
+        "",
+    ),
+    _mutant(
+        "a step in place that no due time ends", _LEASE, "redis.call('ZADD', DUE, NOW + lease_ms, member(name))", ""
+    ),
+    _mutant("who waits is passed by", _IN_PLACE, " or somebody_waits(place.room) then", " then"),
+    _mutant("who has room for all lets nobody go on", _IN_PLACE, "NOW - ON_ITS_WAY) > room", "NOW - ON_ITS_WAY) > 0"),
+    _mutant(
+        "who has room for one thinks it is for all",
+        _IN_PLACE,
+        "NOW - ON_ITS_WAY) > room",
+        "NOW - ON_ITS_WAY) > 2 * room",
+    ),
+    _mutant(
+        "a lost answer that hands out another's lease",
+        _IN_PLACE,
+        "is_leased_to(step, place.worker, place.nonce)",
+        "true",
+    ),
+    _mutant("a lost answer with the lease in it", f"{_LUA}settle.lua", "claimed_before() or answer", "answer"),
+    _mutant("a call of a tool that is begun in place", _IN_PLACE, "or step.call or", "or"),
+    _mutant("a run whose time is up goes on", _IN_PLACE, "or first_time_limit().at <= NOW or", "or"),
+    _mutant("a log that is read anew in each place", _LEASE, "log_tail(known, known_at) or", "log_tail(0, 0) or"),
+    _mutant(
+        "a cancel that comes between two steps is lost", _OFFER, "        self._active.add(following)\n", "", _WORKER
+    ),
+    _mutant("an offer that nobody took stays", _OFFER, "if following.lease is None:", "if False:", _WORKER),
+    _mutant("no bound of steps", _OFFER, "active.in_place < self._most and", "", _WORKER),
+    _mutant(
+        "a bound of one more step", _OFFER, "active.in_place < self._most", "active.in_place <= self._most", _WORKER
+    ),
+    _mutant("no bound of time", _OFFER, "and soon and", "and", _WORKER),
+    _mutant("a pool that stops goes on", _OFFER, " and self.pool.can_go_on()", "", _WORKER),
+    _mutant("a task id that is given twice", _OFFER, "number=1", "number=0", _WORKER),
+    _mutant(
+        "a message that is acknowledged at the first step",
+        _FOLLOWING,
+        "before.acknowledged = before.acknowledged, True",
+        "before.acknowledged = True, before.acknowledged",
+        _WORKER,
+    ),
+    _mutant(
+        "a step in place that Flower never sees begin",
+        _FOLLOWING,
+        "        request.on_accepted(os.getpid(), begun_at)\n",
+        "",
+        _WORKER,
+    ),
+    _mutant(
+        "a step in place under the name of the one before",
+        _FOLLOWING,
+        "**request, **headers,",
+        "**headers, **request,",
+        _WORKER,
+    ),
+)
+"""Each breaks what is said of a step that nobody delivers."""
+
+
+if __name__ == "__main__":
+    play_named(IN_PLACE_MUTANTS)
