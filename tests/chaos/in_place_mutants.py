@@ -15,7 +15,7 @@ _LUA: Final = "palaver/store/scripting/lua/"
 _IN_PLACE: Final = f"{_LUA}_in_place.lua"
 _LEASE: Final = f"{_LUA}_lease.lua"
 _OFFER: Final = "workers/steps/in_place.py"
-_FOLLOWING: Final = "workers/broker/following.py"
+_FOLLOWING: Final = "workers/broker/jobs.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = _STORE) -> TestedMutant:

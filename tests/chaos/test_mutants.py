@@ -1,7 +1,7 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
-what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, and of tools on a loop
-are caught by their tests."""
+what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, and of tools on a
+loop are caught by their tests."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ from palaver.steps.leases import Delivery, Lease, LogTail, Place
 from palaver.steps.verdicts import Continue, Finish, OpenCall, Verdict
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import StopReason
-from workers.broker.following import follower, hand_over
-from workers.broker.pool import Job
+from workers.broker.jobs import Job, follower, hand_over
 from workers.children.request import StepRequest
 from workers.protocols import CHAT_COMPLETIONS
 from workers.steps.active_step import ActiveStep, InterruptReason

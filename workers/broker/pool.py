@@ -8,7 +8,7 @@ Celery 5.7 has no such pool but takes one, a `BasePool` of one's own. Two thread
 
 What is counted or called back stays in the hub thread, because kombu's channels, prefetch counters and event
 buffers belong to it. A task may be followed by another in its place (`TaskPool.go_on`): the loop begins that at once,
-and Celery hears of it when the outcome of the first is delivered (workers/broker/following.py).
+and Celery hears of it when the outcome of the first is delivered (workers/broker/jobs.py).
 
 These internals of Celery are leaned on; tests/process/test_pool.py holds each:
 
@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
 from select import select
@@ -45,7 +44,7 @@ from kombu.asynchronous import get_event_loop
 
 from palaver.steps.leases import Delivery
 
-from .following import follower, hand_over
+from .jobs import Job, follower, hand_over
 from .tracer import Outcome, RequestStack, failed, trace_coroutine
 
 logger = get_logger(__name__)
@@ -55,28 +54,6 @@ DRAIN_GRACE = 10.0
 
 CANCEL_GRACE = 5.0
 """Seconds that cancelled tasks have to hand back their lease, and after them the lifespan to exit."""
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Job:
-    """A task handed to the pool; Celery keeps a weak reference to it, as the handle that terminates it."""
-
-    pool: TaskPool
-    target: Callable[..., Outcome]
-    args: tuple[Any, ...]
-    callback: Callable[[Outcome], None]
-    accept_callback: Callable[[int, float], None]
-    connection: int = 0
-    """By which connection to the broker it came."""
-    running: asyncio.Task[Outcome] | None = None
-    terminated: bool = False
-    following: Job | None = None
-    """What begins in its place when it has ended."""
-
-    def terminate(self, signal: int | None = None) -> None:
-        """Cancel the task (`revoke(terminate=True)`, cold shutdown); its outcome after that is not reported."""
-        self.terminated = True
-        self.pool.cancel(self)
 
 
 class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
@@ -149,7 +126,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
         **_: Any,
     ) -> Job:
         """Begin the task, or keep it until one ends: after a reconnect Celery prefetches past the limit."""
-        job = Job(self, target, args, callback, accept_callback, self._connection)
+        job = Job(self.cancel, target, args, callback, accept_callback, self._connection)
         self._waiting.append(job)
         self._begin_waiting()
         return job

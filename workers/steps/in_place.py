@@ -1,7 +1,7 @@
 """Going on in place: who settles a model step claims the next one of its run with it, and begins that at once.
 
 Nothing is published, waits in a queue or has to be claimed. To everybody who looks each of these steps is a Celery task
-of its own (workers/broker/following.py), and under its own lease. The store decides, in the script that settles: only
+of its own (workers/broker/jobs.py), and under its own lease. The store decides, in the script that settles: only
 a step that is ready goes on, and only while nobody waits for a worker. Here are the bounds, and what a cancel finds.
 """
 
@@ -83,7 +83,7 @@ class InPlace:
             yield Offer(place, following)
         finally:
             if following.lease is None:
-                self._active.remove(following)
+                self._active.discard(following)
                 self._upcoming.remove(following)
 
     def go_on(self, offer: Offer, lease: Lease) -> None:

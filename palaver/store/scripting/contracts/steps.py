@@ -45,7 +45,7 @@ class Used(NamedTuple):
 class Claim(Script[Lease | Stray]):
     """Lease a step to a worker."""
 
-    echoes = ("run_id", "conversation_id", "step")
+    echoes = ("run_id", "conversation_id")
 
     run_id: Unsent
     conversation_id: Unsent

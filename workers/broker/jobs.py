@@ -1,8 +1,9 @@
-"""A task that follows another in its place, without a message of its own: to Celery it is a task like any other.
+"""The tasks of the asyncio pool: those that Celery hands to it, and those that follow another in its place.
 
-It has an id of its own, is received, started and over, in the log and in the events that Flower shows, and can be found
-and revoked. Only its message is that of the task before it, which is acknowledged behind the last one: Celery takes no
-other delivery for the place until then.
+One that follows has no message of its own, but to Celery it is a task like any other. It has an id, is received,
+started and over, in the log and in the events that Flower shows, and can be found and revoked. Only its message is that
+of the task before it, which is acknowledged behind the last one: Celery takes no other delivery for the place until
+then.
 
 It leans on what Celery 5.7 hands to a pool, methods of its `Request`, and on what its strategy does with one; held by
 tests/process/test_in_place.py and tests/process/test_flower.py.
@@ -10,12 +11,13 @@ tests/process/test_in_place.py and tests/process/test_flower.py.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from celery.app import trace
@@ -25,10 +27,32 @@ from celery.worker import state
 from palaver.delivery.wire import headers_of, payload_of
 from palaver.steps.leases import Delivery
 
-if TYPE_CHECKING:
-    from .pool import Job
+from .tracer import Outcome
 
 logger = get_logger("celery.worker.strategy")
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Job:
+    """A task handed to the pool; Celery keeps a weak reference to it, as the handle that terminates it."""
+
+    cancel: Callable[[Job], None]
+    """The pool's."""
+    target: Callable[..., Outcome]
+    args: tuple[Any, ...]
+    callback: Callable[[Outcome], None]
+    accept_callback: Callable[[int, float], None]
+    connection: int = 0
+    """By which connection to the broker it came."""
+    running: asyncio.Task[Outcome] | None = None
+    terminated: bool = False
+    following: Job | None = None
+    """What begins in its place when it has ended."""
+
+    def terminate(self, signal: int | None = None) -> None:
+        """Cancel the task (`revoke(terminate=True)`, cold shutdown); its outcome after that is not reported."""
+        self.terminated = True
+        self.cancel(self)
 
 
 def follower(job: Job, delivery: Delivery) -> Job:
@@ -39,7 +63,7 @@ def follower(job: Job, delivery: Delivery) -> Job:
     payload = payload_of(delivery)
     args, kwargs, _ = payload
     facts = {**request, **headers, "correlation_id": delivery.task_id, "args": args, "kwargs": kwargs}
-    return replace(job, args=(name, delivery.task_id, facts, payload), running=None, following=None)
+    return replace(job, args=(name, delivery.task_id, facts, payload), running=None, terminated=False, following=None)
 
 
 def hand_over(job: Job, following: Job) -> Callable[[], None]:
