@@ -153,7 +153,7 @@ class LogTail:
     """The state of the log's withdrawals, for a page: another value whenever something of the log is withdrawn."""
 
 
-class Place(NamedTuple):
+class OfferedPlace(NamedTuple):
     """The place of a worker that settles a model step, and would go on with the next one of its run."""
 
     worker: str

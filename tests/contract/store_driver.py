@@ -26,7 +26,7 @@ from palaver.schemas.actions import (
     ToolOutput,
 )
 from palaver.schemas.models import AgentSpec, Message, Run, Submission, ToolCall, Usage
-from palaver.steps.leases import Delivery, Lease, Place, Settled, Stray
+from palaver.steps.leases import Delivery, Lease, OfferedPlace, Settled, Stray
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall, Postpone, RetryAfter, ToolOutcome
 from palaver.store import Store
 from palaver.store.fleet.fleet import Interruption
@@ -133,10 +133,12 @@ class StoreDriver:
         assert isinstance(lease, Lease), lease
         return lease
 
-    async def place(self, lease: Lease, worker: str = "w1", *, nonce: str | None = None, known: int = 0) -> Place:
+    async def place(
+        self, lease: Lease, worker: str = "w1", *, nonce: str | None = None, known: int = 0
+    ) -> OfferedPlace:
         """What a worker offers with its verdict that would go on with the run of ``lease``."""
         at = await self.redis.xrange(keys.log(lease.conversation_id), f"{known}-0", f"{known}-0") if known else ()
-        return Place(worker, nonce or f"n{next(self._nonces)}", known, int(at[0][1][b"at"]) if at else 0)
+        return OfferedPlace(worker, nonce or f"n{next(self._nonces)}", known, int(at[0][1][b"at"]) if at else 0)
 
     async def ask(self, lease: Lease, *ids: str, **how: Any) -> list[Delivery]:
         """The model asks for tools, as ``calls`` has them: the deliveries of those that begin at once."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
 from palaver.schemas.models import Message, ToolCall
-from palaver.steps.leases import Lease, Place, Renewal, Settled, Shown
+from palaver.steps.leases import Lease, OfferedPlace, Renewal, Settled, Shown
 from palaver.steps.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
@@ -136,14 +136,14 @@ class Walker(Clients):
                 await self._begin(settled.following, self.known[worker, lease.conversation_id])
         self.current.pop(step, None) if newest else None
 
-    async def _place(self, lease: Lease, worker: str, choose: Choose) -> Place | None:
+    async def _place(self, lease: Lease, worker: str, choose: Choose) -> OfferedPlace | None:
         """A worker offers to go on with the run, mostly."""
         known = self.known.setdefault((worker, lease.conversation_id), [0])
         nonce = choose([None, "n", ""])
         return None if nonce == "" else await self.driver.place(lease, worker, nonce=nonce, known=known[-1])
 
     def _bring(
-        self, lease: Lease, verdict: str, ids: Sequence[str], flag: bool, place: Place | None
+        self, lease: Lease, verdict: str, ids: Sequence[str], flag: bool, place: OfferedPlace | None
     ) -> Awaitable[Settled]:
         steps, tool = self.driver.store.steps, lease.call is not None
         match verdict:

@@ -15,7 +15,7 @@ from kombu.message import Message as CeleryMessage
 from palaver.config.settings import Settings
 from palaver.delivery.wire import headers_of, payload_of
 from palaver.schemas.models import AgentSpec, Message, ToolCall
-from palaver.steps.leases import Delivery, Lease, LogTail, Place
+from palaver.steps.leases import Delivery, Lease, LogTail, OfferedPlace
 from palaver.steps.verdicts import Continue, Finish, OpenCall, Verdict
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import StopReason
@@ -24,7 +24,7 @@ from workers.children.request import StepRequest
 from workers.protocols import CHAT_COMPLETIONS
 from workers.steps.active_step import ActiveStep, InterruptReason
 from workers.steps.conversations import CachedConversation
-from workers.steps.in_place import InPlace, Offer
+from workers.steps.in_place import InPlace, PlaceOffer
 
 HM = Continue(Message(role="assistant", content="hm"))
 RUN, CONVERSATION = new_run_id("00"), new_conversation_id(1)
@@ -61,11 +61,11 @@ class World:
         return active
 
     @contextmanager
-    def offer(self, active: ActiveStep, verdict: Verdict = HM) -> Iterator[Offer]:
+    def offer(self, active: ActiveStep, verdict: Verdict = HM) -> Iterator[PlaceOffer]:
         with self.in_place.offer(active, verdict, self.known) as offer:
             yield offer
 
-    def place(self, active: ActiveStep) -> Place:
+    def place(self, active: ActiveStep) -> OfferedPlace:
         with self.offer(active) as offer:
             assert offer.place is not None
             return offer.place

@@ -47,7 +47,7 @@ class Job:
     running: asyncio.Task[Outcome] | None = None
     terminated: bool = False
     following: Job | None = None
-    """What begins in its place when it has ended."""
+    """The one that begins in its place when it has ended."""
 
     def terminate(self, signal: int | None = None) -> None:
         """Cancel the task (`revoke(terminate=True)`, cold shutdown); its outcome after that is not reported."""

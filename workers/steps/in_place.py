@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from palaver.config.settings import Settings
-from palaver.steps.leases import Delivery, Lease, Place
+from palaver.steps.leases import Delivery, Lease, OfferedPlace
 from palaver.steps.verdicts import Continue, Verdict
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.step_kinds import MODEL
@@ -23,7 +23,7 @@ from .active_step import ActiveStep
 from .conversations import CachedConversation
 
 
-class Pool(Protocol):
+class PlacePool(Protocol):
     """The pool that the tasks of this process run on."""
 
     def can_go_on(self) -> bool:
@@ -33,10 +33,10 @@ class Pool(Protocol):
         """Begin the task of ``delivery`` in the place of the current one, once that has ended."""
 
 
-class Offer:
-    """What a step that is settled offers to the next one of its run."""
+class PlaceOffer:
+    """The offer of a step that is settled to the next one of its run."""
 
-    def __init__(self, place: Place | None = None, following: ActiveStep | None = None) -> None:
+    def __init__(self, place: OfferedPlace | None = None, following: ActiveStep | None = None) -> None:
         self.place = place
         """None if the run must not go on here."""
         self.following = following
@@ -47,7 +47,7 @@ class InPlace:
     """The places of this process's model steps, and what begins in them."""
 
     def __init__(self, settings: Settings, worker_id: str, capacity: int, active: set[ActiveStep]) -> None:
-        self.pool: Pool | None = None
+        self.pool: PlacePool | None = None
         """None where each step needs a delivery."""
         self._most = settings.in_place_steps
         self._longest = settings.in_place_seconds
@@ -69,24 +69,24 @@ class InPlace:
             self._claiming -= 1
 
     @contextmanager
-    def offer(self, active: ActiveStep, verdict: Verdict, known: CachedConversation | None) -> Iterator[Offer]:
+    def offer(self, active: ActiveStep, verdict: Verdict, known: CachedConversation | None) -> Iterator[PlaceOffer]:
         """Offer the place of a step to the next one of its run, while its ``verdict`` is settled. As from before any
         claim, a cancel of the run finds the next step from now on."""
         if known is None or not self._may_go_on(active, verdict):
-            yield Offer()
+            yield PlaceOffer()
             return
         following = ActiveStep(active.run_id, str(int(active.step) + 1), behind=active)
         self._active.add(following)
         self._upcoming.add(following)
-        place = Place(self._worker_id, secrets.token_hex(8), known.position, known.position_at, self._room)
+        place = OfferedPlace(self._worker_id, secrets.token_hex(8), known.position, known.position_at, self._room)
         try:
-            yield Offer(place, following)
+            yield PlaceOffer(place, following)
         finally:
             if following.lease is None:
                 self._active.discard(following)
                 self._upcoming.remove(following)
 
-    def go_on(self, offer: Offer, lease: Lease) -> None:
+    def go_on(self, offer: PlaceOffer, lease: Lease) -> None:
         """The offer was taken: the next step begins, under this lease, when the task that settled ends."""
         following, pool = offer.following, self.pool
         assert following is not None, "a place was offered"

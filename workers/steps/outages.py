@@ -8,7 +8,7 @@ import secrets
 from typing import Final
 
 from palaver.errors import ErrorClass, Failure, NewerVersion, StaleLease, classify
-from palaver.steps.leases import Lease, Place, Settled, Shown, Stray
+from palaver.steps.leases import Lease, OfferedPlace, Settled, Shown, Stray
 from palaver.steps.verdicts import GiveUp, HandBack, Verdict
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import call_of
@@ -78,7 +78,7 @@ async def settle(
     *,
     shown: Shown,
     trace_note: bytes | None = None,
-    place: Place | None = None,
+    place: OfferedPlace | None = None,
 ) -> Settled:
     """Settle, and retry through an outage of Redis: the store accepts the verdict as long as the fence is the newest. A
     lease that is handed back is not worth the wait.

@@ -18,7 +18,7 @@ from palaver.steps.leases import (
     Delta,
     Lease,
     LogTail,
-    Place,
+    OfferedPlace,
     ProgressDelta,
     Renewal,
     Settled,
@@ -152,7 +152,7 @@ class Steps:
         *,
         shown: Shown = Shown.ALL,
         trace_note: bytes | None = None,
-        place: Place | None = None,
+        place: OfferedPlace | None = None,
     ) -> Settled:
         """Apply ``verdict`` and end the lease. Watchers were ``shown`` so much of its message: of one of which they saw
         nothing, whoever reads its event makes the deltas. ``trace_note`` is what the worker says of the attempt in

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.steps.leases import Lease, Place, Stray
+from palaver.steps.leases import Lease, OfferedPlace, Stray
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
@@ -146,8 +146,8 @@ class Settle(Script[Moved | Lease | Stale]):
     trace_note: Json | None
     """The worker's note on the attempt, for the trace of the run."""
     lease: Seconds
-    """Of the next step, if the worker goes on with it."""
-    in_place: tuple[Place, ...]
+    """The length of the lease of the next step, if the worker goes on with it."""
+    in_place: tuple[OfferedPlace, ...]
     """One, or none."""
     entries: tuple[NewEntry, ...]
     calls: tuple[NewCall, ...]
