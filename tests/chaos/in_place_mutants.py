@@ -23,18 +23,18 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _STORE) -> Tes
 
 
 IN_PLACE_MUTANTS: Final = by_name(
-    _mutant("a step in place under the fence before", _LEASE, "'fence') or 0) + 1, NOW)", "'fence') or 0), 0)"),
+    _mutant("a step in place under the fence before", _LEASE, "(facts[1] or 0) + 1, NOW)", "(facts[1] or 0), 0)"),
     _mutant(
         "a step in place that is nobody's",
         _IN_PLACE,
-        "lease_step(name, step, place.worker,",
-        "lease_step(name, step, '',",
+        "lease_step(name, step, facts, place.worker,",
+        "lease_step(name, step, facts, '',",
     ),
     _mutant(
         "a step in place that is delivered as well",
-        _LEASE,
-        "  redis.call('ZREM', READY[step.queue], member(name))\n",
-        "",
+        _IN_PLACE,
+        "  return true",
+        "  return false",
     ),
     _mutant(
         "a step in place that no due time ends", _LEASE, "redis.call('ZADD', DUE, NOW + lease_ms, member(name))", ""
@@ -53,9 +53,11 @@ IN_PLACE_MUTANTS: Final = by_name(
         "is_leased_to(step, place.worker, place.nonce)",
         "true",
     ),
-    _mutant("a lost answer with the lease in it", f"{_LUA}settle.lua", "claimed_before() or answer", "answer"),
-    _mutant("a call of a tool that is begun in place", _IN_PLACE, "or step.call or", "or"),
-    _mutant("a run whose time is up goes on", _IN_PLACE, "or first_time_limit().at <= NOW or", "or"),
+    _mutant("a lost answer with the lease in it", f"{_LUA}settle.lua", "answer_before() or answer", "answer"),
+    _mutant(
+        "a call of a tool that is begun in place", f"{_LUA}_deliver.lua", "go_on and not step.call and", "go_on and"
+    ),
+    _mutant("a run whose time is up goes on", _IN_PLACE, "first_time_limit().at <= NOW or", ""),
     _mutant("a log that is read anew in each place", _LEASE, "log_tail(known, known_at) or", "log_tail(0, 0) or"),
     _mutant(
         "a cancel that comes between two steps is lost", _OFFER, "        self._active.add(following)\n", "", _WORKER

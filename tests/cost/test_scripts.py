@@ -8,7 +8,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.schemas.models import Message, ToolCall, Usage
-from palaver.steps.leases import Lease
+from palaver.steps.leases import Lease, OfferedPlace
 from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
 from palaver.store.scripting.contracts import SCRIPTS
@@ -25,6 +25,8 @@ SLACK = 0.02
 
 MOST_COMMANDS: Final = {"claim": 17, "settle": 39}
 """Of the scripts of a model step with one inline call, in the middle of its run (ADR 0024)."""
+IN_PLACE: Final = 49
+"""Of both in one, where the worker goes on with the run (ADR 0090)."""
 
 
 async def _cost(case: Case, size: int) -> float:
@@ -67,5 +69,10 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands() -> None:
             known_at=lease.log.position_at,
         )
         assert isinstance(again, Lease)
-        await store.steps.settle(again, verdict)
-    assert all(costs.of[name] <= most for name, most in MOST_COMMANDS.items()), costs.of
+        (third,) = (await store.steps.settle(again, verdict)).deliveries
+        delivered = dict(costs.of)
+        lease = await StoreDriver(store, redis).claim(third)
+        place = OfferedPlace("w1", "n", lease.log.position, lease.log.position_at)
+        assert (await store.steps.settle(lease, verdict, place=place)).following is not None
+    assert all(delivered[name] <= most for name, most in MOST_COMMANDS.items()), delivered
+    assert costs.of["settle"] <= IN_PLACE

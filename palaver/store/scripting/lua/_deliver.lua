@@ -2,6 +2,8 @@
 -- needs: step, emit
 
 local deliveries = {}
+-- Where a worker would go on with the run: leases it a model step in place of a delivery, and answers whether it did.
+local go_on
 
 -- What the step is, for operators: its tool or the model, and the agent. Empty if nobody knows.
 local function title_of(step)
@@ -58,7 +60,9 @@ local function deliver(name, step, first)
   step['until'] = nil
   if not goes_on then return park_step(name, step) end
   if not step.call then log_steering() end
-  step.state, step.since, step.deliveries = StepState.READY, NOW, step.deliveries + 1
+  step.deliveries = step.deliveries + 1
+  if go_on and not step.call and go_on(name, step) then return end
+  step.state, step.since = StepState.READY, NOW
   save_step(name, step)
   redis.call('ZADD', READY[step.queue], NOW, member(name))
   publish(queue_of(name, step, first), name, step.deliveries, step)

@@ -10,21 +10,29 @@ local function somebody_waits(room)
   return redis.call('ZCOUNT', READY[Queue.MODEL], '-inf', NOW - ON_ITS_WAY) > room
 end
 
--- The lease of an earlier call of this very script, whose answer was lost. Nil if there is none.
-local function claimed_before()
-  local place = args.in_place[1]
-  local name = place and redis.call('HGET', RUN, 'seq')
-  local step = name and step_of(name)
-  return step and is_leased_to(step, place.worker, place.nonce)
-    and lease_of(name, step, 0, place.known, place.known_at)
+local place, following = args.in_place[1], nil
+
+-- The reply with the lease of a model step of the run that this worker has.
+local function lease_in_place(name, step, facts)
+  return lease_of(name, step, facts, 0, place.known, place.known_at)
 end
 
--- The reply of a script that moved the run: with the lease of the next step, if that is ready now and nobody waits.
-local function gone_on(next_run)
-  local place, due = args.in_place[1], deliveries[1]
-  local name = place and due and not deliveries[2] and due[2]
+-- What an earlier call of this very script answered, if that was lost: the lease, as long as the worker has it. Else nil.
+local function answer_before()
+  local name = place and redis.call('HGET', RUN, 'seq')
   local step = name and step_of(name)
-  if not step or step.call or first_time_limit().at <= NOW or somebody_waits(place.room) then return moved(next_run) end
-  lease_step(name, step, place.worker, place.nonce, args.lease_ms)
-  return lease_of(name, step, 0, place.known, place.known_at)
+  return step and is_leased_to(step, place.worker, place.nonce) and lease_in_place(name, step, facts_of_run())
+end
+
+go_on = place and function(name, step)
+  if first_time_limit().at <= NOW or somebody_waits(place.room) then return false end
+  local facts = facts_of_run()
+  lease_step(name, step, facts, place.worker, place.nonce, args.lease_ms)
+  following = { name, step, facts }
+  return true
+end
+
+-- The reply of a script that moved the run, with the lease of the next step if the worker goes on with it.
+local function moved_on(next_run)
+  return following and lease_in_place(unpack(following)) or moved(next_run)
 end

@@ -5,15 +5,19 @@ local function is_leased_to(step, worker, nonce)
   return step.state == StepState.LEASED and step.nonce == nonce and step.worker == worker
 end
 
--- The step is ready, and its worker has it from now on.
-local function lease_step(name, step, worker, nonce, lease_ms)
+-- What a lease says of its run, and the newest fence there.
+local function facts_of_run()
+  return redis.call('HMGET', RUN, 'fence', 'agent', 'model', 'tool_calls', 'metadata', 'submitted_by', 'condenses')
+end
+
+-- The worker has the step from now on.
+local function lease_step(name, step, facts, worker, nonce, lease_ms)
   redis.call('ZADD', DUE, NOW + lease_ms, member(name))
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
-  local fence = math.max((redis.call('HGET', RUN, 'fence') or 0) + 1, NOW)
+  local fence = math.max((facts[1] or 0) + 1, NOW)
   step.state, step.since, step.fence, step.worker, step.nonce = StepState.LEASED, NOW, fence, worker, nonce
   step.fresh, step.first = not step.first or nil, step.first or NOW
   save_step(name, step)
-  redis.call('ZREM', READY[step.queue], member(name))
   wait_no_more()
   if STATUS == RunStatus.QUEUED then
     set_status(RunStatus.RUNNING, 'started_at', NOW, 'fence', fence)
@@ -27,16 +31,15 @@ local function lease_step(name, step, worker, nonce, lease_ms)
 end
 
 -- The reply with the lease of a step, and the log behind what the worker knows of it.
-local function lease_of(name, step, waited_ms, known, known_at)
-  local facts = redis.call('HMGET', RUN, 'agent', 'model', 'tool_calls', 'metadata', 'submitted_by', 'condenses')
-  local most, model = limits().budget.tool_calls, facts[2] or 0
+local function lease_of(name, step, facts, waited_ms, known, known_at)
+  local most, model = limits().budget.tool_calls, facts[3] or 0
   return reply.lease {
     step = name, fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
     elapsed_ms = NOW - step.first, time_left_ms = first_time_limit().at - NOW,
     out_for_ms = step.out_since and NOW - step.out_since or nil,
-    lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[1], model }, model = model,
-    metadata = facts[4], submitted_by = facts[5], condenses = facts[6], call = step.call, edited = step.edited,
-    calls_left = most and math.max(0, most - (facts[3] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
+    lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[2], model }, model = model,
+    metadata = facts[5], submitted_by = facts[6], condenses = facts[7], call = step.call, edited = step.edited,
+    calls_left = most and math.max(0, most - (facts[4] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
     waited_ms = waited_ms, secrets_at = redis.call('HGET', CONV, 'secrets_at') or '', trace = TRACE,
   }
 end

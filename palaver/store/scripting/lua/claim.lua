@@ -11,10 +11,11 @@ if step.queue ~= args.queue then return reply.stray { why = 'not of this queue' 
 if step.state ~= StepState.READY and not again then return reply.stray { why = step.state } end
 if first_time_limit().at <= NOW then return reply.stray { why = 'deadline' } end
 
-local waited = again and 0 or NOW - step.since
+local facts, waited = facts_of_run(), again and 0 or NOW - step.since
 if again then
   redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 else
-  lease_step(name, step, worker, args.nonce, args.lease_ms)
+  redis.call('ZREM', READY[step.queue], member(name))
+  lease_step(name, step, facts, worker, args.nonce, args.lease_ms)
 end
-return lease_of(name, step, waited, args.known, args.known_at)
+return lease_of(name, step, facts, waited, args.known, args.known_at)

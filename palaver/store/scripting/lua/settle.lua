@@ -1,7 +1,7 @@
 -- needs: verdict, in_place, time_limits, version
 local name = args.step
 local step, answer = step_to_settle()
-if not step then return claimed_before() or answer end
+if not step then return answer_before() or answer end
 record_attempt(name, step, args.verdict, args.trace_note)
 record_outcome(name, step)
 
@@ -15,12 +15,12 @@ elseif args.verdict == VerdictKind.CONTINUE then
   count_outcome(step)
   drop_step(name, step)
   if args.ends then redis.call('HSET', RUN, 'ending', args.output or '') end
-  return gone_on(open_steps(name) and proceed() or finish(StopReason.BUDGET))
+  return moved_on(open_steps(name) and proceed() or finish(StopReason.BUDGET))
 elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN and STEER then
   -- The user has sent messages meanwhile: the model answers them first.
   count_outcome(step)
   drop_step(name, step)
-  return gone_on(proceed())
+  return moved_on(proceed())
 elseif args.verdict == VerdictKind.RETRY and first_time_limit().at > NOW and (step.call or not budget_spent(0)) then
   retry_step(name, step)
   return moved()
