@@ -47,7 +47,8 @@ A_KILL = 10.0
 
 @dataclass(frozen=True)
 class Aim:
-    """Where a process is to die, and what runs do then: stream an answer, call one tool, or several at once."""
+    """Where a process is to die, and what runs do then: stream an answer, call one tool, or several at once, or inline
+    ones, behind whose step a worker goes on in place."""
 
     point: str
     mode: str
@@ -60,7 +61,7 @@ class Aim:
         """The processes that pass the point, as roles."""
         kind = self.point.partition(".")[0]
         if kind in ("step", "cancel"):
-            return ("worker",) if self.mode == "stream" else ("worker", "tools")
+            return ("worker",) if self.mode in ("stream", "inline") else ("worker", "tools")
         return ({"run": "api", "tool": "tools"}.get(kind, "worker"),)
 
     @property
@@ -82,6 +83,8 @@ class Aim:
             more["start_after"] = soon.isoformat()
         if self.mode == "stream":
             return asked("say-30+rate-60" if slow else "say-16+rate-100", **more)
+        if self.mode == "inline":
+            return asked("tool-4+rate-400", tools=["calculator"], **more)
         # Written as nobody writes it who reads numbers and prints them again.
         text = f'[[args {{"seconds": {"3e-1" if slow else "1e-2"}}}]]'
         model = "parallel-2-2" if self.mode == "parallel" else "tool-2"
@@ -102,9 +105,10 @@ AIMS = [
     Aim(point, mode)
     for point in sorted(POINTS)
     for mode in ("stream", "tool", "parallel")
-    # What only streams calls no tool, and has no second step to deliver.
-    if not (mode == "stream" and (point.startswith("tool.") or point == "step.published"))
+    # What only streams calls no tool, and has no second step to deliver or to go on with.
+    if point != "step.followed" and not (mode == "stream" and (point.startswith("tool.") or point == "step.published"))
 ]
+AIMS += [Aim(f"step.{passed}", "inline") for passed in ("claimed", "followed", "settling", "settled")]
 
 
 class Range:
