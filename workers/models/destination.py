@@ -1,4 +1,4 @@
-"""What all requests to a provider have in common, made once: made for each of them, it was a twelfth of the CPU of a
+"""The common part of all requests to a provider, made once: made for each of them, it was a twelfth of the CPU of a
 step (ADR 0091)."""
 
 from __future__ import annotations
