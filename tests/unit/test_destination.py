@@ -1,4 +1,4 @@
-"""What a request has in common with others to its provider never comes from another provider, or an older key."""
+"""Keys, addresses and ids of requests: none is ever that of another provider, or older than the newest."""
 
 from __future__ import annotations
 
