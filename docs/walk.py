@@ -146,12 +146,12 @@ WALK: Final = (
         (
             Stop(
                 "workers/models/model.py",
-                ("ModelPort.complete", "_request"),
+                ("ModelPort.complete",),
                 "One request over one pool of connections. The protocol of the provider has written the body.",
             ),
             Stop(
                 "workers/models/model.py",
-                ("ModelPort._complete", "_answering", "ModelPort._read_stream"),
+                ("ModelPort._complete", "ModelPort._read", "ModelPort._read_stream"),
                 "Everything that can go wrong with a connection or an answer leaves here as an exception that "
                 "`classify` knows. Leaving the block closes the stream, and with it the provider's work.",
             ),
@@ -267,12 +267,14 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
     "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
     "workers/models/call_clock.py": "Three clocks bound a call: until the first bytes, between two reads, and in all",
+    "workers/models/destination.py": "Makes a request, of what all to its provider have in common (ADR 0091)",
     "workers/models/limit_keys.py": "The keys of a provider's limits",
     "workers/models/model.py:ModelPort._connected": "Makes the pool of connections, at the first call",
     "workers/models/provider_limiter.py": "The gate as this worker knows it; a provider without limits is not asked",
     "workers/models/reading_turns.py": "Has large pieces of answers read one after the other",
     "workers/models/refused_keys.py": "Looks for another worker, if the provider refuses the key of this one",
     "workers/models/response_heads.py": "Bounds the heads in front of an answer",
+    "workers/models/transport.py": "Sends a request of httpx's over aiohttp's connections (ADR 0091)",
     "workers/protocols/": "Three wires to models: each writes a request, and reads bytes into text and a reply",
     "workers/steps/capabilities.py": "What this worker has, compared with what the step needs",
     "workers/steps/active_step.py": "Where a cancel, a pause or a drain finds the step",

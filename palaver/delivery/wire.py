@@ -6,13 +6,11 @@ message and builds the message for Celery anew from them: nothing else in it rea
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
-from uuid import uuid4
 
 import orjson
 
@@ -67,7 +65,7 @@ def payload_of(delivery: Delivery) -> list[Any]:
 
 def body_of(delivery: Delivery) -> str:
     """The body of the message."""
-    return json.dumps(payload_of(delivery))
+    return orjson.dumps(payload_of(delivery)).decode()
 
 
 def in_redis(delivery: Delivery) -> bytes:
@@ -84,7 +82,8 @@ def in_redis(delivery: Delivery) -> bytes:
                 "delivery_info": {"exchange": "", "routing_key": delivery.queue},
                 "priority": 0,
                 "body_encoding": "base64",
-                "delivery_tag": str(uuid4()),
+                # kombu wants one; whoever reads the message gives it one of its own (workers/broker/reading.py).
+                "delivery_tag": delivery.task_id,
             },
         }
     )

@@ -28,6 +28,7 @@ from palaver.schemas.stuck_limits import StuckLimits
 _NAMED: Final = 3
 """Tools that a sentence names."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_sorted: Final = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _canonical(arguments: str) -> bytes:
     value = readable(arguments)
     if value is None:
         return arguments.encode(errors="surrogatepass")
-    return json.dumps(value, sort_keys=True).encode()
+    return _sorted(value).encode()
 
 
 def _text(result: Message) -> bytes:

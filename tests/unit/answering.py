@@ -16,6 +16,8 @@ class Answering:
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
         self._writers: list[asyncio.StreamWriter] = []
+        self.heads: list[tuple[str, dict[str, str]]] = []
+        """The first line of each request, and its headers by their names in lower case."""
 
     async def __aenter__(self) -> Answering:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -37,17 +39,24 @@ class Answering:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        while await reader.readline():
-            length = 0
-            while (line := await reader.readline()).strip():
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.partition(b":")[2])
-            await reader.readexactly(length)
+        while first := await reader.readline():
+            headers: dict[str, str] = {}
+            while line := (await reader.readline()).decode().strip():
+                name, _, value = line.partition(": ")
+                headers[name.lower()] = value
+            self.heads.append((first.decode().strip(), headers))
+            await reader.readexactly(int(headers.get("content-length", 0)))
             writer.write(self._answer)
 
 
 async def complete(
-    port: ModelPort, agent: AgentSpec, body: bytes = b"{}", *, time_left: float = 30, max_calls: int = 1
+    port: ModelPort,
+    agent: AgentSpec,
+    body: bytes = b"{}",
+    *,
+    time_left: float = 30,
+    max_calls: int = 1,
+    request_id: str = "run_1:1:1",
 ) -> ModelReply:
     """Ask in chat completions. Raises what the port raises."""
     return await port.complete(
@@ -56,7 +65,7 @@ async def complete(
         on_begin=lambda: None,
         show=lambda text, thoughts: None,
         time_left=time_left,
-        request_id="run_1:1:1",
+        request_id=request_id,
         reader=CHAT_COMPLETIONS.reader(max_calls=max_calls),
         progress=CallProgress(),
     )

@@ -128,7 +128,7 @@ def test_a_wrapper_is_judged_by_its_cause() -> None:
     refused = caused(OSError("All connection attempts failed"), ConnectionRefusedError(111, ""))
     assert classify(caused(httpx.ConnectError(""), refused)).code == "connect_refused"
     assert classify(caused(httpx.ConnectTimeout(""), TimeoutError())).code == "connect_timeout"
-    # httpx-aiohttp calls every failed connection a ConnectTimeout
+    # Transports on aiohttp may call every failed connection a ConnectTimeout.
     assert classify(caused(httpx.ConnectTimeout(""), refused)).error_class == "connection"
     assert classify(caused(RuntimeError(""), httpx.ReadTimeout(""))).code == "read_timeout"
     assert classify(caused(RuntimeError(""), KeyError(""))).code == "internal"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import ModuleType
 
 import aiohttp
 import httpx
-import httpx_aiohttp
 import pytest
 import redis.exceptions
 import redis.sentinel
 
 from palaver.errors import classify
 from palaver.errors.foreign import FINDINGS
+from workers.models.transport import AiohttpTransport
 
 AWAY = "storage"
 OURS = "internal"
@@ -190,7 +190,14 @@ async def server(answer: bytes | None) -> AsyncIterator[str]:
         listener.close()
 
 
-@pytest.mark.parametrize("client", [httpx.AsyncClient, httpx_aiohttp.HttpxAiohttpClient])
+@asynccontextmanager
+async def on_aiohttp() -> AsyncIterator[httpx.AsyncClient]:
+    """A client of httpx on the transport of model calls."""
+    async with aiohttp.ClientSession() as session, httpx.AsyncClient(transport=AiohttpTransport(session)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("client", [httpx.AsyncClient, on_aiohttp])
 @pytest.mark.parametrize(
     ("scheme", "answer", "codes"),
     [
@@ -202,7 +209,10 @@ async def server(answer: bytes | None) -> AsyncIterator[str]:
     ],
 )
 async def test_a_real_fault_has_its_code(
-    client: Callable[[], httpx.AsyncClient], scheme: str, answer: bytes | None, codes: set[str]
+    client: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient]],
+    scheme: str,
+    answer: bytes | None,
+    codes: set[str],
 ) -> None:
     async with server(answer) as address, client() as caller:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is the question

@@ -45,7 +45,8 @@ class RequestStack:
 async def trace_coroutine(task: Task, task_id: str, request: dict[str, Any]) -> Outcome:
     """Await the task, which has a RequestStack. Raises CancelledError if the task does, and nothing else."""
     args, kwargs = request["args"], request["kwargs"]
-    context = Context(request, args=args, kwargs=kwargs, called_directly=False)
+    # With headers, for which it would look through all that a request may have: a delivery has none of its own.
+    context = Context(request, args=args, kwargs=kwargs, called_directly=False, headers={})
     task.request_stack.push(context)
     facts = {"sender": task, "task_id": task_id, "task": task, "args": args, "kwargs": kwargs}
     if signals.task_prerun.receivers:

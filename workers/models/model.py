@@ -1,8 +1,7 @@
 """Calls of models: one request and its answer, streamed or not, in the protocol that the provider speaks.
 
-httpx's requests, responses and errors on aiohttp's connections. httpx's own pool scans all its connections for each
-request (10 to 14 ms of CPU with 500 in flight), and its client adds cookies, redirects and authentication flows that a
-model call has no use for: the transport is called directly, 0.17 ms a call where the client costs 0.28 (ADR 0033).
+httpx's requests, responses and errors on aiohttp's connections. httpx's client adds cookies, redirects and
+authentication flows that a model call has no use for: the transport is called directly (ADR 0033).
 """
 
 from __future__ import annotations
@@ -15,21 +14,23 @@ from functools import lru_cache, partial
 
 import aiohttp
 import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from palaver.config.providers import Provider
 from palaver.errors import ProviderError, ProviderHTTPError, ResponseTooLarge, TruncatedStream
 from palaver.errors.exceptions import MAX_BODY
 from palaver.errors.headers import request_id as request_id_of
+from palaver.schemas.endpoints import Endpoint
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..protocols import WITHHELD, AnswerReader, ModelReply, protocol_of
+from ..protocols import WITHHELD, AnswerReader, ModelReply
 from .call_clock import CallClock, CallProgress
+from .destination import Destination
 from .guarded_resolver import GuardedResolver
 from .model_terms import ModelTerms
 from .reading_turns import LARGE, ReadingTurns
 from .response_heads import CountedResponse
+from .transport import AiohttpTransport, ResponseStream
 
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
@@ -37,8 +38,10 @@ _ERROR_WAIT = 2.0
 """Seconds for the rest of an error's body."""
 
 
-_url = lru_cache(maxsize=1000)(httpx.URL)
-"""Parsed URLs of calls: taking a URL apart is a thirtieth of the CPU of a step."""
+@lru_cache(maxsize=500)
+def _destination_of(endpoint: Endpoint) -> Destination:
+    """The destination of an endpoint that came with an agent. Its key is a part of what is compared."""
+    return Destination(Provider.inline(endpoint))
 
 
 class ModelPort(ModelTerms):
@@ -46,6 +49,7 @@ class ModelPort(ModelTerms):
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         super().__init__(providers)
+        self._destinations = {name: Destination(provider) for name, provider in providers.items()}
         self._transports: dict[bool, AiohttpTransport] = {}
         self._streams = 0
         """Number of the streams that come just now."""
@@ -56,7 +60,7 @@ class ModelPort(ModelTerms):
         if guarded not in self._transports:
             resolver = GuardedResolver() if guarded else None
             self._transports[guarded] = AiohttpTransport(
-                client=lambda: aiohttp.ClientSession(
+                aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=resolver),
                     # What one conversation is sent must not reach another.
                     cookie_jar=aiohttp.DummyCookieJar(),
@@ -65,6 +69,12 @@ class ModelPort(ModelTerms):
                 )
             )
         return self._transports[guarded]
+
+    def _request(self, agent: AgentSpec, body: bytes, request_id: str) -> httpx.Request:
+        endpoint = agent.endpoint
+        inline = endpoint is not None and endpoint.name == agent.provider
+        destination = _destination_of(endpoint) if inline else self._destinations[agent.provider]
+        return destination.request(body, request_id)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -98,7 +108,7 @@ class ModelPort(ModelTerms):
         if provider is None:
             raise KeyError(agent.provider)
         transport = self._connected(guarded=agent.provider not in self._providers)
-        request = _request(provider, body, request_id)
+        request = self._request(agent, body, request_id)
         clock = CallClock(provider.timeouts, time_left, progress)
         try:
             return await self._complete(provider, transport, request, clock, reader, on_begin, show)
@@ -118,23 +128,47 @@ class ModelPort(ModelTerms):
     ) -> ModelReply:
         response: httpx.Response | None = None
         try:
-            async with clock.limit, _answering(await transport.handle_async_request(request)) as (response, stream):
-                if response.status_code != 200:
-                    raise ProviderHTTPError(response.status_code, await _beginning(stream), dict(response.headers))
-                if "event-stream" in response.headers.get("content-type", ""):
-                    await self._read_stream(stream, provider.max_response_bytes, clock, reader, on_begin, show)
-                else:
-                    await self._read_document(stream, provider.max_response_bytes, clock, reader, on_begin, show)
-                reply = await self._turns.read(clock.progress.received, reader.reply)
-                clock.limit.reschedule(None)
-                await _end_of(stream)
-                if reply.finish_reason == WITHHELD:
-                    reply = replace(reply, request_id=request_id_of(response.headers))
-                return reply
+            async with clock.limit:
+                response = await transport.handle_async_request(request)
+                stream = response.stream
+                assert isinstance(stream, ResponseStream)  # of our transport
+                try:
+                    return await self._read(response, stream, provider, clock, reader, on_begin, show)
+                except httpx.HTTPError as error:
+                    raise TruncatedStream("the connection broke in the middle of the answer") from error
+                finally:
+                    # And with it the work of the provider ends.
+                    await stream.aclose()
         except TimeoutError:
             if not clock.limit.expired():
                 raise
             raise _of(response, clock.late()) from None
+        except ProviderError as error:
+            _of(response, error)
+            raise
+
+    async def _read(
+        self,
+        response: httpx.Response,
+        stream: ResponseStream,
+        provider: Provider,
+        clock: CallClock,
+        reader: AnswerReader,
+        on_begin: Callable[[], None],
+        show: Callable[[str, str], None],
+    ) -> ModelReply:
+        if response.status_code != 200:
+            raise ProviderHTTPError(response.status_code, await _beginning(stream), dict(response.headers))
+        if "event-stream" in response.headers.get("content-type", ""):
+            await self._read_stream(stream, provider.max_response_bytes, clock, reader, on_begin, show)
+        else:
+            await self._read_document(stream, provider.max_response_bytes, clock, reader, on_begin, show)
+        reply = await self._turns.read(clock.progress.received, reader.reply)
+        clock.limit.reschedule(None)
+        await _end_of(stream)
+        if reply.finish_reason == WITHHELD:
+            reply = replace(reply, request_id=request_id_of(response.headers))
+        return reply
 
     async def _read_stream(
         self,
@@ -198,46 +232,8 @@ class ModelPort(ModelTerms):
             show(text, "")
 
 
-def _request(provider: Provider, body: bytes, request_id: str) -> httpx.Request:
-    protocol = protocol_of(provider)
-    headers = {
-        "content-type": "application/json",
-        # A compressed stream would be held back until a block is full.
-        "accept-encoding": "identity",
-        "x-request-id": request_id,
-        "x-palaver-run": request_id.partition(":")[0],
-        **protocol.headers(provider.api_key),
-    }
-    return httpx.Request(
-        "POST",
-        _url(f"{provider.base_url.rstrip('/')}{protocol.path}"),
-        headers=headers,
-        content=body,
-        extensions={"timeout": httpx.Timeout(None, connect=provider.timeouts.connect).as_dict()},
-    )
-
-
 def _too_large(most_bytes: int) -> ResponseTooLarge:
     return ResponseTooLarge(f"the answer is larger than {most_bytes} bytes")
-
-
-@contextlib.asynccontextmanager
-async def _answering(response: httpx.Response) -> AsyncIterator[tuple[httpx.Response, AsyncIterator[bytes]]]:
-    """The response with its bytes as they come; leaving closes the stream, and with it the provider's work.
-
-    Raises:
-        ProviderError: what was raised inside, with the response's status and number.
-    """
-    try:
-        assert isinstance(response.stream, httpx.AsyncByteStream)  # an async transport's
-        yield response, aiter(response.stream)
-    except ProviderError as error:
-        _of(response, error)
-        raise
-    except httpx.HTTPError as error:
-        raise _of(response, TruncatedStream("the connection broke in the middle of the answer")) from error
-    finally:
-        await response.aclose()
 
 
 def _of(response: httpx.Response | None, error: ProviderError) -> ProviderError:
@@ -259,9 +255,11 @@ async def _beginning(stream: AsyncIterator[bytes]) -> bytes:
     return bytes(body[:MAX_BODY])
 
 
-async def _end_of(stream: AsyncIterator[bytes]) -> None:
+async def _end_of(stream: ResponseStream) -> None:
     """Wait for the end of an answer that is whole, so that its connection can be used again. One that does not end
     is closed."""
+    if stream.ended:
+        return
     received = 0
     with contextlib.suppress(httpx.HTTPError, TimeoutError):
         async with asyncio.timeout(_END_WAIT):

@@ -96,7 +96,8 @@ def client() -> httpx.AsyncClient:
     """A client for an event loop."""
     from httpx_aiohttp import HttpxAiohttpClient
 
-    return HttpxAiohttpClient(timeout=_TIMEOUT, trust_env=False, limits=_LIMITS)
+    made: httpx.AsyncClient = HttpxAiohttpClient(timeout=_TIMEOUT, trust_env=False, limits=_LIMITS)
+    return made
 
 
 def blocking_client() -> httpx.Client:
