@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.processes.existence import named_processes
 from palaver.processes.tasks import end
 from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Lease, Renewal
@@ -43,9 +48,9 @@ class Worker:
         self.store = Store.connect(Settings(redis_url=url, shards=1, lease_seconds=LEASE))
         self._listening: asyncio.Task[None] | None = None
 
-    async def speak(self, queue: str = "model", *, connected: bool = True) -> None:
+    async def speak(self, queue: str = "model", *, connected: bool = True, processes: str = "") -> None:
         """Report."""
-        report = WorkerReport(self.name, queue, in_flight=1, capacity=9, draining=False)
+        report = WorkerReport(self.name, queue, in_flight=1, capacity=9, draining=False, processes=processes)
         await self.store.fleet.report(report, connected=connected)
 
     async def hear(self) -> None:
@@ -132,6 +137,14 @@ async def world(driver: StoreDriver, server: RedisServer) -> AsyncIterator[World
         yield World(driver, *workers)
 
 
+@pytest.fixture
+def ended() -> int:
+    """A process that was here, and has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
 async def test_the_steps_of_a_dead_worker_go_on_at_once(world: World) -> None:
     first, second = await world.begin(), await world.begin()
     await world.worker.die()
@@ -142,6 +155,89 @@ async def test_the_steps_of_a_dead_worker_go_on_at_once(world: World) -> None:
     again = await world.driver.claim(world.published[0], "w3")
     assert again.fence > first.fence
     assert not await world.kept(first)
+    assert [each.id for each in await world.driver.store.fleet.workers()] == ["w2"]
+
+
+async def test_a_process_that_has_ended_needs_no_second_look(world: World, ended: int) -> None:
+    """Its kernel says so: it will not be back."""
+    lease = await world.begin()
+    await world.worker.speak(processes=named_processes(ended))
+    await world.worker.die()
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+    assert not await world.kept(lease)
+
+
+async def test_a_process_that_is_there_has_its_second_look(world: World) -> None:
+    """All its connections were cut at the moment of the look; it is this test, and it lives."""
+    lease = await world.begin()
+    await world.worker.speak(processes=named_processes(os.getpid()))
+    await world.worker.die()
+    await world.watch.look()
+    assert world.published == []
+    assert await world.kept(lease)
+
+
+@pytest.mark.parametrize("what", ["host", "boot", "namespace"])
+async def test_a_process_of_another_machine_has_its_second_look(world: World, ended: int, what: str) -> None:
+    """There the same id is somebody else."""
+    names = named_processes(ended)
+    pids, host, boot, namespace = names.split(" ")
+    elsewhere = {
+        "host": f"{pids} another {boot} {namespace}",
+        "boot": f"{pids} {host} {uuid4()} {namespace}",
+        "namespace": f"{pids} {host} {boot} pid:[1]",
+    }
+    lease = await world.begin()
+    await world.worker.speak(processes=elsewhere[what])
+    await world.worker.die()
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_process_that_has_ended_and_is_connected_is_not_judged(world: World, ended: int) -> None:
+    """Whatever is wrong there: both have to say the same."""
+    lease = await world.begin()
+    await world.worker.speak(processes=named_processes(ended))
+    await world.worker.go_deaf()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_leases_of_others_stay_though_its_process_has_ended(world: World, ended: int) -> None:
+    submitted = await world.driver.submit()
+    lease = await world.driver.claim(submitted.deliveries[0], "w3")
+    await world.worker.speak(processes=named_processes(ended))
+    await world.worker.die()
+    await world.watch.look()
+    assert world.published == []
+    assert await world.kept(lease)
+
+
+async def test_a_child_that_has_ended_is_left_to_its_parent(world: World, ended: int) -> None:
+    lease = await world.begin()
+    await world.worker.speak("tools", processes=named_processes(ended, os.getpid()))
+    await world.worker.die()
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_child_whose_parent_has_ended_too_needs_no_second_look(world: World, ended: int) -> None:
+    lease = await world.begin()
+    await world.worker.speak("tools", processes=named_processes(ended, ended))
+    await world.worker.die()
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+
+
+async def test_the_last_look_is_no_later_than_it_has_to_be(world: World) -> None:
+    await world.worker.die()
+    begun = world.clock.now
+    world.clock.now += await world.watch.look()
+    again = await world.watch.look()
+    assert world.clock.now + again == pytest.approx(begun + PATIENCE)
+    world.clock.now += again
+    await world.watch.look()
     assert [each.id for each in await world.driver.store.fleet.workers()] == ["w2"]
 
 

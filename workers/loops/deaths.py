@@ -11,6 +11,7 @@ from typing import Final
 
 from palaver.delivery.publishing import Publish, follow_up
 from palaver.errors import ConfigurationError
+from palaver.processes.existence import have_ended
 from palaver.store import Store
 from palaver.store.fleet.fleet import DeadWorker, WorkerCensus
 
@@ -18,10 +19,13 @@ log = logging.getLogger("palaver.workers.loops.deaths")
 
 _LOOK: Final = 0.5
 """Seconds between two looks of a worker in a small fleet."""
+_SOONEST: Final = 0.02
+"""Seconds between two looks at least, while somebody is suspected."""
 _SMALL: Final = 20
 """Workers. In a larger fleet each of them looks less often, so that all of them together look no more often."""
 PATIENCE: Final = 1.0
-"""Seconds for which a worker has to be gone: one that lives is back within tenths of a second."""
+"""Seconds for which a worker has to be gone: one that lives is back within tenths of a second. One whose process has
+ended for certain does not come back."""
 _SLOWER: Final = 10.0
 """A worker has to be gone for so many times as long as a look takes, too: where a look is slow, connecting again is
 slower."""
@@ -50,12 +54,14 @@ class DeathWatch:
         worker_id: str,
         lease_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        ended: Callable[[str], bool] = have_ended,
     ) -> None:
         self._store = store
         self._publish = publish
         self._worker_id = worker_id
         self._lease = lease_seconds
         self._clock = clock
+        self._ended = ended
         self._suspects: dict[str, _Suspect] = {}
         self._patience = PATIENCE
         self._cut_until = 0.0
@@ -91,8 +97,13 @@ class DeathWatch:
             if await self._store.fleet.leave(gone.id):
                 await self._end_leases(gone)
         if self._suspects:
-            return min(_LOOK, self._patience)
+            ripe = min(suspect.since + self._needed(suspect.first_seen) for suspect in self._suspects.values())
+            return min(_LOOK, max(_SOONEST, ripe - self._clock()))
         return _LOOK * max(1.0, roll.known / _SMALL)
+
+    def _needed(self, gone: DeadWorker) -> float:
+        """Seconds for which this worker has to be gone."""
+        return self._patience + (_PARENT if gone.child else 0.0)
 
     def _dead(self, roll: WorkerCensus, now: float) -> list[DeadWorker]:
         """Return the workers that are dead by what was seen, as they were when they were first suspected."""
@@ -104,7 +115,7 @@ class DeathWatch:
             suspect = before.get(gone.id)
             if suspect is None or suspect.first_seen.connection != gone.connection:
                 suspect = _Suspect(gone, now)
-            if now - suspect.since >= self._patience + (_PARENT if gone.child else 0.0):
+            if now - suspect.since >= self._needed(gone) or self._ended(gone.processes):
                 dead.append(suspect.first_seen)
             else:
                 self._suspects[gone.id] = suspect

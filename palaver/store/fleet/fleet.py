@@ -38,6 +38,9 @@ class WorkerReport:
     """The things that its own settings name and that it cannot do, named as in `Postpone`."""
     refused: tuple[str, ...] = ()
     """Commands that its broker or its store refuses it, or `login`. Then it does no steps."""
+    processes: str = ""
+    """The processes that may still say what became of its steps, named as in `palaver.processes.existence`: this one,
+    and the parent of a child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class DeadWorker:
     Redis's clock."""
     child: bool
     """True if it has a parent, which sees its death, too, and can say what it died of."""
+    processes: str = ""
+    """The processes of which one may still say something, as it reported them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ class Fleet:
                 "lacks": " ".join(worker.lacks),
                 "refused": " ".join(worker.refused),
                 "lease_ms": self._lease_ms,
+                "processes": worker.processes,
                 # A worker that may not ask for them is not judged by them.
                 "connection": connection if connected and isinstance(connection, int) else 0,
                 "server": server.get("run_id", "") if isinstance(server, dict) else "",
@@ -189,12 +195,18 @@ class Fleet:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.info("server")
         for worker_id in workers:
-            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queue"))
+            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queue", "processes"))
         info, *reports = await pipeline.execute()
         here = info.get("run_id", "").encode()
         named = [
-            DeadWorker(worker_id, int(connection), now + int(lease_ms), queue.decode() in _OF_CHILDREN)
-            for worker_id, (server, connection, lease_ms, queue) in zip(workers, reports, strict=True)
+            DeadWorker(
+                worker_id,
+                int(connection),
+                now + int(lease_ms),
+                queue.decode() in _OF_CHILDREN,
+                (processes or b"").decode(),
+            )
+            for worker_id, (server, connection, lease_ms, queue, processes) in zip(workers, reports, strict=True)
             if server and server == here and int(connection)
         ]
         if not named:
