@@ -18,9 +18,11 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.processes.existence import named_processes
 from palaver.processes.tasks import end
+from palaver.stack.ports import free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Lease, Renewal
 from palaver.store import Store
+from palaver.store.fleet.first_look import FirstLook, Suspect
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from palaver.store.redis.connection import now_ms
@@ -91,16 +93,32 @@ class Worker:
 class World:
     """A worker that may die, and one that watches."""
 
-    def __init__(self, driver: StoreDriver, one: Worker, other: Worker) -> None:
+    def __init__(self, driver: StoreDriver, one: Worker, other: Worker, url: str) -> None:
         self.driver = driver
         self.worker = one
         self.watcher = other
+        self.url = url
         self.clock = Clock()
         self.published: list[Delivery] = []
         self.watch = self.another_watch()
 
-    def another_watch(self) -> DeathWatch:
-        return DeathWatch(self.watcher.store, self.published.extend, self.watcher.name, LEASE, self.clock.time)
+    def another_watch(self, *seen: Suspect) -> DeathWatch:
+        """One more, which has ``seen`` these at its first look."""
+        return DeathWatch(
+            self.watcher.store,
+            self.published.extend,
+            self.watcher.name,
+            LEASE,
+            self.clock.time,
+            first_look=lambda: seen,
+        )
+
+    async def began_with(self, *seen: Suspect, cut: bool = False) -> None:
+        """Begin to watch, after a first look at which these were gone, and perhaps having been ``cut`` off since."""
+        self.watch = self.another_watch(*seen)
+        if cut:
+            self.watch.was_cut()
+        await self.watch.begin()
 
     async def begin(self) -> Lease:
         """A lease of the worker."""
@@ -134,7 +152,7 @@ async def world(driver: StoreDriver, server: RedisServer) -> AsyncIterator[World
             stack.push_async_callback(each.go_deaf)
             await each.hear()
             await each.speak()
-        yield World(driver, *workers)
+        yield World(driver, *workers, server.url)
 
 
 @pytest.fixture
@@ -510,3 +528,92 @@ async def test_a_server_that_does_not_tell_is_said_once(world: World, redis: Any
         with pytest.raises(ConfigurationError, match=r"deploy/users\.acl"):
             await fleet.call_roll("w3")
     await redis.execute_command("ACL", "DELUSER", "old")
+
+
+@pytest.fixture
+async def first(world: World) -> AsyncIterator[FirstLook]:
+    """The look of a process that starts."""
+    look = FirstLook(Settings(redis_url=world.url))
+    yield look
+    await asyncio.to_thread(look.close)
+
+
+async def test_the_first_look_is_taken_before_the_watch_begins(world: World, first: FirstLook) -> None:
+    """So that the watch needs one more and not two."""
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    assert suspect.first_seen.id == "w1"
+    world.clock.now = suspect.since + PATIENCE
+    await world.began_with(suspect)
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+
+
+async def test_a_first_look_that_was_a_moment_ago_is_not_enough(world: World, first: FirstLook) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    world.clock.now = suspect.since + PATIENCE / 2
+    await world.began_with(suspect)
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_who_spoke_since_the_first_look_lives(world: World, first: FirstLook) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    await world.worker.speak()
+    await world.worker.drop_connections()
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    world.clock.now = suspect.since + PATIENCE
+    await world.began_with(suspect)
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_who_was_cut_since_its_first_look_suspects_nobody(world: World, first: FirstLook, redis: Any) -> None:
+    """All were, perhaps."""
+    others = await subscribed(redis)
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (own,) = await subscribed(redis) - others
+    await redis.client_kill_filter(_id=own)
+    assert await asyncio.to_thread(first.suspects) == ()
+
+
+async def test_who_lives_is_not_suspected_by_a_first_look(world: World, first: FirstLook) -> None:
+    await asyncio.to_thread(first.take)
+    assert await asyncio.to_thread(first.suspects) == ()
+
+
+async def test_a_first_look_that_nobody_answers_suspects_nobody(world: World) -> None:
+    nowhere = FirstLook(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"))
+    await asyncio.to_thread(nowhere.take)
+    assert nowhere.suspects() == ()
+    await asyncio.to_thread(nowhere.close)
+
+
+async def test_a_watch_that_was_cut_before_it_began_forgets_the_first_look(world: World, first: FirstLook) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    world.clock.now = suspect.since + PATIENCE
+    await world.began_with(suspect, cut=True)
+    world.clock.now += LEASE
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_watch_begins_when_it_is_heard(world: World) -> None:
+    """Before that its looks would be worth nothing, and the first one would be forgotten."""
+    await world.watcher.go_deaf()
+    beginning = asyncio.create_task(world.watch.begin())
+    assert not await world.watcher.heard()
+    assert not beginning.done()
+    await world.watcher.hear()
+    await beginning

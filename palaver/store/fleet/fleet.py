@@ -165,6 +165,14 @@ class Fleet:
         _, removed = await pipeline.execute()
         return bool(removed)
 
+    async def is_heard(self, worker_id: str) -> bool:
+        """Tell whether somebody is subscribed to the channel of this worker. Raises as `call_roll` does."""
+        try:
+            ((_, listeners),) = await self._redis.pubsub_numsub(keys.cancel_channel(worker_id))
+        except ResponseError as error:
+            raise _untold(error) from None
+        return listeners > 0
+
     async def call_roll(self, asking: str) -> WorkerCensus:
         """Look for workers that have no connection to this Redis any more; ``asking`` is the worker who looks.
 
@@ -183,12 +191,7 @@ class Fleet:
             absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
         except ResponseError as error:
-            if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
-                raise
-            raise ConfigurationError(
-                f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their "
-                "leases run out. Let the user of workers call what deploy/users.acl lists for it"
-            ) from None
+            raise _untold(error) from None
         return WorkerCensus(len(ids), gone)
 
     async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[DeadWorker, ...]:
@@ -256,3 +259,13 @@ class Fleet:
     def cancels(self, worker_id: str, on_reconnect: Callable[[], None] = lambda: None) -> CancelListener:
         """A listener on one pub/sub connection of its own; ``on_reconnect`` is called when it was cut and is back."""
         return CancelListener(self._redis.pubsub(), keys.cancel_channel(worker_id), on_reconnect)
+
+
+def _untold(error: ResponseError) -> Exception:
+    """The error of a look that was answered with this one."""
+    if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
+        return error
+    return ConfigurationError(
+        f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their leases run "
+        "out. Let the user of workers call what deploy/users.acl lists for it"
+    )
