@@ -609,11 +609,24 @@ async def test_a_watch_that_was_cut_before_it_began_forgets_the_first_look(world
     assert await world.kept(lease)
 
 
-async def test_a_watch_begins_when_it_is_heard(world: World) -> None:
+async def test_a_watch_begins_when_it_is_heard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before that its looks would be worth nothing, and the first one would be forgotten."""
+    fleet, answers = world.watcher.store.fleet, list[bool]()
+    is_heard = fleet.is_heard
+
+    async def noted(worker_id: str) -> bool:
+        answers.append(await is_heard(worker_id))
+        return answers[-1]
+
+    monkeypatch.setattr(fleet, "is_heard", noted)
     await world.watcher.go_deaf()
     beginning = asyncio.create_task(world.watch.begin())
-    assert not await world.watcher.heard()
+
+    async def was_asked_again() -> bool:
+        return len(answers) > 1
+
+    await aeventually(was_asked_again)
+    assert not any(answers)
     assert not beginning.done()
     await world.watcher.hear()
     await beginning
