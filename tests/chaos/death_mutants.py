@@ -50,8 +50,8 @@ DEATH_MUTANTS: Final = by_name(
     _mutant(
         "a first look at everybody",
         "palaver/store/fleet/first_look.py",
-        "if self._suspects and self._loop.run_until_complete(asyncio.wait_for(self._lasted(), _WITHIN)):",
-        "if True:",
+        "return self._suspects if lasted else ()",
+        "return self._suspects",
     ),
     _mutant(
         "a first look that a cut does not end", _WATCH, "if self._clock() >= self._cut_until:", "if self._clock() > 0:"

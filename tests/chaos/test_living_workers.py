@@ -161,8 +161,13 @@ def world(cluster: Cluster) -> Iterator[tuple[World, int]]:
             child = stack.enter_context(one_more(cluster, "worker", name=f"living-{number}", **here))
             workers.append(Worker(child, way))
         starting = another(cluster, "worker", "starting")
-        stack.callback(lambda: starting.running and starting.kill(signal.SIGKILL))
+        stack.callback(end, starting)
         yield World(cluster, workers, starting, chance), seed
+
+
+def end(child: ChildCommand) -> None:
+    if child.running:
+        child.kill(signal.SIGKILL)
 
 
 def test_no_worker_that_lives_is_taken_for_dead(world: tuple[World, int]) -> None:

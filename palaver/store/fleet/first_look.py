@@ -71,10 +71,11 @@ class FirstLook:
 
     def suspects(self) -> Sequence[Suspect]:
         """Whoever was gone, unless this worker was cut off since."""
-        with suppress(RedisError, OSError):
-            if self._suspects and self._loop.run_until_complete(asyncio.wait_for(self._lasted(), _WITHIN)):
-                return self._suspects
-        return ()
+        lasted = False
+        if self._suspects:
+            with suppress(RedisError, OSError):
+                lasted = self._loop.run_until_complete(asyncio.wait_for(self._lasted(), _WITHIN))
+        return self._suspects if lasted else ()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -107,9 +108,9 @@ _taken: FirstLook | None = None
 
 
 def take() -> None:
-    """Look now, for whoever calls `suspects` in this process. A worker without a server says so later."""
+    """Look now, for whoever calls `suspects` in this process. What is wrong with its settings, a worker says later."""
     global _taken
-    with suppress(ConfigurationError):
+    with suppress(ConfigurationError, ValueError):
         _taken = FirstLook(settings())
         _taken.take()
 
