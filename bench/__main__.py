@@ -43,8 +43,8 @@ TARGETS: Final = (
     "cancel reaches the provider within 150 ms (p99); a killed worker's calls are made again within 3 s (p99) at the "
     "default lease, and where all were killed, the first one within a second of when another is up; a lost message is "
     "made good within a second (p99); others' runs end at most 50 ms later beside answers that are costly to read, and "
-    "their p99 is at most 3 times the quiet one beside bursts of sockets. The machine runs everything at once, Redis and "
-    "the model server included, so compare rows, not machines."
+    "their p99 is at most 3 times the quiet one beside bursts of sockets. The machine runs everything at once, Redis "
+    "and the model server included, so compare rows, not machines."
 )
 
 Part = Callable[[bool], Awaitable[list[Table]]]
