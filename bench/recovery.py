@@ -1,5 +1,5 @@
 """How long after a kill -9 of a model worker another one makes the calls again that it was waiting for, idle and with a
-backlog before it; and how long it takes when only a message was lost."""
+backlog before it; how long it takes if all were killed and one is started; and if only a message was lost."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from bench.asked import BenchError, Call
 from bench.report import Table, percentile
 from bench.rig import Rig
 from palaver.schemas.models import AgentSpec, Submission
+from palaver.stack.child import ChildCommand
+from palaver.stack.plan import COMMANDS
 
 _MODEL: Final = "tokens-600+rate-10"
 """A minute of stream: none ends by itself before its worker is killed."""
@@ -35,16 +37,21 @@ async def measure(kills: int, runs: int, lease_seconds: float, backlog: int, los
     Raises BenchError when a run is not gone on with.
     """
     idle = await _idle(kills, runs, lease_seconds)
+    started, up = await _restarted(2 * kills, runs, lease_seconds)
     behind = await _behind_a_backlog(kills, backlog, lease_seconds)
     messages = await _lost_messages(lost)
     table = Table(
         f"Recovery after kill -9 of a model worker in the middle of its calls (lease {lease_seconds:g} s)",
         ("s", "p50", "p99", "max", "steps", "kills"),
-        note="From the death of the worker until the model server gets the run's call again. Last row: from the submit "
-        "of a run whose message is lost until its first call; the broker has nothing else.",
+        note="From the death of the worker until the model server gets the run's call again; where all were killed, "
+        "one `palaver worker` is started at once: until the first call of any run, from the kill and from when that "
+        "worker has reported. Last row: from the submit of a run whose message is lost until its first call; the "
+        "broker has nothing else.",
     )
     for name, took, faults in (
         ("call made again", idle, kills),
+        ("all killed, one started: first call", started, 2 * kills),
+        ("the same, from when it was up", up, 2 * kills),
         (f"call made again, {backlog} runs in the queue", behind, kills),
         ("first call, message lost", messages, lost),
     ):
@@ -75,6 +82,38 @@ async def _idle(kills: int, runs: int, lease_seconds: float) -> list[float]:
                 await rig.store.runs.cancel(run)
             workers.append(rig.start_worker(_CAPACITY))
     return took
+
+
+async def _restarted(kills: int, runs: int, lease_seconds: float) -> tuple[list[float], list[float]]:
+    """Kill all workers and start one as users do: the seconds until the first call, from both moments."""
+    started: list[float] = []
+    up: list[float] = []
+    async with Rig(lease_seconds=lease_seconds) as rig:
+        workers = [_start_as_users_do(rig), _start_as_users_do(rig)]
+        for _ in range(kills):
+            await rig.workers_ready(*workers)
+            rig.asked.forget()
+            submitted = [await rig.submit(_MODEL) for _ in range(runs)]
+            await rig.asked.until(lambda calls: len(calls) == runs, within=_WITHIN, what=f"{runs} streams")
+            await asyncio.sleep(random.uniform(0.5, 0.5 + lease_seconds / 3))
+            killed_at = time.time()
+            for worker in workers:
+                worker.kill(SIGKILL)
+            workers = [_start_as_users_do(rig)]
+            await rig.workers_ready(*workers, every=0.005)
+            up_at = time.time()
+            await _made_again(rig, killed_at)
+            first = min(call.at for call in rig.asked.calls if call.at >= killed_at)
+            started.append(first - killed_at)
+            up.append(max(0.0, first - up_at))
+            for run in submitted:
+                await rig.store.runs.cancel(run)
+            workers.append(_start_as_users_do(rig))
+    return started, up
+
+
+def _start_as_users_do(rig: Rig) -> ChildCommand:
+    return rig.start_foreign("worker", COMMANDS["worker"], rig.environment)
 
 
 async def _behind_a_backlog(kills: int, runs: int, lease_seconds: float) -> list[float]:

@@ -189,13 +189,13 @@ class Rig:
         await self.until(lambda: answers_ok(f"{url}/readyz"), "the API answers")
         return url, api
 
-    async def workers_ready(self, *workers: ChildCommand) -> None:
-        """Wait until each of these workers of Palaver's has reported."""
+    async def workers_ready(self, *workers: ChildCommand, every: float = 0.05) -> None:
+        """Wait until each of these workers of Palaver's has reported; looks ``every`` so many seconds."""
         give_up_at = time.monotonic() + _START_WITHIN
         expected = {str(worker.pid) for worker in workers}
         while not expected <= {report.id.rpartition("/")[2] for report in await self.store.fleet.workers()}:
             self._check(give_up_at, "the workers report")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(every)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until a process that was just started does its work. Raises BenchError."""

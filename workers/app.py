@@ -33,7 +33,8 @@ from palaver.config.settings import Settings, settings
 from palaver.config.variables import unread
 from palaver.errors import ConfigurationError
 from palaver.processes.failpoints import failpoint
-from palaver.processes.garbage import spare_loaded
+from palaver.processes.garbage import collect_again, spare_loaded
+from palaver.store.fleet import first_look
 from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
 from palaver.vocabulary.limits import KIB
@@ -141,7 +142,12 @@ def _prepare(sender: Any) -> None:
         raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
     _kind = KIND_OF[queues.pop()]
     sender.pool_cls = prefork.ToolPool if _in_children(_kind) else TaskPool
+    if _in_children(_kind):
+        # Its children begin with what it has; a loop spares what it loaded (`_lifespan`).
+        collect_again()
     if _kind.isolated:
+        # It ends no leases of others.
+        first_look.drop()
         _hidden = environment.hidden_keys(settings())
         _say_what_nobody_reads(_hidden)
         environment.forget_keys(_hidden)

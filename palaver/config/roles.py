@@ -195,12 +195,17 @@ def wait_for_redis(url: str) -> None:
 
 def _redis() -> str:
     """The address of the store. Raises SystemExit, with a sentence, if it is not set, or none."""
+    url = os.environ.get("PALAVER_REDIS_URL") or _store_url()
+    _place(url)
+    return url
+
+
+def _store_url() -> str:
+    # Only here: it takes a tenth of a second, and the program that this process becomes loads it again.
     from palaver.config.settings import settings
 
     with refusing():
-        url = os.environ.get("PALAVER_REDIS_URL") or settings().store_url
-    _place(url)
-    return url
+        return settings().store_url
 
 
 def _place(url: str) -> tuple[str, int] | None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from palaver.config.exits import EX_USAGE, refuse
-from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _ABOUT: Final = {
@@ -47,11 +46,18 @@ def check_options(role: str, arguments: Sequence[str]) -> None:
         parser.add_argument("-Q", "--queues", metavar="QUEUE", help=argparse.SUPPRESS)
         ends = "calls after which a process for tools makes room for a new one [no end]"
         parser.add_argument("--max-tasks-per-child", type=_count, metavar="N", help=ends)
-    queue = parser.parse_args(arguments).queues
+    if (queue := parser.parse_args(arguments).queues) is not None:
+        _check_queue(role, queue)
+
+
+def _check_queue(role: str, queue: str) -> None:
+    # Only here: with it comes pydantic, and the program that this process becomes loads it again.
+    from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL
+
     own = MODEL.queue if role == "worker" else TOOL.queue
-    if queue is not None and (queue not in KIND_OF or (role == "tools" and queue != own)):
+    if queue not in KIND_OF or (role == "tools" and queue != own):
         how = ": to run some tools elsewhere, name only their modules in PALAVER_TOOLS" if role == "tools" else ""
-        refuse(f"{prog} takes from no queue {queue!r}, but from {own!r}{how}", EX_USAGE)
+        refuse(f"palaver {role} takes from no queue {queue!r}, but from {own!r}{how}", EX_USAGE)
 
 
 def _count(text: str) -> int:

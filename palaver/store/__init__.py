@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from palaver.store.store import Store
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from palaver.store.store import Store
 
 __all__ = ["Store"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the store when it is first named: all of it is a quarter of what a worker loads, and its first look at the
+    others needs the fleet alone."""
+    if name != "Store":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from palaver.store.store import Store
+
+    return Store

@@ -13,6 +13,7 @@ _RULE: Final = "tests/contract/test_deaths.py"
 _IDS: Final = "tests/unit/test_worker_ids.py"
 _FLEET: Final = "palaver/store/fleet/fleet.py"
 _WATCH: Final = "workers/loops/deaths.py"
+_EXISTENCE: Final = "palaver/processes/existence.py"
 _KEEPER: Final = "workers/loops/keeper.py"
 _BLAME: Final = "tests/contract/test_poison.py"
 _LOST: Final = "palaver/store/scripting/lua/_lost_together.lua"
@@ -42,7 +43,26 @@ DEATH_MUTANTS: Final = by_name(
     _mutant("who lost a connection is dead, though it hears", _FLEET, "strict=True) if nobody]", "strict=True)]"),
     _mutant("judged by another server", _FLEET, "if server and server == here and int(", "if server and int("),
     _mutant("a watcher that hears nothing itself", _FLEET, "if absent and not deaf else", "if absent else"),
-    _mutant("one look is enough", _WATCH, "if now - suspect.since >= self._patience +", "if 0.0 <= 0.0 *"),
+    _mutant("one look is enough", _WATCH, "if now - suspect.since >= self._needed(gone) or", "if True or"),
+    _mutant("a process that is named has ended", _WATCH, "or self._ended(gone.processes):", "or gone.processes:"),
+    _mutant("a process of another machine", _EXISTENCE, "and kernel == _kernel() and", "and"),
+    _mutant("a child that its parent has no time for", _EXISTENCE, "and all(_has_ended", "and any(_has_ended"),
+    _mutant(
+        "a first look at everybody",
+        "palaver/store/fleet/first_look.py",
+        "return self._suspects if lasted else ()",
+        "return self._suspects",
+    ),
+    _mutant(
+        "a first look that a cut does not end", _WATCH, "if self._clock() >= self._cut_until:", "if self._clock() > 0:"
+    ),
+    _mutant(
+        "a watch that begins before it is heard",
+        _WATCH,
+        "if await self._store.fleet.is_heard(self._worker_id):",
+        "if self._worker_id:",
+    ),
+    _mutant("a last look that waits for the next interval", _WATCH, "max(_SOONEST, ripe - self._clock())", "_LOOK"),
     _mutant(
         "a word in between that nobody hears",
         _WATCH,

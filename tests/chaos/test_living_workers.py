@@ -1,6 +1,9 @@
 """No worker that lives is taken for dead (ADR 0016), whatever freezes it, slows it down, cuts its connections or
 restarts Redis; and one that is killed after all of that is.
 
+All the time other workers start, look at these at once (ADR 0093), and are killed as soon as they are ready: each of
+them might take a neighbour for dead that is only away for a moment.
+
 Leases of the workers are longer than the test, so whatever goes on elsewhere does because somebody took its worker for
 dead. The one that watches has short leases, and judges again soon after it was cut off itself.
 """
@@ -24,7 +27,7 @@ from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
-from tests.process.one_more import one_more
+from tests.process.one_more import another, one_more
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
@@ -51,6 +54,8 @@ class World:
 
     cluster: Cluster
     workers: list[Worker]
+    starting: ChildCommand
+    """A worker that looks at them when it starts, again and again."""
     chance: random.Random
 
     @property
@@ -62,6 +67,15 @@ class World:
         """Let so many seconds pass."""
         until = time.monotonic() + self.chance.uniform(least, most)
         eventually(lambda: time.monotonic() >= until, every=0.01)
+
+    def go_on_starting(self) -> bool:
+        """Kill the worker that starts, if it is ready, and start it again. Returns whether one was ready."""
+        ready = self.starting.running and self.starting.ready
+        if ready:
+            self.starting.kill(signal.SIGKILL)
+        if not self.starting.running:
+            self.starting.start()
+        return ready
 
     def cut_listeners(self, share: float) -> None:
         """Cut this share of the connections on which processes listen."""
@@ -146,7 +160,14 @@ def world(cluster: Cluster) -> Iterator[tuple[World, int]]:
             here = {"PALAVER_REDIS_URL": way.redis_url, "PALAVER_LEASE_SECONDS": "3600"}
             child = stack.enter_context(one_more(cluster, "worker", name=f"living-{number}", **here))
             workers.append(Worker(child, way))
-        yield World(cluster, workers, chance), seed
+        starting = another(cluster, "worker", "starting")
+        stack.callback(end, starting)
+        yield World(cluster, workers, starting, chance), seed
+
+
+def end(child: ChildCommand) -> None:
+    if child.running:
+        child.kill(signal.SIGKILL)
 
 
 def test_no_worker_that_lives_is_taken_for_dead(world: tuple[World, int]) -> None:
@@ -158,6 +179,7 @@ def test_no_worker_that_lives_is_taken_for_dead(world: tuple[World, int]) -> Non
         fault = here.chance.choices(list(FAULTS), list(FAULTS.values()))[0]
         fault(here)
         made[fault.__name__.replace("_", " ")] += 1
+        made["workers started beside them"] += here.go_on_starting()
         here.wait(0.0, 1.5)
         if number % ROUND == 0 and number < faults:
             keep_all(here, made)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from redis.asyncio import Redis
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.processes.existence import named_processes
 from palaver.processes.tasks import end
+from palaver.stack.ports import free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery, Lease, Renewal
 from palaver.store import Store
+from palaver.store.fleet.first_look import FirstLook, Suspect
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from palaver.store.redis.connection import now_ms
@@ -43,9 +50,9 @@ class Worker:
         self.store = Store.connect(Settings(redis_url=url, shards=1, lease_seconds=LEASE))
         self._listening: asyncio.Task[None] | None = None
 
-    async def speak(self, queue: str = "model", *, connected: bool = True) -> None:
+    async def speak(self, queue: str = "model", *, connected: bool = True, processes: str = "") -> None:
         """Report."""
-        report = WorkerReport(self.name, queue, in_flight=1, capacity=9, draining=False)
+        report = WorkerReport(self.name, queue, in_flight=1, capacity=9, draining=False, processes=processes)
         await self.store.fleet.report(report, connected=connected)
 
     async def hear(self) -> None:
@@ -86,16 +93,32 @@ class Worker:
 class World:
     """A worker that may die, and one that watches."""
 
-    def __init__(self, driver: StoreDriver, one: Worker, other: Worker) -> None:
+    def __init__(self, driver: StoreDriver, one: Worker, other: Worker, url: str) -> None:
         self.driver = driver
         self.worker = one
         self.watcher = other
+        self.url = url
         self.clock = Clock()
         self.published: list[Delivery] = []
         self.watch = self.another_watch()
 
-    def another_watch(self) -> DeathWatch:
-        return DeathWatch(self.watcher.store, self.published.extend, self.watcher.name, LEASE, self.clock.time)
+    def another_watch(self, *seen: Suspect) -> DeathWatch:
+        """One more, which has ``seen`` these at its first look."""
+        return DeathWatch(
+            self.watcher.store,
+            self.published.extend,
+            self.watcher.name,
+            LEASE,
+            self.clock.time,
+            first_look=lambda: seen,
+        )
+
+    async def began_with(self, *seen: Suspect, cut: bool = False) -> None:
+        """Begin to watch, after a first look at which these were gone, and perhaps having been ``cut`` off since."""
+        self.watch = self.another_watch(*seen)
+        if cut:
+            self.watch.was_cut()
+        await self.watch.begin()
 
     async def begin(self) -> Lease:
         """A lease of the worker."""
@@ -129,7 +152,15 @@ async def world(driver: StoreDriver, server: RedisServer) -> AsyncIterator[World
             stack.push_async_callback(each.go_deaf)
             await each.hear()
             await each.speak()
-        yield World(driver, *workers)
+        yield World(driver, *workers, server.url)
+
+
+@pytest.fixture
+def ended() -> int:
+    """A process that was here, and has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
 
 
 async def test_the_steps_of_a_dead_worker_go_on_at_once(world: World) -> None:
@@ -142,6 +173,89 @@ async def test_the_steps_of_a_dead_worker_go_on_at_once(world: World) -> None:
     again = await world.driver.claim(world.published[0], "w3")
     assert again.fence > first.fence
     assert not await world.kept(first)
+    assert [each.id for each in await world.driver.store.fleet.workers()] == ["w2"]
+
+
+async def test_a_process_that_has_ended_needs_no_second_look(world: World, ended: int) -> None:
+    """Its kernel says so: it will not be back."""
+    lease = await world.begin()
+    await world.worker.speak(processes=named_processes(ended))
+    await world.worker.die()
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+    assert not await world.kept(lease)
+
+
+async def test_a_process_that_is_there_has_its_second_look(world: World) -> None:
+    """All its connections were cut at the moment of the look; it is this test, and it lives."""
+    lease = await world.begin()
+    await world.worker.speak(processes=named_processes(os.getpid()))
+    await world.worker.die()
+    await world.watch.look()
+    assert world.published == []
+    assert await world.kept(lease)
+
+
+@pytest.mark.parametrize("what", ["host", "boot", "namespace"])
+async def test_a_process_of_another_machine_has_its_second_look(world: World, ended: int, what: str) -> None:
+    """There the same id is somebody else."""
+    names = named_processes(ended)
+    pids, host, boot, namespace = names.split(" ")
+    elsewhere = {
+        "host": f"{pids} another {boot} {namespace}",
+        "boot": f"{pids} {host} {uuid4()} {namespace}",
+        "namespace": f"{pids} {host} {boot} pid:[1]",
+    }
+    lease = await world.begin()
+    await world.worker.speak(processes=elsewhere[what])
+    await world.worker.die()
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_process_that_has_ended_and_is_connected_is_not_judged(world: World, ended: int) -> None:
+    """Whatever is wrong there: both have to say the same."""
+    lease = await world.begin()
+    await world.worker.speak(processes=named_processes(ended))
+    await world.worker.go_deaf()
+    await world.look_again()
+    assert await world.kept(lease)
+
+
+async def test_leases_of_others_stay_though_its_process_has_ended(world: World, ended: int) -> None:
+    submitted = await world.driver.submit()
+    lease = await world.driver.claim(submitted.deliveries[0], "w3")
+    await world.worker.speak(processes=named_processes(ended))
+    await world.worker.die()
+    await world.watch.look()
+    assert world.published == []
+    assert await world.kept(lease)
+
+
+async def test_a_child_that_has_ended_is_left_to_its_parent(world: World, ended: int) -> None:
+    lease = await world.begin()
+    await world.worker.speak("tools", processes=named_processes(ended, os.getpid()))
+    await world.worker.die()
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_child_whose_parent_has_ended_too_needs_no_second_look(world: World, ended: int) -> None:
+    lease = await world.begin()
+    await world.worker.speak("tools", processes=named_processes(ended, ended))
+    await world.worker.die()
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+
+
+async def test_the_last_look_is_no_later_than_it_has_to_be(world: World) -> None:
+    await world.worker.die()
+    await world.watch.look()
+    world.clock.now += PATIENCE * 0.7
+    again = await world.watch.look()
+    assert again == pytest.approx(PATIENCE * 0.3, abs=0.001)
+    world.clock.now += again + 0.001
+    await world.watch.look()
     assert [each.id for each in await world.driver.store.fleet.workers()] == ["w2"]
 
 
@@ -414,3 +528,105 @@ async def test_a_server_that_does_not_tell_is_said_once(world: World, redis: Any
         with pytest.raises(ConfigurationError, match=r"deploy/users\.acl"):
             await fleet.call_roll("w3")
     await redis.execute_command("ACL", "DELUSER", "old")
+
+
+@pytest.fixture
+async def first(world: World) -> AsyncIterator[FirstLook]:
+    """The look of a process that starts."""
+    look = FirstLook(Settings(redis_url=world.url))
+    yield look
+    await asyncio.to_thread(look.close)
+
+
+async def test_the_first_look_is_taken_before_the_watch_begins(world: World, first: FirstLook) -> None:
+    """So that the watch needs one more and not two."""
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    assert suspect.first_seen.id == "w1"
+    world.clock.now = suspect.since + PATIENCE
+    await world.began_with(suspect)
+    await world.watch.look()
+    assert [each.run_id for each in world.published] == [lease.run_id]
+
+
+async def test_a_first_look_that_was_a_moment_ago_is_not_enough(world: World, first: FirstLook) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    world.clock.now = suspect.since + PATIENCE / 2
+    await world.began_with(suspect)
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_who_spoke_since_the_first_look_lives(world: World, first: FirstLook) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    await world.worker.speak()
+    await world.worker.drop_connections()
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    world.clock.now = suspect.since + PATIENCE
+    await world.began_with(suspect)
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_who_was_cut_since_its_first_look_suspects_nobody(world: World, first: FirstLook, redis: Any) -> None:
+    """All were, perhaps."""
+    others = await subscribed(redis)
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (own,) = await subscribed(redis) - others
+    await redis.client_kill_filter(_id=own)
+    assert await asyncio.to_thread(first.suspects) == ()
+
+
+async def test_who_lives_is_not_suspected_by_a_first_look(world: World, first: FirstLook) -> None:
+    await asyncio.to_thread(first.take)
+    assert await asyncio.to_thread(first.suspects) == ()
+
+
+async def test_a_first_look_that_nobody_answers_suspects_nobody(world: World) -> None:
+    nowhere = FirstLook(Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"))
+    await asyncio.to_thread(nowhere.take)
+    assert nowhere.suspects() == ()
+    await asyncio.to_thread(nowhere.close)
+
+
+async def test_a_watch_that_was_cut_before_it_began_forgets_the_first_look(world: World, first: FirstLook) -> None:
+    lease = await world.begin()
+    await world.worker.die()
+    await asyncio.to_thread(first.take)
+    (suspect,) = await asyncio.to_thread(first.suspects)
+    world.clock.now = suspect.since + PATIENCE
+    await world.began_with(suspect, cut=True)
+    world.clock.now += LEASE
+    await world.watch.look()
+    assert await world.kept(lease)
+
+
+async def test_a_watch_begins_when_it_is_heard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before that its looks would be worth nothing, and the first one would be forgotten."""
+    fleet, answers = world.watcher.store.fleet, list[bool]()
+    is_heard = fleet.is_heard
+
+    async def noted(worker_id: str) -> bool:
+        answers.append(await is_heard(worker_id))
+        return answers[-1]
+
+    monkeypatch.setattr(fleet, "is_heard", noted)
+    await world.watcher.go_deaf()
+    beginning = asyncio.create_task(world.watch.begin())
+
+    async def was_asked_again() -> bool:
+        return len(answers) > 1
+
+    await aeventually(was_asked_again)
+    assert not any(answers)
+    assert not beginning.done()
+    await world.watcher.hear()
+    await beginning

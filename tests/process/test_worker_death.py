@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +46,60 @@ def test_a_run_whose_only_worker_died_goes_on_with_the_next_one(cluster: Cluster
     cluster.kill("worker")
     cluster.start("worker")
     assert cluster.ended(run_id).status == "completed"
+
+
+def test_a_fleet_that_was_killed_goes_on_at_the_second_look_of_the_next_worker(cluster: Cluster) -> None:
+    """The first look is taken before the worker loads its work, the second one when it is ready: no more are needed.
+    Leases last for longer than the test."""
+    for role in ("worker", "tools"):
+        cluster.kill(role)
+    with ExitStack() as stack:
+        fleet = [
+            stack.enter_context(one_more(cluster, role, name=f"killed-{number}", PALAVER_LEASE_SECONDS="600"))
+            for number, role in enumerate(("worker", "worker", "tools"))
+        ]
+        streams = [cluster.submit("say-400+rate-20") for _ in range(6)]
+        tool = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record"])
+        for run_id in streams:
+            cluster.saw(run_id, "message.delta")
+        eventually(lambda: cluster.tool_starts(tool))
+        dead = {cluster.tries(run_id)[-1] for run_id in streams}
+        for child in fleet:
+            child.kill(signal.SIGKILL)
+        sent = stack.enter_context(commands_of(cluster))
+        stack.enter_context(one_more(cluster, "worker"))
+        for run_id in streams:
+            cluster.saw(run_id, "step.lost", step="1")
+            cluster.saw(run_id, "step.started", step="1", attempt=2)
+        result = cluster.saw(tool, "tool.finished").data
+        assert result["error"]["class"] == "tool_interrupted"
+        for run_id in cluster.submitted:
+            cluster.cancel(run_id)
+            cluster.ended(run_id)
+        until_taken = list(takewhile(lambda each: not is_good_bye(each, dead), sent))
+        assert len(until_taken) < len(sent), "nobody removed a report of the dead"
+    looks = [each for each in until_taken if each.startswith("PUBSUB NUMSUB") and any(name in each for name in dead)]
+    assert len(looks) <= 2, looks
+    assert len(cluster.tool_starts(tool)) == 1
+
+
+@contextmanager
+def commands_of(cluster: Cluster) -> Iterator[list[str]]:
+    """The commands that Redis is sent by anybody in the block, in order."""
+    sent: list[str] = []
+    with cluster.redis() as server, server.monitor() as monitor:
+
+        def listen() -> None:
+            with suppress(redis.RedisError, OSError, ValueError):
+                sent.extend(each["command"] for each in monitor.listen())
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield sent
+
+
+def is_good_bye(command: str, workers: set[str]) -> bool:
+    """Whether it removes the report of one of these workers."""
+    return command.startswith("ZREM") and command.rpartition(" ")[2] in workers
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -17,6 +17,7 @@ from typing import Final
 from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.steps.leases import Renewal
+from palaver.store.fleet import first_look
 
 from ..steps.active_step import ActiveStep, InterruptReason
 from ..steps.runtime import Runtime, is_store_outage
@@ -41,7 +42,13 @@ _STANDARD_ERROR: Final = 2
 @contextlib.asynccontextmanager
 async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     """Renew leases, hear cancels, write deltas and, if this process ``sweeps``, attend to what is due."""
-    deaths = DeathWatch(runtime.store, runtime.publish, runtime.worker_id, runtime.settings.lease_seconds)
+    deaths = DeathWatch(
+        runtime.store,
+        runtime.publish,
+        runtime.worker_id,
+        runtime.settings.lease_seconds,
+        first_look=first_look.suspects,
+    )
     keeper = Keeper(runtime, deaths)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
     if not runtime.kind.isolated:

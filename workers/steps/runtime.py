@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import LoopPublisher, follow_up
 from palaver.errors import ErrorClass, classify
+from palaver.processes.existence import named_processes
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Postpone
 from palaver.store import Store
@@ -67,6 +68,7 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
+        self._processes = named_processes(os.getpid(), *([os.getppid()] if alone else []))
         self.kind = kind
         self.capacity = capacity
         self.capabilities = capabilities
@@ -132,6 +134,7 @@ class Runtime:
                 providers=self.capabilities.provider_names,
                 lacks=self.capabilities.lacks,
                 refused=self.refused(),
+                processes=self._processes,
             ),
             connected=True,
         )

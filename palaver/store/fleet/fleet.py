@@ -38,6 +38,9 @@ class WorkerReport:
     """The things that its own settings name and that it cannot do, named as in `Postpone`."""
     refused: tuple[str, ...] = ()
     """Commands that its broker or its store refuses it, or `login`. Then it does no steps."""
+    processes: str = ""
+    """The processes that may still say what became of its steps, named as in `palaver.processes.existence`: this one,
+    and the parent of a child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class DeadWorker:
     Redis's clock."""
     child: bool
     """True if it has a parent, which sees its death, too, and can say what it died of."""
+    processes: str = ""
+    """The processes of which one may still say something, as it reported them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ class Fleet:
                 "lacks": " ".join(worker.lacks),
                 "refused": " ".join(worker.refused),
                 "lease_ms": self._lease_ms,
+                "processes": worker.processes,
                 # A worker that may not ask for them is not judged by them.
                 "connection": connection if connected and isinstance(connection, int) else 0,
                 "server": server.get("run_id", "") if isinstance(server, dict) else "",
@@ -159,6 +165,14 @@ class Fleet:
         _, removed = await pipeline.execute()
         return bool(removed)
 
+    async def is_heard(self, worker_id: str) -> bool:
+        """Tell whether somebody is subscribed to the channel of this worker. Raises as `call_roll` does."""
+        try:
+            ((_, listeners),) = await self._redis.pubsub_numsub(keys.cancel_channel(worker_id))
+        except ResponseError as error:
+            raise _untold(error) from None
+        return listeners > 0
+
     async def call_roll(self, asking: str) -> WorkerCensus:
         """Look for workers that have no connection to this Redis any more; ``asking`` is the worker who looks.
 
@@ -177,24 +191,25 @@ class Fleet:
             absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
         except ResponseError as error:
-            if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
-                raise
-            raise ConfigurationError(
-                f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their "
-                "leases run out. Let the user of workers call what deploy/users.acl lists for it"
-            ) from None
+            raise _untold(error) from None
         return WorkerCensus(len(ids), gone)
 
     async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[DeadWorker, ...]:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.info("server")
         for worker_id in workers:
-            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queue"))
+            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queue", "processes"))
         info, *reports = await pipeline.execute()
         here = info.get("run_id", "").encode()
         named = [
-            DeadWorker(worker_id, int(connection), now + int(lease_ms), queue.decode() in _OF_CHILDREN)
-            for worker_id, (server, connection, lease_ms, queue) in zip(workers, reports, strict=True)
+            DeadWorker(
+                worker_id,
+                int(connection),
+                now + int(lease_ms),
+                queue.decode() in _OF_CHILDREN,
+                (processes or b"").decode(),
+            )
+            for worker_id, (server, connection, lease_ms, queue, processes) in zip(workers, reports, strict=True)
             if server and server == here and int(connection)
         ]
         if not named:
@@ -244,3 +259,13 @@ class Fleet:
     def cancels(self, worker_id: str, on_reconnect: Callable[[], None] = lambda: None) -> CancelListener:
         """A listener on one pub/sub connection of its own; ``on_reconnect`` is called when it was cut and is back."""
         return CancelListener(self._redis.pubsub(), keys.cancel_channel(worker_id), on_reconnect)
+
+
+def _untold(error: ResponseError) -> Exception:
+    """The error of a look that was answered with this one."""
+    if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
+        return error
+    return ConfigurationError(
+        f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their leases run "
+        "out. Let the user of workers call what deploy/users.acl lists for it"
+    )

@@ -1,0 +1,131 @@
+"""A worker's first look at the others, before it loads what it needs for its work.
+
+To believe that a worker is dead takes two looks a second apart (ADR 0016), and to load takes nearly as long. So the
+first one is taken at the start of the process, and the second one when it is ready (ADR 0093).
+
+It blocks, and has connections and a loop of its own: neither the engine's nor its settings' users are there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, cast
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from palaver.config.settings import Settings, settings
+from palaver.errors import ConfigurationError
+from palaver.store.fleet.fleet import DeadWorker, Fleet
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
+from palaver.store.redis.pool import Pool, driver
+
+_WITHIN: Final = 1.0
+"""Seconds: a look that takes longer is worth nothing, as the worker is ready by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A worker that may be dead, as it was when it was first missed."""
+
+    first_seen: DeadWorker
+    since: float
+    """By the monotonic clock."""
+
+
+class FirstLook:
+    """A look at one moment, and a connection that lasts from before it until the look is used.
+
+    If that one was cut, all were perhaps, and the look says nothing: who lives may need longer to be back.
+    """
+
+    def __init__(self, here: Settings) -> None:
+        pool = Pool.from_url(
+            here.store_url,
+            max_connections=2,
+            patience=_WITHIN,
+            socket_timeout=_WITHIN,
+            socket_connect_timeout=_WITHIN,
+            # Nothing is tried again: a connection that is there anew was cut.
+            retry=Retry(NoBackoff(), 0),
+            driver_info=driver(),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._redis = Redis(connection_pool=pool)
+        self._fleet = Fleet(cast(Connection, self._redis), here)
+        self._pubsub = self._redis.pubsub()
+        self._suspects: tuple[Suspect, ...] = ()
+
+    def take(self) -> None:
+        """Look. If Redis does not answer, or does not tell, nobody is suspected."""
+        with suppress(RedisError, OSError, ConfigurationError):
+            self._loop.run_until_complete(asyncio.wait_for(self._take(), _WITHIN))
+
+    def suspects(self) -> Sequence[Suspect]:
+        """Whoever was gone, unless this worker was cut off since."""
+        lasted = False
+        if self._suspects:
+            with suppress(RedisError, OSError):
+                lasted = self._loop.run_until_complete(asyncio.wait_for(self._lasted(), _WITHIN))
+        return self._suspects if lasted else ()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        with suppress(RedisError, OSError):
+            self._loop.run_until_complete(self._close())
+        self._loop.close()
+
+    async def _take(self) -> None:
+        name = f"first-look~{secrets.token_hex(4)}"
+        await self._pubsub.subscribe(keys.cancel_channel(name))
+        # Who is not subscribed judges nobody.
+        await self._pubsub.get_message(timeout=_WITHIN)
+        roll = await self._fleet.call_roll(name)
+        self._suspects = tuple(Suspect(gone, time.monotonic()) for gone in roll.gone)
+
+    async def _lasted(self) -> bool:
+        await self._pubsub.ping()
+        # After a new connection the subscription is confirmed first.
+        message = await self._pubsub.get_message(timeout=_WITHIN)
+        return message is not None and message["type"] == "pong"
+
+    async def _close(self) -> None:
+        await self._pubsub.aclose()
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+
+_taken: FirstLook | None = None
+"""The look of this process, until somebody uses it."""
+
+
+def take() -> None:
+    """Look now, for whoever calls `suspects` in this process. What is wrong with its settings, a worker says later."""
+    global _taken
+    with suppress(ConfigurationError, ValueError):
+        _taken = FirstLook(settings())
+        _taken.take()
+
+
+def suspects() -> Sequence[Suspect]:
+    """Whoever was gone when this process began, unless it was cut off since. The first call ends the look."""
+    try:
+        return _taken.suspects() if _taken is not None else ()
+    finally:
+        drop()
+
+
+def drop() -> None:
+    """End the look, used or not."""
+    global _taken
+    if _taken is not None:
+        _taken.close()
+    _taken = None
