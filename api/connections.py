@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import ref
 
 import h11
 from starlette.types import Scope
@@ -28,6 +30,7 @@ from .problems import ROOM_AFTER, Problem
 from .sending import Sending
 from .socket_connections import BoundedSocket
 from .sockets import has_socket
+from .streams import CHUNKED
 
 if TYPE_CHECKING:
     # Any of uvicorn's: they have the same attributes, and no common base that says so.
@@ -52,6 +55,8 @@ class Bounded(Sending, _Base):
         self._late: asyncio.TimerHandle | None = None
         """The timer that runs until the head is here; the connection is half-open while there is one."""
         self._end: asyncio.TimerHandle | None = None
+        # No request is to keep its connection: what refers to itself waits for the garbage collector.
+        self.app = partial(_serve, self.app, {CHUNKED: ref(self)})
 
     # The methods that depend on the parser.
 
@@ -153,6 +158,13 @@ class Bounded(Sending, _Base):
 
     # Answers.
 
+    async def send_chunk(self, piece: bytes) -> None:
+        """Write a piece of the body that has begun and goes on, as the parser's library would."""
+        if self.flow.write_paused and not self.cycle.disconnected:
+            await self.flow.drain()
+        if piece and not self.cycle.disconnected:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+
     def on_response_complete(self) -> None:
         before = self.cycle
         super().on_response_complete()
@@ -230,6 +242,13 @@ class H11(Bounded, H11Protocol):
             count_exceeded("headers")
             return Problem("headers_too_large")
         return super().parser_problem()
+
+
+def _serve(app: Any, extensions: dict[str, Any], scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+    """Have the application serve a request, with what the connection has for it."""
+    scope["extensions"] = extensions
+    served: Awaitable[None] = app(scope, receive, send)
+    return served
 
 
 def _full() -> Problem:

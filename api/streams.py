@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+from weakref import ReferenceType
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -22,6 +23,20 @@ from .operations import StoredEvent
 _log = logging.getLogger("palaver.api")
 _FRAMES: Final = 1024
 _FRAME_BYTES: Final = 4 * MIB
+
+
+SendPiece = Callable[[bytes], Awaitable[None]]
+"""A function that sends a piece of a body."""
+CHUNKED: Final = "palaver.chunked"
+"""The name of the connection in the extensions of a scope. ``api.connections`` puts it there."""
+
+
+class Chunking(Protocol):
+    """A connection that writes pieces of a body of unknown length itself, over HTTP/1.1: what is around the routes has
+    nothing to do with them, and takes longer than the connection."""
+
+    async def send_chunk(self, piece: bytes) -> None:
+        """Write a piece of the body that has begun and goes on."""
 
 
 E = TypeVar("E", bound=StoredEvent)
@@ -71,7 +86,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        pump = asyncio.create_task(self._pump(send))
+        pump = asyncio.create_task(self._pump(pieces_of(scope, send)))
         others = [asyncio.create_task(_gone(receive)), asyncio.create_task(self._closing.wait())]
         try:
             await asyncio.wait([pump, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -79,17 +94,29 @@ class EventStream(Response):
             await end(pump, *others)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _pump(self, send: Send) -> None:
-        body: dict[str, Any] = {"type": "http.response.body", "more_body": True}
+    async def _pump(self, send: SendPiece) -> None:
         async with aclosing(self._frames) as frames:
             try:
                 async for piece in frames:
-                    await send({**body, "body": piece})
+                    await send(piece)
             except (UnknownRun, UnknownConversation):
                 return
             except Exception as error:
                 stored = classify(error).error_class is ErrorClass.STORAGE
                 _log.warning("a stream broke: %s", type(error).__name__, exc_info=None if stored else error)
+
+
+def pieces_of(scope: Scope, send: Send) -> SendPiece:
+    """Return the function that sends pieces of a body which has begun and goes on: straight to the connection where
+    that can be."""
+    connection: ReferenceType[Chunking] | None = scope.get("extensions", {}).get(CHUNKED)
+    if connection is not None and scope["http_version"] == "1.1" and (open := connection()) is not None:
+        return open.send_chunk
+
+    async def send_piece(piece: bytes) -> None:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    return send_piece
 
 
 async def _gone(receive: Receive) -> None:

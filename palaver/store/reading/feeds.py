@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from datetime import datetime
@@ -26,7 +26,7 @@ from palaver.store.reading import records
 from palaver.store.reading.events import StoredEvent, about_stream, from_channel
 from palaver.store.reading.pages import PAGE, Pages, feed_of
 from palaver.store.reading.subscriptions import Subscriptions
-from palaver.store.redis.connection import Connection, PubSubMessage, now_ms
+from palaver.store.redis.connection import Connection, PubSub, PubSubMessage, now_ms
 from palaver.store.redis.single_flight import SingleFlight, yielding
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -46,13 +46,17 @@ watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 class Watcher:
     """One reader of one run's events, or of a conversation."""
 
-    __slots__ = ("bytes", "events", "news", "stale")
+    __slots__ = ("_due", "_overdue", "_timer", "bytes", "events", "news", "stale")
 
     def __init__(self) -> None:
         self.events: deque[tuple[StoredEvent, int]] = deque()
         self.bytes = 0
         self.news = asyncio.Event()
         self.stale = True
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: float | None = None
+        """The time, by the loop, at which a wait for news ends; None while nobody waits."""
+        self._overdue = False
 
     def offer(self, event: StoredEvent, size: int) -> None:
         """Take an event, or note that the feed must be read because there is no room for it."""
@@ -86,14 +90,38 @@ class Watcher:
 
     async def silent(self, seconds: float) -> bool:
         """Tell whether nothing was heard for so long: then something may have been missed."""
+        loop = asyncio.get_running_loop()
         self.news.clear()
+        self._overdue = False
+        self._due = loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._due:
+            self._look_at(self._due)
         try:
-            async with asyncio.timeout(seconds):
-                await self.news.wait()
-        except TimeoutError:
+            await self.news.wait()
+        finally:
+            self._due = None
+        return self._overdue
+
+    def end(self) -> None:
+        """Wait no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_at(self, due: float) -> None:
+        # One timer for many waits, which mostly end before it does: to make one for each would take longer than they.
+        self.end()
+        self._timer = asyncio.get_running_loop().call_at(due, self._look_whether_silent)
+
+    def _look_whether_silent(self) -> None:
+        self._timer = None
+        if self._due is None:
+            return
+        if asyncio.get_running_loop().time() < self._due:
+            self._look_at(self._due)
+        else:
+            self._overdue = True
             self.look()
-            return True
-        return False
 
     def forget(self) -> None:
         """Drop the events that were offered: they are of no use."""
@@ -104,12 +132,13 @@ class Watcher:
 class Feeds:
     """Reads events, and fans live ones out to watchers."""
 
-    def __init__(self, redis: Connection) -> None:
+    def __init__(self, redis: Connection, channels: Callable[[], PubSub] | None = None) -> None:
+        """``channels`` makes a connection that hears some, in place of those of ``redis``."""
         self._redis = redis
         self._pages = Pages(redis)
         self._reads = SingleFlight(_READS)
         self._watchers: dict[str, set[Watcher]] = {}
-        self._subscriptions = Subscriptions(redis, self._dispatch)
+        self._subscriptions = Subscriptions(channels or redis.pubsub, self._dispatch)
         self.watching = 0
         """Watchers that this process serves now."""
         self.watching_for: Counter[str] = Counter()
@@ -208,6 +237,7 @@ class Feeds:
             with self.place() if counted else contextlib.nullcontext():
                 yield watcher
         finally:
+            watcher.end()
             others = self._watchers.get(channel, set())
             others.discard(watcher)
             if not others:
