@@ -159,11 +159,18 @@ class Bounded(Sending, _Base):
     # Answers.
 
     async def send_chunk(self, piece: bytes) -> None:
-        """Write a piece of the body that has begun and goes on, as the parser's library would."""
+        """Write a piece of the body that has begun and goes on, once the client has taken enough of it."""
         if self.flow.write_paused and not self.cycle.disconnected:
             await self.flow.drain()
-        if piece and not self.cycle.disconnected:
+        self.write_chunk(piece)
+
+    def write_chunk(self, piece: bytes) -> bool:
+        """Write a piece as the parser's library would; tell whether the client is there, and not behind."""
+        if self.flow.write_paused or self.cycle.disconnected:
+            return False
+        if piece:
             self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
 
     def on_response_complete(self) -> None:
         before = self.cycle

@@ -36,7 +36,10 @@ class Chunking(Protocol):
     nothing to do with them, and takes longer than the connection."""
 
     async def send_chunk(self, piece: bytes) -> None:
-        """Write a piece of the body that has begun and goes on."""
+        """Write a piece of the body that has begun and goes on, once the client has taken enough of it."""
+
+    def write_chunk(self, piece: bytes) -> bool:
+        """Write a piece if the client is there, and not behind; tell whether that is so."""
 
 
 E = TypeVar("E", bound=StoredEvent)
@@ -50,17 +53,38 @@ class Frames(Generic[E]):
         self._made: OrderedDict[E, bytes] = OrderedDict()
         """The frames by event: one that was read twice, or came live and was read, is one event."""
         self._size = 0
+        self._last: tuple[E, bytes] | None = None
+        """The one that was asked for last: all watchers of a run ask for it together."""
 
     def of(self, event: E) -> bytes:
         """Return the frame of an event."""
+        if self._last is not None and self._last[0] is event:
+            return self._last[1]
         frame = self._made.get(event)
-        if frame is not None:
-            return frame
+        if frame is None:
+            frame = self._add(event)
+        self._last = event, frame
+        return frame
+
+    def _add(self, event: E) -> bytes:
         made = self._made[event] = self._write(event)
         self._size += len(made)
         while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:
             self._size -= len(self._made.popitem(last=False)[1])
         return made
+
+
+class Outlet:
+    """The way of single events to a client that has all before them: past the tasks and generators of its stream."""
+
+    def __init__(self, frame_of: Callable[[StoredEvent], bytes]) -> None:
+        self._frame_of = frame_of
+        self.connection: Chunking | None = None
+        """The connection of the client, while there is a stream on it that can be written to."""
+
+    def pass_on(self, event: StoredEvent) -> bool:
+        """Send an event at once, if that can be; tell whether it was."""
+        return self.connection is not None and self.connection.write_chunk(self._frame_of(event))
 
 
 class EventStream(Response):
@@ -75,8 +99,10 @@ class EventStream(Response):
         closing: asyncio.Event,
         headers: Mapping[str, str] | None = None,
         media_type: str = EVENT_STREAM,
+        outlet: Outlet | None = None,
     ) -> None:
         self._frames = frames
+        self._outlet = outlet
         self._closing = closing
         self.media_type = media_type
         self.status_code = 200
@@ -86,11 +112,16 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        pump = asyncio.create_task(self._pump(pieces_of(scope, send)))
+        connection = _connection_of(scope)
+        if self._outlet is not None:
+            self._outlet.connection = connection
+        pump = asyncio.create_task(self._pump(connection.send_chunk if connection else _pieces(send)))
         others = [asyncio.create_task(_gone(receive)), asyncio.create_task(self._closing.wait())]
         try:
             await asyncio.wait([pump, *others], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if self._outlet is not None:
+                self._outlet.connection = None
             await end(pump, *others)
         await send({"type": "http.response.body", "body": b""})
 
@@ -106,13 +137,13 @@ class EventStream(Response):
                 _log.warning("a stream broke: %s", type(error).__name__, exc_info=None if stored else error)
 
 
-def pieces_of(scope: Scope, send: Send) -> SendPiece:
-    """Return the function that sends pieces of a body which has begun and goes on: straight to the connection where
-    that can be."""
+def _connection_of(scope: Scope) -> Chunking | None:
+    """Return the connection of a request, if it writes the pieces of an answer itself."""
     connection: ReferenceType[Chunking] | None = scope.get("extensions", {}).get(CHUNKED)
-    if connection is not None and scope["http_version"] == "1.1" and (open := connection()) is not None:
-        return open.send_chunk
+    return connection() if connection is not None and scope["http_version"] == "1.1" else None
 
+
+def _pieces(send: Send) -> SendPiece:
     async def send_piece(piece: bytes) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 

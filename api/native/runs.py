@@ -20,7 +20,7 @@ from .answers import answer_list, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
 from .filters import PAIRS, Entries, Filters
-from .frames import STREAMS, frames
+from .frames import STREAMS, frames, outlet
 from .links import Run, RunList, run_json
 
 
@@ -104,7 +104,9 @@ async def submit(
     if taken.steered:
         detail(steered=True, run=run.id)
     if kind == EVENT_STREAM:
-        return EventStream(frames(operations.follow(backend, run.id, include=query.include)), backend.closing, headers)
+        way = outlet()
+        batches = operations.follow(backend, run.id, include=query.include, pass_on=way.pass_on)
+        return EventStream(frames(batches), backend.closing, headers, outlet=way)
     if wait and operations.may_watch(backend):
         headers["Preference-Applied"] = f"wait={wait}"
         run = await operations.await_run(backend, run, Until.ACTION, wait)

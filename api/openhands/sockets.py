@@ -18,7 +18,7 @@ import orjson
 from starlette.websockets import WebSocket
 
 from palaver.errors import Refused, UnknownConversation, UnknownRun
-from palaver.events import EventKind
+from palaver.events import DELTAS, EventKind
 from palaver.processes.tasks import end
 
 from .. import operations
@@ -33,7 +33,6 @@ from .snapshot import NAME, Snapshot, load_snapshot
 from .state import Generation
 from .tables import ExecutionStatus
 
-_DELTAS: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA})
 Tell = Callable[[Event], Awaitable[None]]
 
 
@@ -102,7 +101,7 @@ class Deltas:
         for event in events:
             if event.seq > self._sent_up_to:
                 self._sent_up_to = event.seq
-                if event.type in _DELTAS:
+                if event.type in DELTAS:
                     await self._tell(self._writer.delta(event))
 
 

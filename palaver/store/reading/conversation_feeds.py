@@ -219,8 +219,8 @@ class _Follower:
             return True
         if event.seq <= self._heard or event.type not in _KNOWN:
             return True
-        if event.seq > self._heard + 1:
-            first, last = self._heard + 1, event.seq - 1
+        if event.begins > self._heard + 1:
+            first, last = self._heard + 1, event.begins - 1
             gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
             events.append(PlacedEvent.of(gap, self._position))
             self._heard = last

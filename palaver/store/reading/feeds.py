@@ -21,9 +21,9 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from palaver.errors import ErrorClass, classify
-from palaver.events import EventKind
+from palaver.events import DELTAS, EventKind
 from palaver.store.reading import records
-from palaver.store.reading.events import StoredEvent, about_stream, from_channel
+from palaver.store.reading.events import StoredEvent, about_stream, from_channel, joined
 from palaver.store.reading.pages import PAGE, Pages, feed_of
 from palaver.store.reading.subscriptions import Subscriptions
 from palaver.store.redis.connection import Connection, PubSub, PubSubMessage, now_ms
@@ -39,6 +39,15 @@ IDLE: Final = 10.0
 AWAY: Final = 1.0
 """Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
 
+_TURN: Final = 16
+_PASSED: Final = 1
+_WOKEN: Final = 4
+"""A turn of the loop, and the shares of it that a watcher takes that is passed an event, and one that is woken for it;
+then others have a turn."""
+
+PassOn = Callable[[StoredEvent], bool]
+"""A function that takes an event where it can be sent at once, and tells whether it has."""
+
 watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 """The name of the key that watches in this context; empty for nobody in particular."""
 
@@ -46,9 +55,12 @@ watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 class Watcher:
     """One reader of one run's events, or of a conversation."""
 
-    __slots__ = ("_due", "_overdue", "_timer", "bytes", "events", "news", "stale")
+    __slots__ = ("_due", "_overdue", "_patience", "_timer", "at", "bytes", "events", "hurried", "last", "news", "pass_on", "stale")
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0, at: datetime | None = None, pass_on: PassOn | None = None) -> None:
+        self.last, self.at = after, at
+        """The number and the time of the last event that the reader has; the time may not be known."""
+        self.pass_on = pass_on
         self.events: deque[tuple[StoredEvent, int]] = deque()
         self.bytes = 0
         self.news = asyncio.Event()
@@ -57,21 +69,40 @@ class Watcher:
         self._due: float | None = None
         """The time, by the loop, at which a wait for news ends; None while nobody waits."""
         self._overdue = False
+        self._patience = 0.0
+        self.hurried = False
+        """True if there was no room for what came: the reader is slower than the stream."""
 
-    def offer(self, event: StoredEvent, size: int) -> None:
-        """Take an event, or note that the feed must be read because there is no room for it."""
+    def offer(self, event: StoredEvent, size: int) -> bool:
+        """Take an event, or note that the feed must be read because there is no room for it. A reader that has all
+        before it, and waits for it, may be passed a delta at once; tell whether it was."""
+        if (
+            self.pass_on is not None
+            and self._due is not None
+            and not self.events
+            and not self.stale
+            and event.seq == self.last + 1
+            and event.type in DELTAS
+            and self.pass_on(event)
+        ):
+            self.last, self.at = event.seq, event.at
+            self._due = asyncio.get_running_loop().time() + self._patience
+            return True
         if len(self.events) < _BACKLOG and (self.bytes + size <= _BACKLOG_BYTES or not self.events):
             self.events.append((event, size))
             self.bytes += size
             self.news.set()
         else:
             count_exceeded("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
+            self.hurried = True
             self.look()
+        return False
 
-    def take(self, last: int) -> Sequence[StoredEvent]:
-        """Return the offered events that follow on ``last``. If an event is missing in between, the feed must be
-        read."""
+    def take(self) -> Sequence[StoredEvent]:
+        """Return the offered events that follow on the last one; deltas that have waited together are one. If an event
+        is missing in between, the feed must be read."""
         taken: list[StoredEvent] = []
+        last = self.last
         while self.events:
             event, size = self.events.popleft()
             self.bytes -= size
@@ -80,7 +111,7 @@ class Watcher:
             elif event.seq > last:
                 taken.append(event)
                 last = event.seq
-        return taken
+        return joined(taken)
 
     def look(self) -> None:
         """Something may have been missed."""
@@ -93,6 +124,7 @@ class Watcher:
         loop = asyncio.get_running_loop()
         self.news.clear()
         self._overdue = False
+        self._patience = seconds
         self._due = loop.time() + seconds
         if self._timer is None or self._timer.when() > self._due:
             self._look_at(self._due)
@@ -139,6 +171,8 @@ class Feeds:
         self._reads = SingleFlight(_READS)
         self._watchers: dict[str, set[Watcher]] = {}
         self._subscriptions = Subscriptions(channels or redis.pubsub, self._dispatch)
+        self._served = 0
+        """The share of a turn of the loop that watchers have had."""
         self.watching = 0
         """Watchers that this process serves now."""
         self.watching_for: Counter[str] = Counter()
@@ -167,7 +201,13 @@ class Feeds:
                     yield event
 
     async def follow(
-        self, run_id: str, *, after: int = 0, seen: datetime | None = None, counted: bool = True
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        seen: datetime | None = None,
+        counted: bool = True,
+        pass_on: PassOn | None = None,
     ) -> AsyncIterator[Sequence[StoredEvent]]:
         """Events behind ``after`` as they come, those that are there together; none in long silences. Ends with
         ``run.finished``.
@@ -175,21 +215,24 @@ class Feeds:
         While Redis is away or loads its data there is silence; then it goes on where it was. Should the store have lost
         events that were seen, ``stream.rewound`` comes first, numbered as the newest that is left. ``seen`` is the
         time of the event ``after``; without it only what is lost from now on is noticed. Whoever is ``counted``
-        otherwise is no further watcher.
+        otherwise is no further watcher. Deltas that ``pass_on`` takes, while the next events are waited for, do not
+        come here.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        last, unread = after, False
-        with self.listening(feed_of(run_id), counted=counted) as watcher:
+        unread = False
+        watcher = Watcher(after, seen, pass_on)
+        with self.listening(feed_of(run_id), watcher, counted=counted):
             while True:
                 events: Sequence[StoredEvent] = ()
                 if watcher.stale:
                     watcher.stale = unread = False
                     try:
-                        events, intact, seen, over = await self._look(run_id, last, seen)
+                        events, watcher.last, watcher.at, over = await self._look(run_id, watcher.last, watcher.at)
                         watcher.stale |= bool(events)
-                        last = intact
+                        if watcher.hurried:
+                            events, watcher.hurried = joined(events), bool(events)
                     except RedisError as error:
                         if classify(error).error_class is not ErrorClass.STORAGE:
                             raise
@@ -199,10 +242,10 @@ class Feeds:
                         if over:
                             return
                 else:
-                    events = watcher.take(last)
+                    events = watcher.take()
                 if events:
                     if events[-1].type != EventKind.STREAM_REWOUND:
-                        last, seen = events[-1].seq, events[-1].at
+                        watcher.last, watcher.at = events[-1].seq, events[-1].at
                     yield events
                     if events[-1].type == EventKind.RUN_FINISHED:
                         return
@@ -226,9 +269,9 @@ class Feeds:
         return [loss], glance.intact, glance.intact_at, False
 
     @contextlib.contextmanager
-    def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
+    def listening(self, channel: str, watcher: Watcher | None = None, *, counted: bool = True) -> Iterator[Watcher]:
         """Hear the messages on the channel of a run's feed, or that something was written on that of a log."""
-        watcher = Watcher()
+        watcher = watcher or Watcher()
         if channel not in self._watchers:
             self._watchers[channel] = set()
             self._subscriptions.add(channel)
@@ -265,15 +308,17 @@ class Feeds:
             async for watcher in yielding(watchers):
                 watcher.look()
         elif message["type"] == "message" and watchers:
-            data = message["data"]
             if b":log:" in message["channel"]:
                 async for watcher in yielding(watchers):
                     watcher.look()
                 return
-            events = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
-            async for watcher in yielding(watchers):
+            events = from_channel(message["channel"].rpartition(b":")[2].decode(), message["data"])
+            for watcher in watchers:
                 for event in events:
-                    watcher.offer(event, len(event.payload))
+                    self._served += _PASSED if watcher.offer(event, len(event.payload)) else _WOKEN
+                if self._served >= _TURN:
+                    self._served = 0
+                    await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Stop fanning out."""
