@@ -7,8 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Final, Generic, Protocol, TypeVar
-from weakref import ReferenceType
+from typing import Final, Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -17,6 +16,7 @@ from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
 from palaver.processes.tasks import end
 from palaver.vocabulary.limits import MIB
 
+from .client_connection import ClientConnection, chunked_connection_of
 from .headers import EVENT_STREAM
 from .operations import StoredEvent
 
@@ -27,21 +27,6 @@ _FRAME_BYTES: Final = 4 * MIB
 
 SendPiece = Callable[[bytes], Awaitable[None]]
 """A function that sends a piece of a body."""
-CHUNKED: Final = "palaver.chunked"
-"""The name of the connection in the extensions of a scope. ``api.connections`` puts it there."""
-
-
-class Chunking(Protocol):
-    """A connection that writes pieces of a body of unknown length itself, over HTTP/1.1: what is around the routes has
-    nothing to do with them, and takes longer than the connection."""
-
-    async def send_chunk(self, piece: bytes) -> None:
-        """Write a piece of the body that has begun and goes on, once the client has taken enough of it."""
-
-    def write_chunk(self, piece: bytes) -> bool:
-        """Write a piece if the client is there, and not behind; tell whether that is so."""
-
-
 E = TypeVar("E", bound=StoredEvent)
 
 
@@ -79,7 +64,7 @@ class Outlet:
 
     def __init__(self, frame_of: Callable[[StoredEvent], bytes]) -> None:
         self._frame_of = frame_of
-        self.connection: Chunking | None = None
+        self.connection: ClientConnection | None = None
         """The connection of the client, while there is a stream on it that can be written to."""
 
     def pass_on(self, event: StoredEvent) -> bool:
@@ -112,7 +97,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        connection = _connection_of(scope)
+        connection = chunked_connection_of(scope)
         if self._outlet is not None:
             self._outlet.connection = connection
         pump = asyncio.create_task(self._pump(connection.send_chunk if connection else _pieces(send)))
@@ -135,12 +120,6 @@ class EventStream(Response):
             except Exception as error:
                 stored = classify(error).error_class is ErrorClass.STORAGE
                 _log.warning("a stream broke: %s", type(error).__name__, exc_info=None if stored else error)
-
-
-def _connection_of(scope: Scope) -> Chunking | None:
-    """Return the connection of a request, if it writes the pieces of an answer itself."""
-    connection: ReferenceType[Chunking] | None = scope.get("extensions", {}).get(CHUNKED)
-    return connection() if connection is not None and scope["http_version"] == "1.1" else None
 
 
 def _pieces(send: Send) -> SendPiece:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections import OrderedDict
+from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 import orjson
 from pydantic import BaseModel
 
 from palaver.schemas import models
+from palaver.vocabulary.limits import KIB
 
 from ..requests import below_root
+
+
+_RUNS: Final = 256
+_LARGE: Final = 16 * KIB
+"""Bytes from which on the JSON of a run is not kept."""
+_latest: Final[OrderedDict[str, tuple[models.Run, bytes]]] = OrderedDict()
 
 
 class Links(BaseModel):
@@ -66,4 +74,18 @@ def run_json(run: models.Run) -> bytes:
     """A ``Run`` on the wire. To make one first would take a tenth of the time of a request."""
     path = run_path(run.id)
     links = {"self": path, "events": f"{path}/events", "conversation": conversation_path(run.conversation_id)}
-    return b'%b,"links":%b}' % (run.model_dump_json().encode()[:-1], orjson.dumps(links))
+    return b'%b,"links":%b}' % (_written(run), orjson.dumps(links))
+
+
+def _written(run: models.Run) -> bytes:
+    """A run without the end of its JSON: of one that was read again, and is the same, what was written of it before."""
+    known = _latest.get(run.id)
+    if known is not None and known[0] is run:
+        return known[1]
+    text = run.model_dump_json().encode()[:-1]
+    if len(text) <= _LARGE:
+        _latest[run.id] = run, text
+        _latest.move_to_end(run.id)
+        if len(_latest) > _RUNS:
+            _latest.popitem(last=False)
+    return text

@@ -28,7 +28,7 @@ from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
 from .followers import Followers
 from .ids import FIRST
-from .shared_events import SharedEvent, shared
+from .shared_events import SharedEvent, shared, shared_delta
 from .snapshot import NAME, Snapshot, load_snapshot
 from .state import Generation
 from .tables import ExecutionStatus
@@ -102,7 +102,7 @@ class Deltas:
             if event.seq > self._sent_up_to:
                 self._sent_up_to = event.seq
                 if event.type in DELTAS:
-                    await self._tell(self._writer.delta(event))
+                    await self._tell(shared_delta(self._writer, event))
 
 
 _CONNECTING: Final = timedelta(seconds=10)

@@ -55,7 +55,20 @@ watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 class Watcher:
     """One reader of one run's events, or of a conversation."""
 
-    __slots__ = ("_due", "_overdue", "_patience", "_timer", "at", "bytes", "events", "hurried", "last", "news", "pass_on", "stale")
+    __slots__ = (
+        "_due",
+        "_overdue",
+        "_patience",
+        "_timer",
+        "at",
+        "bytes",
+        "events",
+        "hurried",
+        "last",
+        "news",
+        "pass_on",
+        "stale",
+    )
 
     def __init__(self, after: int = 0, at: datetime | None = None, pass_on: PassOn | None = None) -> None:
         self.last, self.at = after, at

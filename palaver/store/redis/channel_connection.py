@@ -20,9 +20,7 @@ from redis.exceptions import ConnectionError, RedisError
 
 from palaver.store.redis.connection import PubSubMessage
 
-_KINDS: Final = {
-    kind.encode(): kind for kind in ("message", "subscribe", "unsubscribe", "pong")
-}
+_KINDS: Final = {kind.encode(): kind for kind in ("message", "subscribe", "unsubscribe", "pong")}
 
 
 class ChannelConnection(asyncio.Protocol):
