@@ -82,7 +82,8 @@ async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: i
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    assert client.stdin is not None and client.stdout is not None
+    assert client.stdin is not None
+    assert client.stdout is not None
     client.stdin.write(orjson.dumps([f"/v1/runs/{each.run_id}/events" for each in leases]))
     client.stdin.write_eof()
     try:

@@ -14,7 +14,6 @@ from palaver.vocabulary.limits import KIB
 
 from ..requests import below_root
 
-
 _RUNS: Final = 256
 _LARGE: Final = 16 * KIB
 """Bytes from which on the JSON of a run is not kept."""

@@ -13,7 +13,7 @@ from palaver.errors import Refused
 from palaver.events import ON_REQUEST, EventKind
 from palaver.schemas.models import Run
 from palaver.store.reading.events import StoredEvent, about_stream
-from palaver.store.reading.feeds import PassOn
+from palaver.store.reading.watchers import PassOn
 
 from .backend import Backend, within_deadline
 from .waiting import admit_watcher

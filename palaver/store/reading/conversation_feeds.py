@@ -23,8 +23,9 @@ from palaver.events import EventKind
 from palaver.processes.tasks import end
 from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
-from palaver.store.reading.feeds import AWAY, IDLE, Feeds, Watcher
+from palaver.store.reading.feeds import AWAY, IDLE, Feeds
 from palaver.store.reading.reading import LogExtent, Reading
+from palaver.store.reading.watchers import Watcher
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.single_flight import SingleFlight

@@ -114,7 +114,8 @@ def joined(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         return events
     found: list[StoredEvent] = []
     for is_delta, group in groupby(events, lambda event: event.type in DELTAS):
-        found += _joined_deltas(list(group)) if is_delta else group
+        alike = list(group)
+        found += _joined_deltas(alike) if is_delta else alike
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -21,19 +21,17 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from palaver.errors import ErrorClass, classify
-from palaver.events import DELTAS, EventKind
+from palaver.events import EventKind
 from palaver.store.reading import records
 from palaver.store.reading.events import StoredEvent, about_stream, from_channel, joined
 from palaver.store.reading.pages import PAGE, Pages, feed_of
 from palaver.store.reading.subscriptions import Subscriptions
+from palaver.store.reading.watchers import PassOn, Watcher
 from palaver.store.redis.connection import Connection, PubSub, PubSubMessage, now_ms
 from palaver.store.redis.single_flight import SingleFlight, yielding
-from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _READS: Final = 24
 """Reads of feeds under way at once: the connections of the pool are not all for watchers."""
-_BACKLOG: Final = limit_of("watcher_events")
-_BACKLOG_BYTES: Final = limit_of("watcher_bytes")
 IDLE: Final = 10.0
 """Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
 AWAY: Final = 1.0
@@ -45,133 +43,8 @@ _WOKEN: Final = 4
 """A turn of the loop, and the shares of it that a watcher takes that is passed an event, and one that is woken for it;
 then others have a turn."""
 
-PassOn = Callable[[StoredEvent], bool]
-"""A function that takes an event where it can be sent at once, and tells whether it has."""
-
 watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 """The name of the key that watches in this context; empty for nobody in particular."""
-
-
-class Watcher:
-    """One reader of one run's events, or of a conversation."""
-
-    __slots__ = (
-        "_due",
-        "_overdue",
-        "_patience",
-        "_timer",
-        "at",
-        "bytes",
-        "events",
-        "hurried",
-        "last",
-        "news",
-        "pass_on",
-        "stale",
-    )
-
-    def __init__(self, after: int = 0, at: datetime | None = None, pass_on: PassOn | None = None) -> None:
-        self.last, self.at = after, at
-        """The number and the time of the last event that the reader has; the time may not be known."""
-        self.pass_on = pass_on
-        self.events: deque[tuple[StoredEvent, int]] = deque()
-        self.bytes = 0
-        self.news = asyncio.Event()
-        self.stale = True
-        self._timer: asyncio.TimerHandle | None = None
-        self._due: float | None = None
-        """The time, by the loop, at which a wait for news ends; None while nobody waits."""
-        self._overdue = False
-        self._patience = 0.0
-        self.hurried = False
-        """True if there was no room for what came: the reader is slower than the stream."""
-
-    def offer(self, event: StoredEvent, size: int) -> bool:
-        """Take an event, or note that the feed must be read because there is no room for it. A reader that has all
-        before it, and waits for it, may be passed a delta at once; tell whether it was."""
-        if (
-            self.pass_on is not None
-            and self._due is not None
-            and not self.events
-            and not self.stale
-            and event.seq == self.last + 1
-            and event.type in DELTAS
-            and self.pass_on(event)
-        ):
-            self.last, self.at = event.seq, event.at
-            self._due = asyncio.get_running_loop().time() + self._patience
-            return True
-        if len(self.events) < _BACKLOG and (self.bytes + size <= _BACKLOG_BYTES or not self.events):
-            self.events.append((event, size))
-            self.bytes += size
-            self.news.set()
-        else:
-            count_exceeded("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
-            self.hurried = True
-            self.look()
-        return False
-
-    def take(self) -> Sequence[StoredEvent]:
-        """Return the offered events that follow on the last one; deltas that have waited together are one. If an event
-        is missing in between, the feed must be read."""
-        taken: list[StoredEvent] = []
-        last = self.last
-        while self.events:
-            event, size = self.events.popleft()
-            self.bytes -= size
-            if event.seq > last + 1:
-                self.look()
-            elif event.seq > last:
-                taken.append(event)
-                last = event.seq
-        return joined(taken)
-
-    def look(self) -> None:
-        """Something may have been missed."""
-        self.forget()
-        self.stale = True
-        self.news.set()
-
-    async def silent(self, seconds: float) -> bool:
-        """Tell whether nothing was heard for so long: then something may have been missed."""
-        loop = asyncio.get_running_loop()
-        self.news.clear()
-        self._overdue = False
-        self._patience = seconds
-        self._due = loop.time() + seconds
-        if self._timer is None or self._timer.when() > self._due:
-            self._look_at(self._due)
-        try:
-            await self.news.wait()
-        finally:
-            self._due = None
-        return self._overdue
-
-    def end(self) -> None:
-        """Wait no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look_at(self, due: float) -> None:
-        # One timer for many waits, which mostly end before it does: to make one for each would take longer than they.
-        self.end()
-        self._timer = asyncio.get_running_loop().call_at(due, self._look_whether_silent)
-
-    def _look_whether_silent(self) -> None:
-        self._timer = None
-        if self._due is None:
-            return
-        if asyncio.get_running_loop().time() < self._due:
-            self._look_at(self._due)
-        else:
-            self._overdue = True
-            self.look()
-
-    def forget(self) -> None:
-        """Drop the events that were offered: they are of no use."""
-        self.events.clear()
-        self.bytes = 0
 
 
 class Feeds:
@@ -263,7 +136,7 @@ class Feeds:
                     if events[-1].type == EventKind.RUN_FINISHED:
                         return
                 elif not watcher.stale and not watcher.events:
-                    if await watcher.silent(AWAY if unread else IDLE):
+                    if await watcher.silent(AWAY if unread else IDLE, sure=not unread):
                         yield ()
                     if unread:
                         # Live events may be numbered anew: a store that loads its data lets one subscribe, not read.

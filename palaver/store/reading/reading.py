@@ -27,6 +27,7 @@ from palaver.store.scripting.contracts.replies import Unknown
 from palaver.store.scripting.log_entries import Withdrawn, in_reply
 from palaver.store.scripting.scripts import Command, Scripts
 from palaver.vocabulary.ids import all_shards, conversation_id, is_id, new_conversation_id
+from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import KIB
 
 log = logging.getLogger("palaver.store.reading.reading")

@@ -51,7 +51,7 @@ class ChannelConnection(asyncio.Protocol):
         """Ask whether the server is there; a ``pong`` is the answer. Raises what Redis raises."""
         await self._send("PING")
 
-    async def get_message(self, *, timeout: float | None) -> PubSubMessage | None:
+    async def get_message(self, *, timeout: float | None) -> PubSubMessage | None:  # noqa: ASYNC109 as redis-py
         """Return the next message; None if none came in time. Raises what Redis raises."""
         if not self._messages:
             await self._wait(timeout)
@@ -67,12 +67,12 @@ class ChannelConnection(asyncio.Protocol):
             with suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
 
-    async def _wait(self, timeout: float | None) -> None:
+    async def _wait(self, seconds: float | None) -> None:
         if self._error is not None:
             return
         loop = asyncio.get_running_loop()
         waiting = self._waiting = loop.create_future()
-        late = None if timeout is None else loop.call_later(timeout, self._wake)
+        late = None if seconds is None else loop.call_later(seconds, self._wake)
         try:
             await waiting
         finally:
@@ -89,7 +89,7 @@ class ChannelConnection(asyncio.Protocol):
             self._transport.set_protocol(self)
         if self._error is not None or self._transport is None:
             raise self._error or ConnectionError("there is no connection")
-        self._transport.write(pack_command(command))
+        self._transport.write(pack_command(command))  # type: ignore[arg-type]
 
     # What comes.
 
