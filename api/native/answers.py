@@ -23,7 +23,7 @@ REPLAYED: Final[Mapping[str, str]] = {"Idempotency-Replayed": "true"}
 
 def answer_run(run: Run, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A run; with 202, looking again may show something new."""
-    return answer_json(run_json(run), status, {**(headers or {}), **_POLL} if status == 202 else headers)
+    return answer_json(run_json(run, again=True), status, {**(headers or {}), **_POLL} if status == 202 else headers)
 
 
 def answer_asked(run: Run, headers: Mapping[str, str] | None = None) -> Response:
