@@ -75,6 +75,19 @@ async def test_messages_come_in_order_behind_the_confirmation(
     assert (await heard(channels))["type"] == "pong"
 
 
+async def test_what_nobody_takes_waits_in_redis(channels: ChannelConnection, server_client: Redis) -> None:
+    await channels.subscribe("news")
+    assert (await heard(channels))["type"] == "subscribe"
+    for _ in range(300):
+        await server_client.publish("news", b"x" * 100_000)
+    await aeventually(lambda: channels._paused)
+    assert sum(len(message["data"]) for message in channels._messages) < 2_000_000
+    assert [len((await heard(channels))["data"]) for _ in range(300)] == [100_000] * 300
+    assert (channels._held, channels._paused) == (0, False)
+    await server_client.publish("news", b"more")
+    assert (await heard(channels))["data"] == b"more"
+
+
 async def test_its_end_is_told_behind_what_came_before(channels: ChannelConnection, server_client: Redis) -> None:
     await channels.subscribe("news")
     await server_client.publish("news", "last")

@@ -111,12 +111,17 @@ async def test_an_answer_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     class Noting(H11):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             write = transport.write
-            monkeypatch.setattr(transport, "write", lambda data: (writes.append(data), write(data)))
+
+            def noting(data: bytes) -> None:
+                writes.append(bytes(data))
+                write(data)
+
+            monkeypatch.setattr(transport, "write", noting)
             super().connection_made(transport)
 
     async with serving(Noting, gate=Gate(100, 64)) as address:
         heard = await answer(address, _REQUESTS["whole"])
-    assert [bytes(each) for each in writes if each] == [heard]
+    assert [each for each in writes if each] == [heard]
 
 
 class Client:

@@ -19,8 +19,12 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
 from palaver.store.redis.connection import PubSubMessage
+from palaver.vocabulary.limits import KIB
 
 _KINDS: Final = {kind.encode(): kind for kind in ("message", "subscribe", "unsubscribe", "pong")}
+
+_AHEAD: Final = 256 * KIB
+"""Bytes of messages that nobody has taken from which on nothing more is read."""
 
 
 class ChannelConnection(asyncio.Protocol):
@@ -38,6 +42,9 @@ class ChannelConnection(asyncio.Protocol):
         self._error: Exception | None = None
         """The reason why nothing comes any more, once what has come is taken."""
         self._waiting: asyncio.Future[None] | None = None
+        self._held = 0
+        """Bytes of the messages that wait."""
+        self._paused = False
 
     async def subscribe(self, *channels: str) -> None:
         """Hear these channels, from their confirmations on. Raises what Redis raises."""
@@ -56,10 +63,19 @@ class ChannelConnection(asyncio.Protocol):
         if not self._messages:
             await self._wait(timeout)
         if self._messages:
-            return self._messages.popleft()
+            return self._next()
         if self._error is not None:
             raise self._error
         return None
+
+    def _next(self) -> PubSubMessage:
+        message = self._messages.popleft()
+        if message["type"] == "message":
+            self._held -= len(message["data"])
+        if self._paused and not self._messages and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return message
 
     async def aclose(self) -> None:
         """End the connection."""
@@ -105,6 +121,12 @@ class ChannelConnection(asyncio.Protocol):
                 answer = [b"pong", b"", answer]
             if (kind := _KINDS.get(answer[0])) is not None:
                 self._messages.append({"type": kind, "channel": answer[1], "data": answer[-1]})
+                if kind == "message":
+                    self._held += len(answer[-1])
+        if self._held > _AHEAD and not self._paused and self._transport is not None:
+            # Until they are taken: others wait in Redis, which gives up on who is too far behind.
+            self._paused = True
+            self._transport.pause_reading()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
