@@ -188,17 +188,18 @@ class Feeds:
                 del self.watching_for[whose]
 
     async def _dispatch(self, message: PubSubMessage) -> None:
-        watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
+        channel = message["channel"].decode()
+        watchers = tuple(self._watchers.get(channel, ()))
         if message["type"] == "subscribe":
             # Confirmed just now, at first or after a reconnection: earlier events went unheard.
             async for watcher in yielding(watchers):
                 watcher.look()
         elif message["type"] == "message" and watchers:
-            if b":log:" in message["channel"]:
+            if ":log:" in channel:
                 async for watcher in yielding(watchers):
                     watcher.look()
                 return
-            events = from_channel(message["channel"].rpartition(b":")[2].decode(), message["data"])
+            events = from_channel(channel.rpartition(":")[2], message["data"])
             for watcher in watchers:
                 for event in events:
                     self._served += _PASSED if watcher.offer(event, len(event.payload)) else _WOKEN
