@@ -140,7 +140,7 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
 )
 async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response:
     """With `wait`, the answer comes when `until` is reached, or after that many seconds."""
-    return answer_run(await operations.read_run(backend, run_id, until=query.until, seconds=query.wait))
+    return answer_run(await operations.read_run(backend, run_id, until=query.until, seconds=query.wait), again=True)
 
 
 @NATIVE.route(
