@@ -66,7 +66,7 @@ def follow(
 
 
 class Sent:
-    """How far a watcher is: the number of its last event, and when something was sent to it."""
+    """The place of a watcher: the number of its last event, and the time at which something was sent to it."""
 
     __slots__ = ("at", "last")
 
