@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, read
@@ -121,15 +121,12 @@ def create_app(
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        exception_handlers={HTTPException: _no_route},
+        exception_handlers={HTTPException: _no_route, Exception: _not_here},
     )
     app.state.dialects = tuple(dialects)
     for dialect in dialects:
         app.routes.extend([*dialect.router.routes, *dialect.sockets])
     add_pages(app)
-    # Behind these: sockets, documents, and what is not there.
-    app.add_middleware(Handlers, app.routes)
-    app.add_middleware(Middleware)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 
@@ -140,6 +137,10 @@ class _Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await Starlette.__call__(self, scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Our layers, and behind them the framework's: sockets, documents, and what is not there."""
+        return Middleware(Handlers(super().build_middleware_stack(), self.routes))
 
 
 @contextmanager
@@ -185,6 +186,11 @@ async def _require_durability(settings: Settings) -> None:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     return respond(error, request)
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    """Leave an error to the layers around the framework's own."""
+    raise error
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

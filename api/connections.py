@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import ref
 
 import h11
-from starlette.types import Scope
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import Message, Scope
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from palaver.vocabulary.limits import KIB, count_exceeded
 
+from .client_connection import CONNECTION
 from .descriptors import LINGERING
 from .gate import HASTE, Gate, network_of, process_gate
 from .native.problems import respond
@@ -52,6 +56,8 @@ class Bounded(Sending, _Base):
         self._late: asyncio.TimerHandle | None = None
         """The timer that runs until the head is here; the connection is half-open while there is one."""
         self._end: asyncio.TimerHandle | None = None
+        # No request is to keep its connection: what refers to itself waits for the garbage collector.
+        self.app = partial(_serve, self.app, {CONNECTION: ref(self)})
 
     # The methods that depend on the parser.
 
@@ -153,6 +159,20 @@ class Bounded(Sending, _Base):
 
     # Answers.
 
+    async def send_chunk(self, piece: bytes) -> None:
+        """Write a piece of the body that has begun and goes on, once the client has taken enough of it."""
+        if self.flow.write_paused and not self.cycle.disconnected:
+            await self.flow.drain()
+        self.write_chunk(piece)
+
+    def write_chunk(self, piece: bytes) -> bool:
+        """Write a piece as the parser's library would; tell whether the client is there, and not behind."""
+        if self.flow.write_paused or self.cycle.disconnected:
+            return False
+        if piece:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        return True
+
     def on_response_complete(self) -> None:
         before = self.cycle
         super().on_response_complete()
@@ -215,6 +235,29 @@ class Bounded(Sending, _Base):
 class H11(Bounded, H11Protocol):
     """The protocol class of this process: ``uvicorn --http api.connections:H11``."""
 
+    async def send_answer(self, start: Message, body: bytes) -> None:
+        """Write an answer as uvicorn does, in one piece: each write costs more than the rest of it."""
+        cycle = self.cycle
+        if self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if cycle.disconnected:
+            return
+        headers = [*cycle.default_headers, *start["headers"]]
+        if CLOSE_HEADER in cycle.scope["headers"] and CLOSE_HEADER not in headers:
+            headers.append(CLOSE_HEADER)
+        status = start["status"]
+        cycle.response_started, cycle.waiting_for_100_continue = True, False
+        head = self.conn.send(h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status]))
+        shown = self.conn.send(h11.Data(data=b"" if cycle.scope["method"] == "HEAD" else body))
+        self.conn.send(h11.EndOfMessage())
+        self.transport.write((head or b"") + (shown or b""))
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if self.conn.our_state is h11.MUST_CLOSE or not cycle.keep_alive:
+            self.conn.send(h11.ConnectionClosed())
+            self.transport.close()
+        cycle.on_response()
+
     def has_part_of_a_head(self) -> bool:
         """Tell whether bytes of a request are here, but not its whole head."""
         return bool(self.conn.trailing_data[0])
@@ -230,6 +273,13 @@ class H11(Bounded, H11Protocol):
             count_exceeded("headers")
             return Problem("headers_too_large")
         return super().parser_problem()
+
+
+def _serve(app: Any, extensions: dict[str, Any], scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+    """Have the application serve a request, with what the connection has for it."""
+    scope["extensions"] = extensions
+    served: Awaitable[None] = app(scope, receive, send)
+    return served
 
 
 def _full() -> Problem:

@@ -24,6 +24,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .access_log import log_request
 from .auth import DOCUMENTS, METRICS, QUEUES, Keys, routed_path, unauthenticated
+from .client_connection import connection_of
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
 from .operations import Caller, watching_for
@@ -115,12 +116,22 @@ class Middleware:
         state.update(request_id=request_id, dialect=dialect, caller=Caller(trusted=False))
         enter_root(scope)
         began, status, arrived_at = False, 0, monotonic()
+        connection, head = connection_of(scope), None
 
         async def send_with_id(message: Message) -> None:
-            nonlocal began, status
+            nonlocal began, status, head
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 began, status = True, message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                if connection is not None and any(name == b"content-length" for name, _ in message["headers"]):
+                    head = message
+                    return
+            elif connection is not None and head is not None:
+                start, head = head, None
+                if not message.get("more_body"):
+                    await connection.send_answer(start, message.get("body", b""))
+                    return
+                await send(start)
             began = began or message["type"] in {"websocket.accept", "websocket.close"}
             await send(message)
 

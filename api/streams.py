@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,6 +16,7 @@ from palaver.errors import ErrorClass, UnknownConversation, UnknownRun, classify
 from palaver.processes.tasks import end
 from palaver.vocabulary.limits import MIB
 
+from .client_connection import ClientConnection, chunked_connection_of
 from .headers import EVENT_STREAM
 from .operations import StoredEvent
 
@@ -24,6 +25,8 @@ _FRAMES: Final = 1024
 _FRAME_BYTES: Final = 4 * MIB
 
 
+SendPiece = Callable[[bytes], Awaitable[None]]
+"""A function that sends a piece of a body."""
 E = TypeVar("E", bound=StoredEvent)
 
 
@@ -35,17 +38,38 @@ class Frames(Generic[E]):
         self._made: OrderedDict[E, bytes] = OrderedDict()
         """The frames by event: one that was read twice, or came live and was read, is one event."""
         self._size = 0
+        self._last: tuple[E, bytes] | None = None
+        """The one that was asked for last: all watchers of a run ask for it together."""
 
     def of(self, event: E) -> bytes:
         """Return the frame of an event."""
+        if self._last is not None and self._last[0] is event:
+            return self._last[1]
         frame = self._made.get(event)
-        if frame is not None:
-            return frame
+        if frame is None:
+            frame = self._add(event)
+        self._last = event, frame
+        return frame
+
+    def _add(self, event: E) -> bytes:
         made = self._made[event] = self._write(event)
         self._size += len(made)
         while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:
             self._size -= len(self._made.popitem(last=False)[1])
         return made
+
+
+class Outlet:
+    """The way of single events to a client that has all before them: past the tasks and generators of its stream."""
+
+    def __init__(self, frame_of: Callable[[StoredEvent], bytes]) -> None:
+        self._frame_of = frame_of
+        self.connection: ClientConnection | None = None
+        """The connection of the client, while there is a stream on it that can be written to."""
+
+    def pass_on(self, event: StoredEvent) -> bool:
+        """Send an event at once, if that can be; tell whether it was."""
+        return self.connection is not None and self.connection.write_chunk(self._frame_of(event))
 
 
 class EventStream(Response):
@@ -60,8 +84,10 @@ class EventStream(Response):
         closing: asyncio.Event,
         headers: Mapping[str, str] | None = None,
         media_type: str = EVENT_STREAM,
+        outlet: Outlet | None = None,
     ) -> None:
         self._frames = frames
+        self._outlet = outlet
         self._closing = closing
         self.media_type = media_type
         self.status_code = 200
@@ -71,25 +97,36 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        pump = asyncio.create_task(self._pump(send))
+        connection = chunked_connection_of(scope)
+        if self._outlet is not None:
+            self._outlet.connection = connection
+        pump = asyncio.create_task(self._pump(connection.send_chunk if connection else _pieces(send)))
         others = [asyncio.create_task(_gone(receive)), asyncio.create_task(self._closing.wait())]
         try:
             await asyncio.wait([pump, *others], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if self._outlet is not None:
+                self._outlet.connection = None
             await end(pump, *others)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _pump(self, send: Send) -> None:
-        body: dict[str, Any] = {"type": "http.response.body", "more_body": True}
+    async def _pump(self, send: SendPiece) -> None:
         async with aclosing(self._frames) as frames:
             try:
                 async for piece in frames:
-                    await send({**body, "body": piece})
+                    await send(piece)
             except (UnknownRun, UnknownConversation):
                 return
             except Exception as error:
                 stored = classify(error).error_class is ErrorClass.STORAGE
                 _log.warning("a stream broke: %s", type(error).__name__, exc_info=None if stored else error)
+
+
+def _pieces(send: Send) -> SendPiece:
+    async def send_piece(piece: bytes) -> None:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    return send_piece
 
 
 async def _gone(receive: Receive) -> None:

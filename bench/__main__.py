@@ -29,6 +29,7 @@ from bench import (
     streams,
     telling,
     tool_steps,
+    watchers,
     worked,
 )
 from bench.program import run
@@ -60,6 +61,7 @@ PARTS: Final[dict[str, Part]] = {
     "streams": lambda quick: streams.measure(streams=500 if quick else 2000, seconds=5 if quick else 20),
     "cancel": lambda quick: cancels.measure(100 if quick else 300, in_flight=200, tools=8 if quick else 20),
     "requests": lambda quick: requests.measure(rounds=2 if quick else 6),
+    "watchers": lambda quick: watchers.measure(rounds=2 if quick else 5, events=5_000 if quick else 10_000),
     "tools": lambda quick: tool_steps.measure(rounds=3 if quick else 9),
     "hostile": lambda quick: hostile.measure(
         shapes=12 if quick else 50,

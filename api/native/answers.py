@@ -21,9 +21,11 @@ REPLAYED: Final[Mapping[str, str]] = {"Idempotency-Replayed": "true"}
 """An earlier request with the same key had the effect; this one had none."""
 
 
-def answer_run(run: Run, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A run; with 202, looking again may show something new."""
-    return answer_json(run_json(run), status, {**(headers or {}), **_POLL} if status == 202 else headers)
+def answer_run(
+    run: Run, status: int = 200, headers: Mapping[str, str] | None = None, *, again: bool = False
+) -> Response:
+    """A run; with 202, looking again may show something new. One that was read may be read ``again`` as it is."""
+    return answer_json(run_json(run, again=again), status, {**(headers or {}), **_POLL} if status == 202 else headers)
 
 
 def answer_asked(run: Run, headers: Mapping[str, str] | None = None) -> Response:

@@ -16,7 +16,7 @@ from ..queries import FARTHEST, Number, Query
 from ..streams import EventStream
 from .answers import answer_events
 from .dialect import NATIVE, RunId
-from .frames import STREAMS, frames
+from .frames import STREAMS, frames, outlet
 
 _MAX_PAGE: Final = 1000
 
@@ -66,6 +66,9 @@ async def events(
     # A browser repeats its first URL, `after` included, and says in the header how far it came since.
     after = query.after if seen is None else seen
     if kind == EVENT_STREAM:
-        batches = await operations.watch(backend, run_id, after, query.include)
-        return Response(status_code=204) if batches is None else EventStream(frames(batches), backend.closing)
+        way = outlet()
+        batches = await operations.watch(backend, run_id, after, query.include, way.pass_on)
+        if batches is None:
+            return Response(status_code=204)
+        return EventStream(frames(batches), backend.closing, outlet=way)
     return answer_events(await operations.read_events(backend, run_id, after, query.limit, query.include))

@@ -11,7 +11,7 @@ from palaver.events import EventKind, StoredIn
 
 from ..headers import EVENT_STREAM
 from ..operations import Batches, PlacedBatches, PlacedEvent, StoredEvent
-from ..streams import Frames
+from ..streams import Frames, Outlet
 
 _RETRY: Final = (1000, 3000)
 """Milliseconds, some number between these, after which a browser connects again: not all at the same moment."""
@@ -60,6 +60,11 @@ def placed_frame(event: PlacedEvent) -> bytes:
 
 _shared: Final = Frames(frame)
 _placed: Final = Frames(placed_frame)
+
+
+def outlet() -> Outlet:
+    """Return the way of single events of a run to one client."""
+    return Outlet(_shared.of)
 
 
 async def placed_frames(batches: PlacedBatches) -> AsyncGenerator[bytes, None]:

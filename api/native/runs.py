@@ -20,7 +20,7 @@ from .answers import answer_list, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
 from .filters import PAIRS, Entries, Filters
-from .frames import STREAMS, frames
+from .frames import STREAMS, frames, outlet
 from .links import Run, RunList, run_json
 
 
@@ -104,7 +104,9 @@ async def submit(
     if taken.steered:
         detail(steered=True, run=run.id)
     if kind == EVENT_STREAM:
-        return EventStream(frames(operations.follow(backend, run.id, include=query.include)), backend.closing, headers)
+        way = outlet()
+        batches = operations.follow(backend, run.id, include=query.include, pass_on=way.pass_on)
+        return EventStream(frames(batches), backend.closing, headers, outlet=way)
     if wait and operations.may_watch(backend):
         headers["Preference-Applied"] = f"wait={wait}"
         run = await operations.await_run(backend, run, Until.ACTION, wait)
@@ -138,7 +140,7 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
 )
 async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response:
     """With `wait`, the answer comes when `until` is reached, or after that many seconds."""
-    return answer_run(await operations.read_run(backend, run_id, until=query.until, seconds=query.wait))
+    return answer_run(await operations.read_run(backend, run_id, until=query.until, seconds=query.wait), again=True)
 
 
 @NATIVE.route(

@@ -9,13 +9,17 @@ from uuid import UUID
 
 import orjson
 
-from ..operations import LogEntry
+from ..operations import LogEntry, StoredEvent
 from ..sockets import text_frame
 from .events import Writer
 from .state import Generation
 
 _CACHED: Final = 16
 """Entries of the whole process: sockets need the same one within some turns of the loop."""
+
+
+_CACHED_DELTAS: Final = 64
+"""The same of deltas, of which more come."""
 
 
 class SharedEvent(dict[str, Any]):
@@ -27,7 +31,19 @@ class SharedEvent(dict[str, Any]):
         return text_frame(orjson.dumps(self))
 
 
+_deltas: OrderedDict[tuple[UUID, Generation, StoredEvent], SharedEvent] = OrderedDict()
 _last: OrderedDict[tuple[UUID, Generation, int], tuple[Writer, LogEntry, list[SharedEvent]]] = OrderedDict()
+
+
+def shared_delta(writer: Writer, event: StoredEvent) -> SharedEvent:
+    """Return the event of a delta; nobody changes it."""
+    key = (writer.conversation, writer.generation, event)
+    if (known := _deltas.get(key)) is not None:
+        return known
+    made = _deltas[key] = SharedEvent(writer.delta(event))
+    if len(_deltas) > _CACHED_DELTAS:
+        _deltas.popitem(last=False)
+    return made
 
 
 def shared(writer: Writer, entry: LogEntry) -> list[SharedEvent]:

@@ -18,7 +18,7 @@ import orjson
 from starlette.websockets import WebSocket
 
 from palaver.errors import Refused, UnknownConversation, UnknownRun
-from palaver.events import EventKind
+from palaver.events import DELTAS, EventKind
 from palaver.processes.tasks import end
 
 from .. import operations
@@ -28,12 +28,11 @@ from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
 from .followers import Followers
 from .ids import FIRST
-from .shared_events import SharedEvent, shared
+from .shared_events import SharedEvent, shared, shared_delta
 from .snapshot import NAME, Snapshot, load_snapshot
 from .state import Generation
 from .tables import ExecutionStatus
 
-_DELTAS: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA})
 Tell = Callable[[Event], Awaitable[None]]
 
 
@@ -102,8 +101,8 @@ class Deltas:
         for event in events:
             if event.seq > self._sent_up_to:
                 self._sent_up_to = event.seq
-                if event.type in _DELTAS:
-                    await self._tell(self._writer.delta(event))
+                if event.type in DELTAS:
+                    await self._tell(shared_delta(self._writer, event))
 
 
 _CONNECTING: Final = timedelta(seconds=10)

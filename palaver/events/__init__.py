@@ -39,9 +39,10 @@ from palaver.events.classes import (
     read_event,
 )
 from palaver.events.defaults import complete, is_complete
-from palaver.events.kinds import MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, StoredIn
+from palaver.events.kinds import DELTAS, MESSAGES, ON_REQUEST, TRACED, UNDER_WAY, EventKind, StoredIn
 
 __all__ = [
+    "DELTAS",
     "EVENTS",
     "MESSAGES",
     "ON_REQUEST",

@@ -33,8 +33,8 @@ class BaseEvent(BaseModel):
     type: str
     run_id: str
     seq: int
-    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for. An event about the
-    stream itself has the number of the event before it."""
+    """From 1, without gaps in a run, but for numbers of events that a watcher did not ask for, and of deltas that it
+    was sent as one. An event about the stream itself has the number of the event before it."""
     at: datetime
     """UTC."""
     position: int | None = None

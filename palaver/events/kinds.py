@@ -85,7 +85,9 @@ TRACED: Final = frozenset(
     }
 )
 """Kinds that the trace of a run has as events of the run's span: they explain the time that it took."""
-UNDER_WAY: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA, EventKind.TOOL_PROGRESS})
+DELTAS: Final = frozenset({EventKind.MESSAGE_DELTA, EventKind.REASONING_DELTA})
+"""Kinds that bring more of a text: those of an attempt add up to it."""
+UNDER_WAY: Final = DELTAS | {EventKind.TOOL_PROGRESS}
 """Kinds that show work in progress: another event brings its result."""
 ON_REQUEST: Final = frozenset({EventKind.REASONING_DELTA})
 """Kinds that only a watcher who asks for them gets."""

@@ -56,7 +56,7 @@ class Store:
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.due = DueIndex(connection, scripts, settings)
-        self.feeds = Feeds(connection)
+        self.feeds = Feeds(connection, redis.channels if isinstance(redis, SharedClient) else None)
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)

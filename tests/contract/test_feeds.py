@@ -14,7 +14,7 @@ from redis.exceptions import BusyLoadingError
 from palaver.errors import UnknownRun
 from palaver.steps.leases import Delta, Lease
 from palaver.store import Store
-from palaver.store.reading.events import StoredEvent
+from palaver.store.reading.events import JoinedDeltas, StoredEvent
 from palaver.store.reading.feeds import Feeds
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
@@ -26,6 +26,9 @@ from tests.waiting import aeventually
 
 async def _say(driver: StoreDriver, lease: Lease, *texts: str) -> None:
     await driver.store.steps.write_deltas([Delta(lease, text) for text in texts])
+
+
+_COUNTED = "".join(map(str, range(60)))
 
 
 def _as_many(events: list[StoredEvent], number: int) -> bool:
@@ -42,6 +45,11 @@ async def _watch(
 
 def _numbers(events: Sequence[StoredEvent]) -> list[int]:
     return [event.seq for event in events]
+
+
+def _covered(events: Sequence[StoredEvent]) -> list[int]:
+    """The numbers of all events that these stand for."""
+    return [number for event in events for number in range(event.begins, event.seq + 1)]
 
 
 async def test_sequence_numbers_have_no_gaps(driver: StoreDriver) -> None:
@@ -165,7 +173,8 @@ async def test_events_of_any_moment_are_seen(driver: StoreDriver) -> None:
     await asyncio.wait_for(asyncio.gather(*tasks), 20)
 
     for events in watched:
-        assert _numbers(events) == list(range(1, 67))
+        assert _covered(events) == list(range(1, 67))
+        assert "".join(event.data["text"] for event in events if event.type == "message.delta") == _COUNTED
 
 
 async def test_a_watcher_that_leaves_is_forgotten(driver: StoreDriver) -> None:
@@ -187,7 +196,69 @@ async def test_a_slow_watcher_reads_the_feed_and_misses_nothing(driver: StoreDri
     await driver.finish(lease)
     seen += [event async for event in events]
 
-    assert _numbers([event for event in seen if event]) == list(range(1, 4 + 600 + 2 + 1))
+    told = [event for event in seen if event]
+    assert _covered(told) == list(range(1, 4 + 600 + 2 + 1))
+    # Read a page at a time, which it was too slow for.
+    deltas = [event for event in told if event.type == "message.delta"]
+    assert len(deltas) < 10
+    assert "".join(event.data["text"] for event in deltas) == "0123456789" * 60
+
+
+async def test_deltas_that_wait_for_a_watcher_are_one_that_can_be_resumed_from(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    events = driver.store.feeds.follow(run_id)
+    told = [*await anext(events)]
+    (channel,) = driver.store.feeds._watchers.values()
+    (watcher,) = channel
+    # Until its subscription is confirmed it reads what comes, which is not joined.
+    while not isinstance(told[-1], JoinedDeltas):
+        await _say(driver, lease, "so ", "on")
+        # Nobody asks meanwhile.
+        await aeventually(lambda: watcher.stale or len(watcher.events) == 2)
+        told += await anext(events)
+    one = told[-1]
+    assert one.type == "message.delta"
+    assert one.data == {"step": "1", "attempt": 1, "text": "so on"}
+    assert one.at == (await driver.store.feeds.page(run_id))[-1].at
+    assert _covered(told) == list(range(1, one.seq + 1))
+    await driver.finish(lease)
+    rest: list[StoredEvent] = []
+    await asyncio.wait_for(_watch(driver.store, run_id, rest, one.seq), 5)
+    assert _numbers(rest) == [one.seq + 1, one.seq + 2]
+    await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_delta_is_passed_on_to_who_waits_for_it_and_has_all_before_it(driver: StoreDriver) -> None:
+    run_id, lease = await driver.begin()
+    passed: list[int] = []
+    batches: list[StoredEvent] = []
+    takes = True
+
+    def pass_on(event: StoredEvent) -> bool:
+        if takes:
+            passed.append(event.seq)
+        return takes
+
+    async def watch() -> None:
+        async for events in driver.store.feeds.follow(run_id, pass_on=pass_on):
+            batches.extend(events)
+
+    watching = asyncio.create_task(watch())
+    await aeventually(lambda: _as_many(batches, 4))
+    (channel,) = driver.store.feeds._watchers.values()
+    (watcher,) = channel
+    await aeventually(lambda: watcher._passing)
+    await _say(driver, lease, "a", "b")
+    await aeventually(lambda: passed == [5, 6])
+    takes = False
+    await _say(driver, lease, "c")
+    await aeventually(lambda: _as_many(batches, 5))
+    takes = True
+    await driver.finish(lease)
+    await asyncio.wait_for(watching, 5)
+    # What is no delta is never passed on, and nothing comes twice.
+    assert passed == [5, 6]
+    assert _numbers(batches) == [1, 2, 3, 4, 7, 8, 9]
 
 
 @pytest.mark.parametrize("more", [1, 9], ids=["behind", "caught up"])

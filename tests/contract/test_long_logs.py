@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from api.native.frames import frames
-from api.operations.watching import with_gaps
+from api.operations.watching import Sent, with_gaps
 from palaver.config.settings import Settings
 from palaver.schemas.models import Message
 from palaver.steps.leases import Delta
@@ -103,7 +103,7 @@ async def test_a_run_with_very_many_deltas_keeps_few_and_says_what_is_gone(drive
 
     covered: list[int] = []
     shown = 0
-    stream = frames(with_gaps(driver.store.feeds.follow(run_id), 0))
+    stream = frames(with_gaps(driver.store.feeds.follow(run_id), Sent()))
     for frame in b"".join([piece async for piece in stream]).split(b"\n\n"):
         fields = dict(line.split(b": ", 1) for line in frame.splitlines())
         data = orjson.loads(fields.get(b"data", b"{}"))

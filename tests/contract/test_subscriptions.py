@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError
 
 from palaver.store.reading import subscriptions
 from palaver.store.reading.subscriptions import Subscriptions
-from palaver.store.redis.connection import Connection, PubSubMessage
+from palaver.store.redis.connection import PubSubMessage
 from tests.waiting import aeventually
 
 REAL = pytest.mark.parametrize("redis", ["real"], indirect=True)
@@ -77,7 +77,7 @@ class Heard:
         self.redis = redis
         self.client = Watched(redis)
         self.messages: list[tuple[str, str]] = []
-        self.channels = Subscriptions(cast(Connection, self.client), self._hear)
+        self.channels = Subscriptions(self.client.pubsub, self._hear)
 
     async def _hear(self, message: PubSubMessage) -> None:
         self.messages.append((message["type"], message["channel"].decode()))

@@ -23,8 +23,9 @@ from palaver.events import EventKind
 from palaver.processes.tasks import end
 from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent, about_stream, from_log
-from palaver.store.reading.feeds import AWAY, IDLE, Feeds, Watcher
+from palaver.store.reading.feeds import AWAY, IDLE, Feeds
 from palaver.store.reading.reading import LogExtent, Reading
+from palaver.store.reading.watchers import Watcher
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.single_flight import SingleFlight
@@ -219,8 +220,8 @@ class _Follower:
             return True
         if event.seq <= self._heard or event.type not in _KNOWN:
             return True
-        if event.seq > self._heard + 1:
-            first, last = self._heard + 1, event.seq - 1
+        if event.begins > self._heard + 1:
+            first, last = self._heard + 1, event.begins - 1
             gap = about_stream(EventKind.STREAM_GAP, event.run_id, self._heard, event.at, first, last)
             events.append(PlacedEvent.of(gap, self._position))
             self._heard = last

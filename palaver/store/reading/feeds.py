@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from datetime import datetime
@@ -23,93 +23,42 @@ from redis.exceptions import RedisError
 from palaver.errors import ErrorClass, classify
 from palaver.events import EventKind
 from palaver.store.reading import records
-from palaver.store.reading.events import StoredEvent, about_stream, from_channel
+from palaver.store.reading.events import StoredEvent, about_stream, from_channel, joined
 from palaver.store.reading.pages import PAGE, Pages, feed_of
 from palaver.store.reading.subscriptions import Subscriptions
-from palaver.store.redis.connection import Connection, PubSubMessage, now_ms
+from palaver.store.reading.watchers import PassOn, Watcher
+from palaver.store.redis.connection import Connection, PubSub, PubSubMessage, now_ms
 from palaver.store.redis.single_flight import SingleFlight, yielding
-from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _READS: Final = 24
 """Reads of feeds under way at once: the connections of the pool are not all for watchers."""
-_BACKLOG: Final = limit_of("watcher_events")
-_BACKLOG_BYTES: Final = limit_of("watcher_bytes")
 IDLE: Final = 10.0
 """Seconds of silence after which a watcher looks into the feed, whatever the subscription seems to be."""
 AWAY: Final = 1.0
 """Seconds after which a watcher whose reading failed looks again; it looks at once when the subscription is new."""
 
+_TURN: Final = 16
+_PASSED: Final = 1
+_WOKEN: Final = 4
+"""A turn of the loop, and the shares of it that a watcher takes that is passed an event, and one that is woken for it;
+then others have a turn."""
+
 watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 """The name of the key that watches in this context; empty for nobody in particular."""
-
-
-class Watcher:
-    """One reader of one run's events, or of a conversation."""
-
-    __slots__ = ("bytes", "events", "news", "stale")
-
-    def __init__(self) -> None:
-        self.events: deque[tuple[StoredEvent, int]] = deque()
-        self.bytes = 0
-        self.news = asyncio.Event()
-        self.stale = True
-
-    def offer(self, event: StoredEvent, size: int) -> None:
-        """Take an event, or note that the feed must be read because there is no room for it."""
-        if len(self.events) < _BACKLOG and (self.bytes + size <= _BACKLOG_BYTES or not self.events):
-            self.events.append((event, size))
-            self.bytes += size
-            self.news.set()
-        else:
-            count_exceeded("watcher_events" if len(self.events) == _BACKLOG else "watcher_bytes")
-            self.look()
-
-    def take(self, last: int) -> Sequence[StoredEvent]:
-        """Return the offered events that follow on ``last``. If an event is missing in between, the feed must be
-        read."""
-        taken: list[StoredEvent] = []
-        while self.events:
-            event, size = self.events.popleft()
-            self.bytes -= size
-            if event.seq > last + 1:
-                self.look()
-            elif event.seq > last:
-                taken.append(event)
-                last = event.seq
-        return taken
-
-    def look(self) -> None:
-        """Something may have been missed."""
-        self.forget()
-        self.stale = True
-        self.news.set()
-
-    async def silent(self, seconds: float) -> bool:
-        """Tell whether nothing was heard for so long: then something may have been missed."""
-        self.news.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self.news.wait()
-        except TimeoutError:
-            self.look()
-            return True
-        return False
-
-    def forget(self) -> None:
-        """Drop the events that were offered: they are of no use."""
-        self.events.clear()
-        self.bytes = 0
 
 
 class Feeds:
     """Reads events, and fans live ones out to watchers."""
 
-    def __init__(self, redis: Connection) -> None:
+    def __init__(self, redis: Connection, channels: Callable[[], PubSub] | None = None) -> None:
+        """``channels`` makes a connection that hears some, in place of those of ``redis``."""
         self._redis = redis
         self._pages = Pages(redis)
         self._reads = SingleFlight(_READS)
         self._watchers: dict[str, set[Watcher]] = {}
-        self._subscriptions = Subscriptions(redis, self._dispatch)
+        self._subscriptions = Subscriptions(channels or redis.pubsub, self._dispatch)
+        self._served = 0
+        """The share of a turn of the loop that watchers have had."""
         self.watching = 0
         """Watchers that this process serves now."""
         self.watching_for: Counter[str] = Counter()
@@ -138,7 +87,13 @@ class Feeds:
                     yield event
 
     async def follow(
-        self, run_id: str, *, after: int = 0, seen: datetime | None = None, counted: bool = True
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        seen: datetime | None = None,
+        counted: bool = True,
+        pass_on: PassOn | None = None,
     ) -> AsyncIterator[Sequence[StoredEvent]]:
         """Events behind ``after`` as they come, those that are there together; none in long silences. Ends with
         ``run.finished``.
@@ -146,21 +101,24 @@ class Feeds:
         While Redis is away or loads its data there is silence; then it goes on where it was. Should the store have lost
         events that were seen, ``stream.rewound`` comes first, numbered as the newest that is left. ``seen`` is the
         time of the event ``after``; without it only what is lost from now on is noticed. Whoever is ``counted``
-        otherwise is no further watcher.
+        otherwise is no further watcher. Deltas that ``pass_on`` takes, while the next events are waited for, do not
+        come here.
 
         Raises:
             UnknownRun: there is no such run (any more).
         """
-        last, unread = after, False
-        with self.listening(feed_of(run_id), counted=counted) as watcher:
+        unread = False
+        watcher = Watcher(after, seen, pass_on)
+        with self.listening(feed_of(run_id), watcher, counted=counted):
             while True:
                 events: Sequence[StoredEvent] = ()
                 if watcher.stale:
                     watcher.stale = unread = False
                     try:
-                        events, intact, seen, over = await self._look(run_id, last, seen)
+                        events, watcher.last, watcher.at, over = await self._look(run_id, watcher.last, watcher.at)
                         watcher.stale |= bool(events)
-                        last = intact
+                        if watcher.hurried:
+                            events, watcher.hurried = joined(events), bool(events)
                     except RedisError as error:
                         if classify(error).error_class is not ErrorClass.STORAGE:
                             raise
@@ -170,15 +128,15 @@ class Feeds:
                         if over:
                             return
                 else:
-                    events = watcher.take(last)
+                    events = watcher.take()
                 if events:
                     if events[-1].type != EventKind.STREAM_REWOUND:
-                        last, seen = events[-1].seq, events[-1].at
+                        watcher.last, watcher.at = events[-1].seq, events[-1].at
                     yield events
                     if events[-1].type == EventKind.RUN_FINISHED:
                         return
                 elif not watcher.stale and not watcher.events:
-                    if await watcher.silent(AWAY if unread else IDLE):
+                    if await watcher.silent(AWAY if unread else IDLE, sure=not unread):
                         yield ()
                     if unread:
                         # Live events may be numbered anew: a store that loads its data lets one subscribe, not read.
@@ -197,9 +155,9 @@ class Feeds:
         return [loss], glance.intact, glance.intact_at, False
 
     @contextlib.contextmanager
-    def listening(self, channel: str, *, counted: bool = True) -> Iterator[Watcher]:
+    def listening(self, channel: str, watcher: Watcher | None = None, *, counted: bool = True) -> Iterator[Watcher]:
         """Hear the messages on the channel of a run's feed, or that something was written on that of a log."""
-        watcher = Watcher()
+        watcher = watcher or Watcher()
         if channel not in self._watchers:
             self._watchers[channel] = set()
             self._subscriptions.add(channel)
@@ -208,6 +166,7 @@ class Feeds:
             with self.place() if counted else contextlib.nullcontext():
                 yield watcher
         finally:
+            watcher.end()
             others = self._watchers.get(channel, set())
             others.discard(watcher)
             if not others:
@@ -229,21 +188,24 @@ class Feeds:
                 del self.watching_for[whose]
 
     async def _dispatch(self, message: PubSubMessage) -> None:
-        watchers = tuple(self._watchers.get(message["channel"].decode(), ()))
+        channel = message["channel"].decode()
+        watchers = tuple(self._watchers.get(channel, ()))
         if message["type"] == "subscribe":
             # Confirmed just now, at first or after a reconnection: earlier events went unheard.
             async for watcher in yielding(watchers):
                 watcher.look()
         elif message["type"] == "message" and watchers:
-            data = message["data"]
-            if b":log:" in message["channel"]:
+            if ":log:" in channel:
                 async for watcher in yielding(watchers):
                     watcher.look()
                 return
-            events = from_channel(message["channel"].rpartition(b":")[2].decode(), data)
-            async for watcher in yielding(watchers):
+            events = from_channel(channel.rpartition(":")[2], message["data"])
+            for watcher in watchers:
                 for event in events:
-                    watcher.offer(event, len(event.payload))
+                    self._served += _PASSED if watcher.offer(event, len(event.payload)) else _WOKEN
+                if self._served >= _TURN:
+                    self._served = 0
+                    await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Stop fanning out."""

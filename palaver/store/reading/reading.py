@@ -18,6 +18,7 @@ from palaver.schemas.models import Run, Waiting
 from palaver.store.reading import records
 from palaver.store.reading.current_steps import show_steps
 from palaver.store.reading.events import LogEntry, from_log
+from palaver.store.reading.known_runs import KnownRuns, is_behind
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.scripting.contracts import ReadLog
@@ -50,6 +51,7 @@ class Reading:
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
         self._redis = redis
         self._scripts = scripts
+        self._known = KnownRuns()
         self.shards = all_shards(settings.shards)
 
     async def now(self) -> datetime:
@@ -87,9 +89,12 @@ class Reading:
             pipeline.execute_command(*command)
         replies = await pipeline.execute()
         runs: list[tuple[Run, int] | CorruptRecord] = []
-        for values, steps in zip(replies[::2], replies[1::2], strict=True):
+        for run_id, values, steps in zip(run_ids, replies[::2], replies[1::2], strict=True):
             try:
-                weighed_run = weighed(values, steps)
+                # A list has more runs than would be asked for again.
+                weighed_run = (
+                    self._known.weighed(run_id, values, steps, weighed) if len(run_ids) == 1 else weighed(values, steps)
+                )
             except CorruptRecord as error:
                 runs.append(error)
                 continue
@@ -273,11 +278,6 @@ def shown(answers: Sequence[Any]) -> Run | None:
     weighed_run = weighed(*answers)
     # Who is ahead of it, another record has to say.
     return weighed_run[0] if weighed_run and not is_behind(weighed_run[0]) else None
-
-
-def is_behind(run: Run) -> bool:
-    """Tell whether it waits for another run of its conversation."""
-    return run.waiting is not None and run.waiting.reason is WaitReason.CONVERSATION_BUSY
 
 
 async def known_fields(redis: Connection, conversation_id: str, *names: str) -> Sequence[bytes | None]:

@@ -15,7 +15,7 @@ from contextvars import Context
 from typing import Final
 
 from palaver.processes.tasks import end
-from palaver.store.redis.connection import Connection, Listener, PubSub, PubSubMessage
+from palaver.store.redis.connection import Listener, PubSub, PubSubMessage
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ _PAUSE: Final = 0.2
 class Subscriptions:
     """Hears channels, and passes on their messages and the confirmation of each subscription."""
 
-    def __init__(self, redis: Connection, hear: Callable[[PubSubMessage], Awaitable[None]]) -> None:
-        self._redis = redis
+    def __init__(self, connect: Callable[[], PubSub], hear: Callable[[PubSubMessage], Awaitable[None]]) -> None:
+        self._connect = connect
         self._hear = hear
         self._wanted: set[str] = set()
         self._changed: set[str] = set()
@@ -64,7 +64,7 @@ class Subscriptions:
     async def _serve(self) -> None:
         """Hear what is wanted. After any error everything starts again, on a new connection."""
         while self._wanted:
-            pubsub = self._redis.pubsub()
+            pubsub = self._connect()
             try:
                 await self._use(pubsub)
                 return

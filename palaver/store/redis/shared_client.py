@@ -25,6 +25,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
 from palaver.processes.tasks import end
+from palaver.store.redis.channel_connection import ChannelConnection
 from palaver.store.redis.pool import Pool
 from palaver.vocabulary.limits import KIB
 
@@ -59,6 +60,10 @@ class SharedClient(Redis):
         if transaction:
             return super().pipeline(transaction, shard_hint)
         return _SharedPipeline(self, shard_hint)
+
+    def channels(self) -> ChannelConnection:
+        """A connection that hears channels, of its own."""
+        return ChannelConnection(self.connection_pool.make_connection)
 
     async def ask(self, commands: Sequence[Sequence[Any]]) -> list[Any] | None:
         """The raw answers to commands, errors among them; None where it is the pool that has to ask."""

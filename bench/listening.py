@@ -1,0 +1,78 @@
+"""A client that watches and costs little: it counts what comes, and takes nothing apart.
+
+`python -m bench.listening PORT SOCKETS`, with the paths on stdin as a JSON list: SOCKETS server-sent streams of each
+path. Says when all have begun, and when each has had the events that hold the word END, then how many frames came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Final
+
+import orjson
+
+from palaver.stack.ports import HOST
+
+END: Final = "<the-last-delta>"
+"""The text of the last delta of each run."""
+_NEEDLE: Final = END.encode()
+_FRAME: Final = b"\ndata: "
+
+
+class _Watcher(asyncio.Protocol):
+    def __init__(self, path: str, head: str) -> None:
+        self._head = f"GET {path} HTTP/1.1\r\n{head}".encode()
+        self._tail = b""
+        self.frames = 0
+        loop = asyncio.get_running_loop()
+        self.began: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(self._head)
+
+    def data_received(self, data: bytes) -> None:
+        seen = self._tail + data
+        self.frames += seen.count(_FRAME)
+        if not self.began.done() and b"step.started" in seen:
+            self.began.set_result(None)
+        if _NEEDLE in seen:
+            self._transport.close()
+        # What is not counted yet may have begun here; a needle is shorter, too.
+        keep = len(_NEEDLE) - 1
+        self._tail = seen[-keep:]
+        self.frames -= self._tail.count(_FRAME)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.frames += self._tail.count(_FRAME)
+        if not self.began.done():
+            self.began.set_exception(exc or ConnectionError("the stream ended before it began"))
+        self.ended.set_result(None)
+
+
+async def _listen(port: int, sockets: int, paths: list[str]) -> int:
+    loop = asyncio.get_running_loop()
+    head = f"Host: {HOST}:{port}\r\nAccept: text/event-stream\r\n\r\n"
+    watchers: list[_Watcher] = []
+    for path in paths:
+        for _ in range(sockets):
+            _, watcher = await loop.create_connection(lambda path=path: _Watcher(path, head), HOST, port)  # type: ignore[misc]
+            watchers.append(watcher)
+    await asyncio.gather(*(watcher.began for watcher in watchers))
+    print("began", flush=True)
+    await asyncio.gather(*(watcher.ended for watcher in watchers))
+    return sum(watcher.frames for watcher in watchers)
+
+
+def main() -> None:
+    """Watch, and say what came."""
+    port, sockets = int(sys.argv[1]), int(sys.argv[2])
+    frames = asyncio.run(_listen(port, sockets, orjson.loads(sys.stdin.buffer.read())))
+    print("frames", frames, flush=True)
+
+
+if __name__ == "__main__":
+    main()
