@@ -48,7 +48,8 @@ demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a can
 up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 	$(BIN)/palaver up
 
-quick: JOBS = 3
+# It computes and does not wait: a process for each core.
+quick: JOBS = $(shell getconf _NPROCESSORS_ONLN)
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
 	$(PYTEST) tests/unit tests/contract -m "not process and not slow" --hypothesis-profile=quick $(ARGS)
 

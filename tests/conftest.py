@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from palaver.stack import ports
-from palaver.stack.ports import free_port
 from tests import certificates, fake_scripts
-from tests.chaos.zygote import Zygote
+from tests.chaos.zygote import Zygote, zygotes_of
 from tests.process import warm
 from tests.process.checks import check
 from tests.process.cluster import Cluster
+from tests.process.typed import warm_commands
 
 _LOG_LINES, _LOG_LINE = 20, 200
 """Lines of each log that a failed test shows, and characters of each."""
@@ -40,7 +39,7 @@ certificates.read_once()
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> Iterator[None]:
-    with warm.starts():
+    with warm.starts(), warm_commands():
         yield
 
 
@@ -69,13 +68,8 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def zygotes(_cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
-    """Warm parents of workers, and of an API at a port of its own. Leases are short, so that what a dead worker held
-    goes on soon; and a step may lose its worker so often that its run never fails for it."""
-    short = {"PALAVER_LEASE_SECONDS": "1", "PALAVER_MAX_LOSSES": "100"}
-    with ExitStack() as stack:
-        warm = {line: stack.enter_context(Zygote(_cluster, line, **short)) for line in ("worker", "tools")}
-        warm["api"] = stack.enter_context(Zygote(_cluster, "api", PALAVER_API_PORT=str(free_port())))
-        yield warm
+    with zygotes_of(_cluster) as zygotes:
+        yield zygotes
 
 
 @pytest.hookimpl(wrapper=True)
