@@ -25,6 +25,8 @@ _STORY = 6000
 _LONGEST = 300
 """Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
 
+_SHARES_CLIENTS = "tests/openhands/"
+
 _YOUNG = 10_000
 """Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
 
@@ -125,6 +127,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("chaos"):
             item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process of a run takes all tests of OpenHands' clients, whose start costs more than most of what they do."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return file if not file.startswith(_SHARES_CLIENTS) else _SHARES_CLIENTS
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
