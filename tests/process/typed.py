@@ -8,7 +8,6 @@ start it, and so is all that is typed where the page is followed from a terminal
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -18,7 +17,8 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NoReturn
@@ -40,37 +40,39 @@ with socket.socket(socket.AF_UNIX) as server:
 sys.exit(int(code) if code else "the command ended without an exit code")
 """
 """What is found as `palaver`."""
-_folder: list[Path] = []
-"""The place of the `palaver` that is found first, from the first command on."""
+_running: Final = ExitStack()
+"""Has the warm parent, from the first command on."""
 
 
 @contextmanager
 def warm_commands() -> Iterator[None]:
     """The warm parent ends with the block; it is started with the first command."""
-    try:
+    with _running:
         yield
-    finally:
-        _ended.close()
-        _folder.clear()
+    _place.cache_clear()
 
 
-_ended = contextlib.ExitStack()
-
-
-def shell(command: str, environment: Mapping[str, str], **streams: int) -> subprocess.CompletedProcess[str]:
+def shell(
+    command: str, environment: Mapping[str, str], *, stdout: int, stderr: int
+) -> subprocess.CompletedProcess[str]:
     """Type a command; it finds what is installed beside this interpreter."""
-    if not _folder:
-        _folder.append(_ended.enter_context(_parent()))
-    places = (str(_folder[0]), str(Path(sys.executable).parent), os.environ["PATH"])
+    places = (str(_place()), str(Path(sys.executable).parent), os.environ["PATH"])
     return subprocess.run(
         ["sh", "-c", command],
         stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
         text=True,
         env={**os.environ, **environment, "PATH": os.pathsep.join(places)},
         timeout=60,
         check=False,
-        **streams,  # type: ignore[call-overload]
     )
+
+
+@cache
+def _place() -> Path:
+    """Where the `palaver` is that asks the warm parent."""
+    return _running.enter_context(_parent())
 
 
 @contextmanager
@@ -84,8 +86,10 @@ def _parent() -> Iterator[Path]:
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as parent:
             assert parent.stdout is not None
             assert parent.stdout.readline() == "ready\n"
-            yield folder
-            parent.kill()
+            try:
+                yield folder
+            finally:
+                parent.kill()
 
 
 # The warm parent.
@@ -106,7 +110,7 @@ def main(path: str) -> None:
                 if os.fork() == 0:
                     server.close()
                     _become(asked)
-            with contextlib.suppress(ChildProcessError):
+            with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
 
