@@ -38,10 +38,14 @@ from tests.process.cluster import Cluster
 _PRELOADED: Final[Mapping[str, str]] = {
     "workers": """
         workers.app workers.__main__ celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log
-        celery.app.amqp celery.app.control celery.app.events celery.worker.autoscale celery.worker.consumer
-        celery.worker.strategy kombu.pidbox billiard.popen_fork billiard.sharedctypes
+        celery.app.amqp celery.app.control celery.app.events celery.events.receiver celery.worker.autoscale
+        celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy kombu.pidbox
+        billiard.popen_fork billiard.sharedctypes httpx httpx_aiohttp workers.models.guarded_resolver
     """,
-    "api": "api.__main__ api.app uvicorn.loops.asyncio uvicorn.lifespan.on",
+    "api": """
+        api.__main__ api.app api.connections api.descriptors api.openhands
+        uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
+    """,
 }
 """What a program imports until it works."""
 _SENDER: Final = "workers.tracing.sender"
