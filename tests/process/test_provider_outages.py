@@ -23,7 +23,7 @@ INTERVAL = 1.0
 """Seconds between two probes."""
 ON_THE_WIRE = 2.0
 """Seconds after the outage was seen in which calls that had begun may still fail."""
-CROWD = 80
+CROWD = 50
 HASTY = {"retry": {"rules": {"provider_error": {"attempts": 5, "first": 0.1}}}}
 
 
