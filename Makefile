@@ -28,7 +28,7 @@ DEV := $(VENV)/.dev-installed
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
-CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/process tests/openhands -m chaos $(ARGS)
+CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/contract tests/process tests/openhands -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
@@ -48,7 +48,8 @@ demo: $(STACK) ## run a real conversation: a retried 429, a killed worker, a can
 up: $(STACK) ## start the whole stack and leave it running; Ctrl-C stops it
 	$(BIN)/palaver up
 
-quick: JOBS = 3
+# It computes and does not wait: a process for each core.
+quick: JOBS = $(shell getconf _NPROCESSORS_ONLN)
 quick: $(DEV) ## run what needs no other process: units, and the store's contract on the fake
 	$(PYTEST) tests/unit tests/contract -m "not process and not slow" --hypothesis-profile=quick $(ARGS)
 
@@ -86,7 +87,7 @@ check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's d
 openhands-clients: $(DEV) ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install
 
-check-deploy: $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes
+check-deploy: $(DEV) $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes
 	$(BIN)/python -m deploy.check $(ARGS)
 
 check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: a LiteLLM proxy, and llama.cpp's
@@ -163,7 +164,10 @@ $(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 	$(ITSELF)
 	@touch $@ $(STACK)
 
-$(CLIENTS)/.installed: constraints-clients.txt | $(STACK)
+# Of these packages little is imported: to compile them all is half of an installation. (For pip, 0 says so.)
+$(CLIENTS)/.installed $(DEPLOY)/.installed: export PIP_NO_COMPILE := 0
+
+$(CLIENTS)/.installed: constraints-clients.txt
 	$(PYTHON) -m venv --clear $(CLIENTS)
 	$(CLIENTS)/bin/python $(LOCKED) --requirement constraints-clients.txt
 	@touch $@
@@ -189,7 +193,7 @@ $(DOCS)/.installed: constraints-docs.txt | $(STACK)
 	$(DOCS)/bin/python $(LOCKED) --requirement constraints-docs.txt
 	@touch $@
 
-$(DEPLOY)/.installed: constraints-deploy.txt | $(DEV)
+$(DEPLOY)/.installed: constraints-deploy.txt
 	@echo "installing what checks the deploy kit into $(DEPLOY) (once, 100 MB)"
 	$(PYTHON) -m venv --clear $(DEPLOY)
 	$(DEPLOY)/bin/python $(LOCKED) --no-deps --requirement constraints-deploy.txt

@@ -101,6 +101,9 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         Raises:
             ClientDisconnected: nothing can be sent any more.
         """
+        if self.conn.eof_sent:
+            # uvicorn has answered: it does at the end of the process, while routes still begin.
+            raise ClientDisconnected
         if (frame := message.get(FRAME)) is None:
             await super().send(message)
             return
@@ -108,6 +111,11 @@ class BoundedSocket(Sending, WebSocketsSansIOProtocol):
         if self.disconnected or self.conn.state is not State.OPEN:
             raise ClientDisconnected
         self.transport.write(frame)
+
+    def send_500_response(self) -> None:
+        """Answer for a route that has not, unless the end of the process did."""
+        if not self.conn.eof_sent:
+            super().send_500_response()
 
     # Back-pressure.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final
@@ -66,7 +67,9 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
     async def endpoint(socket: WebSocket) -> None:
         if backend_of(socket).closing.is_set():
             # A client that was sent away comes back at once, and is to meet another process, or none.
-            await socket.send_denial_response(Response(status_code=503))
+            with suppress(OSError):
+                # It has gone, or the server has answered it: that ends, too.
+                await socket.send_denial_response(Response(status_code=503))
             return
         await turns_of(socket).take()
         try:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from palaver.stack import ports
-from palaver.stack.ports import free_port
 from tests import certificates, fake_scripts
-from tests.chaos.zygote import Zygote
+from tests.chaos.zygote import Zygote, zygotes_of
 from tests.process import warm
 from tests.process.checks import check
 from tests.process.cluster import Cluster
+from tests.process.typed import warm_commands
 
 _LOG_LINES, _LOG_LINE = 20, 200
 """Lines of each log that a failed test shows, and characters of each."""
@@ -25,6 +24,8 @@ _STORY = 6000
 """Characters of what it says of itself, behind the logs: who sees only the end of its output finds it there."""
 _LONGEST = 300
 """Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
+
+_SHARES_CLIENTS = "tests/openhands/"
 
 _YOUNG = 10_000
 """Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
@@ -40,7 +41,7 @@ certificates.read_once()
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> Iterator[None]:
-    with warm.starts():
+    with warm.starts(), warm_commands():
         yield
 
 
@@ -69,13 +70,8 @@ def cluster(_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def zygotes(_cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
-    """Warm parents of workers, and of an API at a port of its own. Leases are short, so that what a dead worker held
-    goes on soon; and a step may lose its worker so often that its run never fails for it."""
-    short = {"PALAVER_LEASE_SECONDS": "1", "PALAVER_MAX_LOSSES": "100"}
-    with ExitStack() as stack:
-        warm = {line: stack.enter_context(Zygote(_cluster, line, **short)) for line in ("worker", "tools")}
-        warm["api"] = stack.enter_context(Zygote(_cluster, "api", PALAVER_API_PORT=str(free_port())))
-        yield warm
+    with zygotes_of(_cluster) as zygotes:
+        yield zygotes
 
 
 @pytest.hookimpl(wrapper=True)
@@ -131,6 +127,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("chaos"):
             item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One process of a run takes all tests of OpenHands' clients, whose start costs more than most of what they do."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return file if not file.startswith(_SHARES_CLIENTS) else _SHARES_CLIENTS
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

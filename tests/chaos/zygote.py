@@ -20,7 +20,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NoReturn, Self
@@ -29,6 +30,7 @@ from palaver.config.roles import command
 from palaver.config.settings import settings
 from palaver.processes.failpoints import failpoint
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
+from palaver.stack.ports import free_port
 from palaver.stack.readiness import accepts
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
@@ -36,12 +38,18 @@ from tests.process.cluster import Cluster
 _PRELOADED: Final[Mapping[str, str]] = {
     "workers": """
         workers.app workers.__main__ celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log
-        celery.app.amqp celery.app.control celery.app.events celery.worker.autoscale celery.worker.consumer
-        celery.worker.strategy kombu.pidbox billiard.popen_fork billiard.sharedctypes
+        celery.app.amqp celery.app.control celery.app.events celery.events.receiver celery.worker.autoscale
+        celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy kombu.pidbox
+        billiard.popen_fork billiard.sharedctypes httpx httpx_aiohttp workers.models.guarded_resolver
     """,
-    "api": "api.__main__ api.app uvicorn.loops.asyncio uvicorn.lifespan.on",
+    "api": """
+        api.__main__ api.app api.connections api.descriptors api.openhands
+        uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
+    """,
 }
 """What a program imports until it works."""
+_SENDER: Final = "workers.tracing.sender"
+"""What a worker imports that sends traces: as much again."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -113,6 +121,17 @@ class Zygote:
         return json.loads(answer)
 
 
+@contextmanager
+def zygotes_of(cluster: Cluster) -> Iterator[Mapping[str, Zygote]]:
+    """Warm parents of its workers, and of an API at a port of its own. Leases are short, so that what a dead worker
+    held goes on soon; and a step may lose its worker so often that its run never fails for it."""
+    short = {"PALAVER_LEASE_SECONDS": "1", "PALAVER_MAX_LOSSES": "100"}
+    with ExitStack() as stack:
+        warm = {line: stack.enter_context(Zygote(cluster, line, **short)) for line in ("worker", "tools")}
+        warm["api"] = stack.enter_context(Zygote(cluster, "api", PALAVER_API_PORT=str(free_port())))
+        yield warm
+
+
 class Forked(ChildCommand):
     """A process that a zygote forks. `armed` may be changed for its next start."""
 
@@ -159,7 +178,8 @@ class _Fork:
 
 def main(program: str) -> None:
     """Import, then fork for each request that comes in, until nobody can send one."""
-    for name in (*_PRELOADED[program].split(), *settings().tools):
+    sends = program == "workers" and "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
+    for name in (*_PRELOADED[program].split(), *([_SENDER] if sends else ()), *settings().tools):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()

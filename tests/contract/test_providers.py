@@ -93,7 +93,7 @@ async def test_a_waiter_keeps_its_place_through_the_next_cool_downs(store: Store
     async def begins() -> bool:
         return await _waits(store, "a", ["first"]) == [0.0]
 
-    await aeventually(begins, within=1)
+    await aeventually(begins)
     # Who was refused goes behind those who wait, and before those who come later.
     await store.providers.cool_down("a", 5, "first")
     await store.providers.cool_down("a", 6)
@@ -111,7 +111,7 @@ async def test_a_waiter_that_went_through_is_not_waited_for(store: Store, redis:
     async def first_begins() -> bool:
         return await _waits(store, "a", ["0"]) == [0.0]
 
-    await aeventually(first_begins, within=1)
+    await aeventually(first_begins)
     await store.providers.cool_down("a", 5)
     turns = list((await _turns(store, redis, range(1, 20))).values())
     assert turns[0] == float(await redis.hget(keys.of_gate("a")[0], "until")) / 1000
@@ -126,8 +126,8 @@ async def test_who_comes_at_its_turn_begins(store: Store) -> None:
     async def begins(call: str) -> bool:
         return isinstance(await store.providers.admit("a", call, NONE, 0), Admitted)
 
-    await aeventually(lambda: begins("x"), within=1)
-    await aeventually(lambda: begins("y"), within=1)
+    await aeventually(lambda: begins("x"))
+    await aeventually(lambda: begins("y"))
 
 
 async def test_a_new_refusal_closes_the_gate_again(store: Store) -> None:
@@ -136,7 +136,7 @@ async def test_a_new_refusal_closes_the_gate_again(store: Store) -> None:
     async def open_again() -> bool:
         return (await _waits(store, "a", ["probe"])) == [0.0]
 
-    await aeventually(open_again, within=1)
+    await aeventually(open_again)
     await store.providers.cool_down("a", 5)
     assert min(await _waits(store, "a", range(5))) > 4.5
 
@@ -174,7 +174,7 @@ async def test_who_finds_a_place_that_came_free_is_not_woken_for_it(store: Store
         answer = await store.providers.admit("a", "first", limits, 100)
         return answer if isinstance(answer, Admitted) else None
 
-    admitted = await aeventually(begins, within=2)
+    admitted = await aeventually(begins)
     assert admitted == Admitted()
     assert min(await _waits(store, "a", ["second", "newcomer"], limits)) > 0
 
@@ -192,7 +192,7 @@ async def test_who_is_told_to_wait_for_a_cool_down_waits_for_no_place(store: Sto
         (state,) = await store.providers.state(["a"])
         return state.cooling_until is None
 
-    await aeventually(over, within=2)
+    await aeventually(over)
     assert await store.providers.release("a", "now", limits, tokens=100, used=100) == ()
 
 
@@ -206,7 +206,7 @@ async def test_a_dead_workers_places_come_free(redis: Any, settings: Settings) -
         answer = await brief.providers.admit("a", "next", limits, 0)
         return answer if isinstance(answer, Admitted) else None
 
-    await aeventually(a_place_is_free, within=2)
+    await aeventually(a_place_is_free)
     (other,) = await _waits(brief, "a", ["other"], limits)
     assert other > 0
 

@@ -78,7 +78,15 @@ def _choice(data: st.DataObject) -> Choose:
 _BUDGET: Any = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("redis", "seed"),
+    [
+        *(("fake", seed) for seed in range(4)),
+        *(pytest.param("real", seed, marks=pytest.mark.process) for seed in range(2)),
+        *(pytest.param("real", seed, marks=[pytest.mark.process, pytest.mark.chaos]) for seed in range(2, 4)),
+    ],
+    indirect=["redis"],
+)
 @pytest.mark.slow
 async def test_long_ways(redis: Any, seed: int) -> None:
     choose, walker = Random(seed).choice, Walker(redis)

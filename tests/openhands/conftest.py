@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,24 @@ def both_generations() -> Mapping[str, Path]:
     return {generation: _interpreter(generation) for generation in GENERATIONS}
 
 
-@pytest.fixture(scope="session", params=GENERATIONS)
-def openhands(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenHandsClient]:
+@pytest.fixture(scope="session")
+def _clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], OpenHandsClient]]:
+    """The client of each generation, from its first use on: it imports for seven seconds."""
+    with ExitStack() as stack:
+
+        @cache
+        def client_of(generation: str) -> OpenHandsClient:
+            _interpreter(generation)
+            log = tmp_path_factory.mktemp("openhands") / "stderr.log"
+            return stack.enter_context(OpenHandsClient(generation, log))
+
+        yield client_of
+
+
+@pytest.fixture(params=GENERATIONS)
+def openhands(request: pytest.FixtureRequest, _clients: Callable[[str], OpenHandsClient]) -> OpenHandsClient:
     """The client of a generation."""
-    generation: str = request.param
-    _interpreter(generation)
-    with OpenHandsClient(generation, tmp_path_factory.mktemp("openhands") / "stderr.log") as client:
-        yield client
+    return _clients(request.param)
 
 
 def _interpreter(generation: str) -> Path:

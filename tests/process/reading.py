@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from tests.pages import Memory, commands
 from tests.process.clocks import Clocks
 from tests.process.cluster import Cluster
+from tests.process.typed import shell
 from tests.waiting import eventually
 
 _LOOKS: Final = ("palaver show", "palaver list", "palaver queues", "curl ", "grep ")
@@ -45,16 +43,7 @@ class Reader:
         for written, here in meant.items():
             command = command.replace(written, here)
         own = {"PALAVER_URL": self.url or stack.url, "PYTHONUTF8": "1", "COLUMNS": "200"}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            ["sh", "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **own, "PATH": path, **self.environment},
-            timeout=60,
-        )
+        done = shell(command, {**own, **self.environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.stdout.removesuffix("\n") + "\n"
 
     def _follow(self, command: str, shown: str) -> None:

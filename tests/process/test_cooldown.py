@@ -18,8 +18,8 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
-CROWD = 200
-RETRY_AFTER = 3
+CROWD = 100
+RETRY_AFTER = 6
 ON_THE_WIRE = 0.25
 """Seconds after the refusal in which a call that had begun may still arrive."""
 
@@ -34,14 +34,14 @@ def test_a_crowd_that_was_refused_waits_and_comes_back_one_by_one(cluster: Clust
         eventually(lambda: provider.refused_at, within=30, why="all of the crowd asks at once")
         late = [cluster.submit("busy/echo") for _ in range(10)]
         for run_id in late:
-            waiting = eventually(partial(_waiting, cluster, run_id), within=2, every=0.01)
+            waiting = eventually(partial(_waiting, cluster, run_id), every=0.01)
             assert waiting is not None
             assert (waiting.reason, waiting.code) == ("provider_cooldown", "cooldown")
             assert waiting.until is not None
         others = [cluster.submit("fake/tool-1+rate-200", tools=["calculator"]) for _ in range(10)]
         assert {cluster.ended(run_id).status for run_id in others} == {"completed"}
         assert time.monotonic() < provider.open_at, "the other provider's runs had to wait"
-        queues = eventually(lambda: _idle(cluster), within=2)
+        queues = eventually(lambda: _idle(cluster))
         assert queues is not None
         assert time.monotonic() < provider.open_at
         busy = next(each for each in queues["providers"] if each["name"] == "busy")
@@ -97,14 +97,14 @@ def _attempts(cluster: Cluster, run: Run) -> int:
 
 def test_no_more_calls_than_allowed_are_in_flight(cluster: Cluster) -> None:
     cluster.start("worker")
-    runs = [cluster.submit("narrow/ttft-200+echo") for _ in range(12)]
-    waiting = eventually(lambda: cluster.run(runs[-1]).waiting, within=2, every=0.01)
+    runs = [cluster.submit("narrow/ttft-500+echo") for _ in range(12)]
+    waiting = eventually(lambda: cluster.run(runs[-1]).waiting, every=0.01)
     assert waiting is not None
     assert (waiting.reason, waiting.code) == ("provider_cooldown", "max_in_flight")
     begun = time.monotonic()
     assert {cluster.ended(run_id).status for run_id in runs} == {"completed"}
-    # Each is woken by the end of another's call: 12 calls of 0.2 s, 2 at a time, without waiting for a poll.
-    assert time.monotonic() - begun < 5
+    # Each is woken by the end of another's call: 12 calls of 0.5 s, 2 at a time, where a poll would come after 5 s.
+    assert time.monotonic() - begun < 10
     calls = [call for run_id in runs for call in cluster.model_calls(run_id)]
     assert len(calls) == 12
     for call in calls:
@@ -115,7 +115,7 @@ def test_the_places_of_a_dead_worker_come_free(cluster: Cluster) -> None:
     holders = [cluster.submit("narrow/ttft-60000+echo") for _ in range(2)]
     eventually(lambda: all(cluster.model_calls(run_id) for run_id in holders))
     waits = cluster.submit("narrow/echo")
-    eventually(lambda: cluster.run(waits).waiting, within=2)
+    eventually(lambda: cluster.run(waits).waiting)
     cluster.kill("worker")
     for run_id in holders:
         cluster.cancel(run_id)
@@ -124,13 +124,13 @@ def test_the_places_of_a_dead_worker_come_free(cluster: Cluster) -> None:
 
 
 def test_a_cancel_does_not_wait_for_room(cluster: Cluster) -> None:
-    holders = [cluster.submit("narrow/ttft-3000+echo") for _ in range(2)]
+    holders = [cluster.submit("narrow/ttft-60000+echo") for _ in range(2)]
     eventually(lambda: all(cluster.model_calls(run_id) for run_id in holders))
     first, second = cluster.submit("narrow/echo"), cluster.submit("narrow/echo")
-    eventually(lambda: cluster.run(second).waiting, within=2)
+    eventually(lambda: cluster.run(second).waiting)
     cluster.cancel(first)
-    assert cluster.ended(first, within=2).status == "cancelled"
+    assert cluster.ended(first).status == "cancelled"
     for run_id in holders:
         cluster.cancel(run_id)
     # Its place went to the one behind it, which did not have to ask again for that.
-    assert cluster.ended(second, within=2).status == "completed"
+    assert cluster.ended(second).status == "completed"

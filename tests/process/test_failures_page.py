@@ -9,13 +9,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.process.cluster import Cluster
+from tests.process.typed import shell
 
 pytestmark = pytest.mark.process
 
@@ -64,10 +64,7 @@ class Reader:
         for written, meant in self._seen.items():
             command = command.replace(written, meant)
         here = {"PALAVER_URL": self._cluster.stack.url, "PYTHONUTF8": "1"}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            ["sh", "-c", command], capture_output=True, text=True, env={**os.environ, **here, "PATH": path}, timeout=60
-        )
+        done = shell(command, here, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         # Signs of life are for slow machines.
         assert not [line for line in done.stderr.splitlines() if not line.startswith("… ")], done.stderr
         self._code = done.returncode

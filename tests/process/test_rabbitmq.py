@@ -25,10 +25,10 @@ from tests.process.one_more import another
 from tests.process.pool_bench import Bench
 from tests.process.rabbitmq import RabbitServer, find_server
 from tests.process.test_hostile_broker import (
-    COMMANDS,
     HARMLESS,
     HOSTILE,
     SPARE,
+    commands,
     raw,
     resident,
     said_little,
@@ -196,7 +196,7 @@ def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -
                 channel.basic_publish(as_amqp(channel, make(queue)), exchange="", routing_key=queue)
             eventually(lambda: not cluster.broker.depth(queue), within=30, why=f"{what} is taken")
             assert workers(cluster) == known, what
-        for message in COMMANDS.values():
+        for message in commands().values():
             channel.basic_publish(as_amqp(channel, message), exchange="celery.pidbox")
     still_works(cluster)
     assert workers(cluster) == known

@@ -1,7 +1,8 @@
-"""Kills at random moments, as fast as processes start again: nothing is lost, doubled or started twice.
+"""Kills at random moments, as fast as processes start again: nothing is lost, doubled or started twice, and each run is
+one whole trace.
 
 The checks behind every test do the counting (checks.py): logs whole, every model call derivable from the log, no tool
-that must not be started twice started twice. Here is only the killing.
+that must not be started twice started twice. Here is the killing, and what a collector got of it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -20,8 +21,11 @@ import pytest
 from palaver.stack.ports import HOST
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
-from tests.chaos.zygote import Forked, Zygote
+from tests.chaos.zygote import Forked, Zygote, zygotes_of
+from tests.process.checks import check
 from tests.process.cluster import Cluster
+from tests.process.otlp import LATE, Receiver, traced
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -33,17 +37,47 @@ ROUND = 300
 """Kills between two looks at everything: what they left has to fit into memory."""
 
 
-def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    kill_at_random(cluster, zygotes, ROUND // 4)
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with Receiver().serving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def _traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Cluster]:
+    with traced(tmp_path_factory.mktemp("traced"), receiver) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_traced: Cluster) -> Iterator[Cluster]:
+    _traced.heal()
+    _traced.mark()
+    yield _traced
+    _traced.heal()
+    check(_traced)
+
+
+@pytest.fixture
+def zygotes(_traced: Cluster) -> Iterator[Mapping[str, Zygote]]:
+    with zygotes_of(_traced) as zygotes:
+        yield zygotes
+
+
+def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
+    kill_at_random(cluster, zygotes, receiver, kills=40, under_way=10)
 
 
 @pytest.mark.chaos
-def test_many_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    kill_at_random(cluster, zygotes, scaled(1000))
+def test_many_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
+    kill_at_random(cluster, zygotes, receiver, kills=scaled(1000), under_way=16)
 
 
-def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) -> None:
-    """Let so many kills hit processes that keep runs under way; every run ends as it was asked to."""
+def kill_at_random(
+    cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver, *, kills: int, under_way: int
+) -> None:
+    """Let so many kills hit processes that keep so many runs under way; every run ends as it was asked to, and is one
+    trace."""
     seed, chance = seeded()
     for line in ("worker", "tools"):
         cluster.kill(line)
@@ -55,21 +89,36 @@ def kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], kills: int) 
             for done in range(0, kills, ROUND):
                 # The second is of a child that starts as its worker dies.
                 cluster.expect_traceback("WorkerLostError", "BrokenPipeError")
-                made = one_round(cluster, traffic, victims, min(ROUND, kills - done), chance)
+                made = one_round(cluster, traffic, victims, min(ROUND, kills - done), under_way, chance)
+                runs = set(cluster.submitted)
                 traffic.conclude("random kills", seed=seed, made=made)
+                whole_traces(receiver, runs)
     finally:
         for zygote in zygotes.values():
             zygote.kill_children()
 
 
+def whole_traces(receiver: Receiver, runs: set[str]) -> None:
+    """Each of the runs is one trace, and nothing is missing in it."""
+    eventually(lambda: runs <= receiver.roots(), within=LATE, why="the roots of all runs")
+    found = receiver.check()
+    lost = sum(span.attributes.get("palaver.outcome") == "lost" for span in receiver.spans)
+    print(f"{len(runs)} runs: {dict(found)}, {lost} attempts of lost workers")
+
+
 def one_round(
-    cluster: Cluster, traffic: Traffic, victims: Mapping[Forked, str], kills: int, chance: random.Random
+    cluster: Cluster,
+    traffic: Traffic,
+    victims: Mapping[Forked, str],
+    kills: int,
+    under_way: int,
+    chance: random.Random,
 ) -> Counter[str]:
     """How many kills hit which kind; those of processes that were not ready yet come on top."""
     made: Counter[str] = Counter()
     while made.total() - made[STARTING] < kills:
         start_all(victims)
-        traffic.top_up(16, lambda: body(cluster, chance))
+        traffic.top_up(under_way, lambda: body(cluster, chance))
         if chance.random() < 0.2:
             traffic.cancel_one()
         made[kill_one(victims, chance)] += 1

@@ -1,38 +1,29 @@
-"""One trace a run, whole, whoever dies: what a collector gets of a Palaver whose processes are killed."""
+"""One trace a run: what a collector gets. That it is whole, whoever is killed, is seen in test_random_kills.py."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from palaver.config.exits import EX_CONFIG
 from palaver.schemas.models import Run
 from palaver.stack.plan import COMMANDS
-from palaver.stack.ports import HOST, free_port
-from tests.chaos.seeds import scaled, seeded
-from tests.chaos.traffic import Traffic
-from tests.chaos.zygote import Zygote
 from tests.process.checks import check
 from tests.process.cluster import Cluster
-from tests.process.otlp import Receiver, Span
-from tests.process.test_random_kills import VICTIMS, one_round
+from tests.process.otlp import LATE, Receiver, Span, traced
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
 CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CANARY = "canary-j1-of-a-conversation"
-LATE = 40.0
-"""Seconds in which the last span has come: another worker waits for five before it sends in the place of a dead one."""
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +34,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture(scope="module")
 def _traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Cluster]:
-    environment = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
-        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=tests",
-        "PALAVER_LOG_FORMAT": "json",
-    }
-    with Cluster(tmp_path_factory.mktemp("traced"), environment=environment) as cluster:
+    with traced(tmp_path_factory.mktemp("traced"), receiver) as cluster:
         yield cluster
 
 
@@ -63,15 +49,6 @@ def cluster(_traced: Cluster, receiver: Receiver) -> Iterator[Cluster]:
     sampled = set(_traced.submitted) - UNSAMPLED
     eventually(lambda: sampled <= receiver.roots(), within=LATE, why="the roots of all runs")
     receiver.check()
-
-
-@pytest.fixture
-def zygotes(_traced: Cluster) -> Iterator[Mapping[str, Zygote]]:
-    short = {"PALAVER_LEASE_SECONDS": "1", "PALAVER_MAX_LOSSES": "100"}
-    with ExitStack() as stack:
-        warm = {line: stack.enter_context(Zygote(_traced, line, **short)) for line in ("worker", "tools")}
-        warm["api"] = stack.enter_context(Zygote(_traced, "api", PALAVER_API_PORT=str(free_port())))
-        yield warm
 
 
 UNSAMPLED: set[str] = set()
@@ -281,37 +258,3 @@ def test_a_sender_that_dies_before_it_can_say_so_sends_nothing_twice(cluster: Cl
     cluster.ended(run_id)
     eventually(lambda: receiver.check()["again"], within=LATE)
     assert len(receiver.of(run_id)) == 2
-
-
-def test_a_few_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
-    _kill_at_random(cluster, zygotes, receiver, 25)
-
-
-@pytest.mark.chaos
-def test_many_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
-    _kill_at_random(cluster, zygotes, receiver, scaled(600))
-
-
-def _kill_at_random(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver, kills: int) -> None:
-    """Kill workers, tools and the API while runs are under way; each is one whole trace in the end."""
-    seed, chance = seeded()
-    for line in ("worker", "tools"):
-        cluster.kill(line)
-    port = zygotes["api"].environment["PALAVER_API_PORT"]
-    known = {span.run_id for span in receiver.spans}
-    try:
-        victims = {zygotes[line].child(): line for line, count in VICTIMS.items() for _ in range(count)}
-        with httpx.Client(base_url=f"http://{HOST}:{port}", trust_env=False) as door:
-            traffic = Traffic(cluster, chance, door, aimed=False)
-            cluster.expect_traceback("WorkerLostError")
-            made = one_round(cluster, traffic, victims, kills, chance)
-            runs = set(cluster.submitted)
-            traffic.conclude("traces under kills", seed=seed, made=made)
-        eventually(lambda: runs <= receiver.roots(), within=LATE)
-        found = receiver.check()
-        lost = sum(span.attributes.get("palaver.outcome") == "lost" for span in receiver.spans)
-        print(f"{made.total()} kills, {len(runs)} runs: {dict(found)}, {lost} attempts of lost workers")
-        assert runs <= {span.run_id for span in receiver.spans} - known
-    finally:
-        for zygote in zygotes.values():
-            zygote.kill_children()

@@ -38,13 +38,19 @@ _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 _PRELOADED: Final = """
     palaver.cli palaver.config.roles palaver.config.settings palaver.config.exits palaver.store.server.preflight
     tests.model_server.server
-    workers.broker.consumer workers.broker.pool workers.broker.transport workers.children.child
-    workers.children.descriptors workers.children.environment workers.children.prefork workers.loops.keeper
-    workers.loops.metrics_server workers.steps.step
-    billiard.popen_fork billiard.sharedctypes
+    workers.broker.consumer workers.broker.consumer_watchdog workers.broker.event_batcher workers.broker.logs
+    workers.broker.pool workers.broker.remote workers.broker.taking workers.broker.transport
+    workers.children.checking workers.children.child workers.children.descriptors workers.children.environment
+    workers.children.output_capture workers.children.prefork workers.children.request
+    workers.loops.keeper workers.loops.metrics_server workers.loops.progress workers.loops.stops
+    workers.models.guarded_resolver workers.models.model workers.steps.step workers.steps.step_functions
+    billiard.popen_fork billiard.sharedctypes httpx httpx_aiohttp palaver.processes.garbage
     celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log celery.app.amqp celery.app.control
-    celery.app.events celery.worker.autoscale celery.worker.consumer celery.worker.strategy kombu.pidbox
-    api.app uvicorn.loops.asyncio uvicorn.lifespan.on
+    celery.app.events celery.backends.base celery.events.dispatcher celery.events.receiver celery.fixups.django
+    celery.worker.autoscale celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy
+    kombu.mixins kombu.pidbox
+    api.app api.connections api.descriptors api.logs api.openhands
+    uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
 """
 """What the programs import until they work, but for what reads the environment: workers.app, for one."""
 _PR_SET_PDEATHSIG: Final = 1

@@ -112,10 +112,10 @@ PATHS = st.sampled_from(
     ["/v1/runs", f"/v1/runs/{RUN_ID}", f"/v1/runs/{RUN_ID}/events", "/v1/queues", "/healthz",
      f"/v1/conversations/{CONVERSATION_ID}", f"/v1/conversations/{CONVERSATION_ID}/messages", "/v1/runs/actions"]
 ) | TEXT.map(lambda text: f"/v1/runs/{text}")  # fmt: skip
-FEW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOWLY = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
-@FEW
+@SLOWLY
 @given(mutated(), HEADERS)
 @pytest.mark.slow
 def test_no_body_breaks_the_api(raw: bytes, headers: dict[str, str]) -> None:
@@ -139,7 +139,7 @@ def test_no_body_breaks_the_api(raw: bytes, headers: dict[str, str]) -> None:
     asyncio.run(_send(requests))
 
 
-@FEW
+@SLOWLY
 @given(PATHS, QUERIES, HEADERS)
 @pytest.mark.slow
 def test_no_url_breaks_the_api(path: str, query: list[tuple[str, str]], headers: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import orjson
 import pytest
 import uvicorn
+from starlette.responses import Response
 from starlette.types import Scope
 from starlette.websockets import WebSocket
 from uvicorn.server import ServerState
@@ -344,6 +345,44 @@ async def test_who_goes_before_its_turn_comes_is_no_error(
         may_go_on.set()
         await aeventually(lambda: not served.state.tasks)
     assert not [each for each in caplog.records if each.levelno > logging.INFO], caplog.text
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["in the same moment", "a moment before"])
+@pytest.mark.parametrize("closing", [False, True], ids=["is accepted", "is sent away"])
+async def test_a_socket_that_the_server_ends_before_its_route_answers_is_no_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, closing: bool, gone: bool
+) -> None:
+    """When a process ends, uvicorn answers what nobody has answered yet, and the route is about to."""
+    waiting, may_go_on = list[object](), asyncio.Event()
+
+    async def wait(about: object) -> None:
+        waiting.append(about)
+        await may_go_on.wait()
+
+    class Late(WebSocket):
+        async def send_denial_response(self, response: Response) -> None:
+            await wait(self)
+            await super().send_denial_response(response)
+
+    monkeypatch.setattr(Turns, "take", wait)
+    monkeypatch.setattr("starlette.routing.WebSocket", Late)
+    async with serving(GUARDED) as served:
+        if closing:
+            served.api.app.state.backend.closing.set()
+        reader, writer = await asyncio.open_connection(*served.url.removeprefix("ws://").split(":"))
+        writer.write(_OPENING)
+        await aeventually(lambda: waiting)
+        (connection,) = served.state.connections
+        if not gone:
+            may_go_on.set()
+        connection.shutdown()
+        if gone:
+            await aeventually(lambda: not served.state.connections)
+            may_go_on.set()
+        await aeventually(lambda: not served.state.tasks)
+        assert b" 500 " in await reader.read()
+        writer.transport.abort()
+    assert not [each for each in caplog.records if each.exc_info], caplog.text
 
 
 async def test_a_query_of_many_fields_brings_no_key() -> None:

@@ -179,7 +179,7 @@ def test_one_that_no_step_is_for_goes_after_a_while(rests: bool) -> None:
 def test_the_size_is_what_they_take(messages: int, rests: bool) -> None:
     cache = ConversationCache()
     before = tracemalloc.get_traced_memory()[0]
-    for number in range(500):
+    for number in range(200):
         cache.keep(f"conv_{number:036}", made(messages))
         if rests and messages == LONG:
             cache.rest(f"conv_{number:036}")

@@ -18,7 +18,12 @@ from deploy.check.names import names
 from deploy.check.roles import roles
 from palaver.version import __version__
 
-pytestmark = pytest.mark.skipif(not (TOOLS / ".installed").exists(), reason="make check-deploy installs its programs")
+pytestmark = [
+    # Of those programs, for each test: a quarter of a minute together.
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.skipif(not (TOOLS / ".installed").exists(), reason="make check-deploy installs its programs"),
+]
 
 PARTS = (
     "Dockerfile",
@@ -347,8 +352,6 @@ def test_traces_are_begun_by_the_api_and_sent_by_model_workers_which_alone_have_
     assert "palaver-api: nobody reads OTEL_EXPORTER_OTLP_TARGET" in "\n".join(names(kit))
 
 
-@pytest.mark.process
-@pytest.mark.slow
 def test_what_a_user_of_redis_is_refused_is_found(kit: Kit) -> None:
     broken(kit, "deploy/users.acl", " +zlexcount", "")
     said = "\n".join(roles(kit))
@@ -356,8 +359,6 @@ def test_what_a_user_of_redis_is_refused_is_found(kit: Kit) -> None:
     assert "palaver-api: command zlexcount" in said
 
 
-@pytest.mark.process
-@pytest.mark.slow
 def test_a_probe_that_nobody_answers_is_found(kit: Kit) -> None:
     broken(
         kit,

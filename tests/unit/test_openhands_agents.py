@@ -227,11 +227,11 @@ def test_client_tools_are_acknowledged_and_bounded_together() -> None:
 
 @pytest.mark.parametrize("text", ["\U0001f600" * 40, "\x01" * 60, "a" * 63], ids=["wide", "escaped", "plain"])
 def test_an_event_of_very_many_short_texts_fits_too(text: str) -> None:
-    many = [{"type": "text", "text": text} for _ in range(40_000)]
+    many = [{"type": "text", "text": text} for _ in range(20_000)]
     for event in (
         {"kind": "ObservationEvent", "observation": {"kind": "MCPToolObservation", "content": many}},
         {"kind": "MessageEvent", "llm_message": {"role": "user", "content": many}},
-        {"kind": "ActionEvent", "thought": many, "action": {"kind": "ClientAction_a", "of": [text] * 40_000}},
+        {"kind": "ActionEvent", "thought": many, "action": {"kind": "ClientAction_a", "of": [text] * 20_000}},
         {"kind": "ActionEvent", "thought": [], "action": {"kind": "MCPToolAction", "data": {"a": {"b": many}}}},
     ):
         shown = fitting(event)
