@@ -30,7 +30,7 @@ class Store:
         self._times = times
         self._tried: dict[str, int] = {}
 
-    async def settle(self, lease: Any, verdict: Verdict, *, shown: Shown, trace_note: bytes | None = None) -> Settled:
+    async def settle(self, lease: Any, verdict: Verdict, **_: Any) -> Settled:
         self._tried[lease.run_id] = self._tried.get(lease.run_id, 0) + 1
         if self._tried[lease.run_id] <= self._times:
             raise redis.exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")

@@ -28,7 +28,7 @@ class Store:
         self._errors = list(errors)
         self._well = well
 
-    async def settle(self, lease: Any, verdict: Verdict, *, shown: Shown, trace_note: bytes | None = None) -> Settled:
+    async def settle(self, lease: Any, verdict: Verdict, **_: Any) -> Settled:
         self.tried.append(verdict)
         if self._errors and not isinstance(verdict, GiveUp):
             raise self._errors.pop(0)

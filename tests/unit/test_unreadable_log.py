@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.schemas.models import Message
 from palaver.steps.leases import LogMessage, Settled
 from palaver.steps.retry import MODEL_CALL
@@ -19,6 +20,7 @@ from workers.protocols.chat_completions import ChatCompletions
 from workers.steps import step
 from workers.steps.active_step import ActiveStep
 from workers.steps.conversation_cache import ConversationCache
+from workers.steps.in_place import InPlace
 from workers.steps.registry import StepHandler
 from workers.steps.step_functions import call_model
 
@@ -78,6 +80,7 @@ async def test_it_ends_as_internal_and_nothing_half_read_is_kept(monkeypatch: py
         histograms=SimpleNamespace(settled=lambda *_: None),
         working_on=working_on,
         follow_up=follow_up,
+        in_place=InPlace(Settings(), "w1", 1, set()),
     )
     settled: list[Verdict] = []
 
