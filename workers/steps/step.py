@@ -15,7 +15,7 @@ from celery.exceptions import Retry
 from palaver.errors import FACTS, Failure, StaleLease
 from palaver.processes.failpoints import failpoint
 from palaver.secrets.redaction import redaction_scope
-from palaver.steps.leases import Settled, Stray
+from palaver.steps.leases import Lease, Settled, Stray
 from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.telemetry.logs import bind_log_context, log_context
@@ -45,8 +45,12 @@ async def make_attempt(handler: StepHandler, runtime: Runtime, run_id: str, conv
     known = runtime.conversations.get(conversation_id)
     with log_context(run=run_id, step=name), redaction_scope(), runtime.working_on(run_id, name) as active:
         try:
-            failpoint("step.delivered" if active.lease is None else "step.followed")
-            lease = active.lease or await claim(runtime, run_id, conversation_id, name, known)
+            lease: Lease | Stray | None = active.lease
+            if lease is None:
+                failpoint("step.delivered")
+                lease = await claim(runtime, run_id, conversation_id, name, known)
+            else:
+                failpoint("step.followed")
             if isinstance(lease, Stray):
                 return f"stray: {lease.why}"
             bind_log_context(**lease.in_trace)
