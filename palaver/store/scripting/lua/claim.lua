@@ -15,7 +15,7 @@ local facts, waited = facts_of_run(), again and 0 or NOW - step.since
 if again then
   redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 else
-  redis.call('ZREM', READY[step.queue], member(name))
   lease_step(name, step, facts, worker, args.nonce, args.lease_ms)
+  redis.call('ZREM', READY[step.queue], member(name))
 end
 return lease_of(name, step, facts, waited, args.known, args.known_at)
