@@ -62,7 +62,9 @@ def a_worker_lacks_something(reader: Reader) -> Iterator[None]:
     cluster = reader.cluster
     cluster.kill("worker")
     with one_more(cluster, "worker", KEYED_KEY="secret"):
-        cluster.saw(_asked(reader, "keyed/hang"), "step.started")
+        # The API reads every two seconds what workers can call.
+        run_id = eventually(lambda: _asked(reader, "keyed/hang"))
+        cluster.saw(run_id, "step.started")
     cluster.start("worker")
     yield
 

@@ -85,8 +85,8 @@ def _idle(cluster: Cluster) -> Any:
 
 
 def _gradually(begun: list[float]) -> None:
-    """Ten in the first second, and never a crowd at one instant."""
-    assert bisect_left(begun, 1.0) <= 12
+    """Ten in the first second, or twice as many where the first one was late, and never a crowd at one instant."""
+    assert bisect_left(begun, 1.0) <= 20
     crowds = [bisect_left(begun, at + 0.1) - i for i, at in enumerate(begun)]
     assert max(crowds) <= 40, f"{max(crowds)} calls within 0.1 s"
 
