@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -41,7 +42,9 @@ def _cpu(pid: int) -> float:
 def _children(pid: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
+        # A thread may end meanwhile, and has no children then.
+        with suppress(FileNotFoundError):
+            found += map(int, (task / "children").read_text().split())
     return found
 
 
