@@ -16,6 +16,7 @@ from celery import Celery
 from bench.answer import Answer
 from bench.floor import URL, request_body, turn
 from bench.floor import app as plain
+from workers.broker.pool import TaskPool
 from workers.broker.transport import broker_settings
 
 app = Celery("floor-on-loop")
@@ -28,7 +29,7 @@ app.conf.update(
 
 
 @asynccontextmanager
-async def _lifespan() -> AsyncIterator[None]:
+async def _lifespan(_: TaskPool) -> AsyncIterator[None]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as app.client:
         yield
 
