@@ -159,6 +159,8 @@ class OfferedPlace(NamedTuple):
     worker: str
     nonce: str
     """Names this very offer: a repeat gets the same lease."""
+    lease: Seconds
+    """The length of the lease."""
     known: int
     """The log position that the worker knows."""
     known_at: int

@@ -55,7 +55,16 @@ IN_PLACE_MUTANTS: Final = by_name(
     ),
     _mutant("a lost answer with the lease in it", f"{_LUA}settle.lua", "answer_before() or answer", "answer"),
     _mutant(
-        "a call of a tool that is begun in place", f"{_LUA}_deliver.lua", "go_on and not step.call and", "go_on and"
+        "a call of a tool that is begun in place",
+        f"{_LUA}settle.lua",
+        "  if not open_steps(name) then",
+        "  go_on = place and claim_next\n  if not open_steps(name) then",
+    ),
+    _mutant(
+        "a step that is tried again in place",
+        f"{_LUA}settle.lua",
+        "  retry_step(name, step)\n",
+        "  go_on = place and claim_next\n  retry_step(name, step)\n",
     ),
     _mutant("a run whose time is up goes on", _IN_PLACE, "first_time_limit().at <= NOW or", ""),
     _mutant("a log that is read anew in each place", _LEASE, "log_tail(known, known_at) or", "log_tail(0, 0) or"),

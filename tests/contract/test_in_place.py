@@ -10,10 +10,10 @@ import pytest
 from palaver.errors import StaleLease
 from palaver.schemas.models import AgentSpec, Message
 from palaver.steps.leases import Lease, Settled, Stray
-from palaver.steps.verdicts import Continue, Finish
+from palaver.steps.verdicts import Continue, Finish, RetryAfter
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, calls, say
+from tests.contract.store_driver import PAUSE, RATE_LIMITED, RESUME, StoreDriver, calls, say
 from tests.waiting import aeventually
 
 HM = Continue(Message(role="assistant", content="hm"))
@@ -164,6 +164,15 @@ async def test_calls_of_tools_are_delivered(driver: StoreDriver, ids: str) -> No
     settled = await go_on(driver, lease, calls(*ids))
     assert settled.following is None
     assert [delivery.step for delivery in settled.deliveries] == [f"1/{call}" for call in ids]
+
+
+async def test_a_step_that_is_tried_again_at_once_is_delivered(driver: StoreDriver) -> None:
+    _, lease = await driver.begin()
+    settled = await go_on(driver, lease, RetryAfter(0.0, RATE_LIMITED))
+    assert settled.following is None
+    (delivery,) = settled.deliveries
+    assert (delivery.step, delivery.number) == ("1", 2)
+    assert (await driver.claim(delivery)).attempt == 2
 
 
 async def test_a_run_whose_time_is_up_does_not_go_on(driver: StoreDriver) -> None:

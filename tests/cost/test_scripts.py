@@ -72,7 +72,7 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands() -> None:
         (third,) = (await store.steps.settle(again, verdict)).deliveries
         delivered = dict(costs.of)
         lease = await StoreDriver(store, redis).claim(third)
-        place = OfferedPlace("w1", "n", lease.log.position, lease.log.position_at)
+        place = OfferedPlace("w1", "n", 30.0, lease.log.position, lease.log.position_at)
         assert (await store.steps.settle(lease, verdict, place=place)).following is not None
     assert all(delivered[name] <= most for name, most in MOST_COMMANDS.items()), delivered
     assert costs.of["settle"] <= IN_PLACE

@@ -52,6 +52,7 @@ class InPlace:
         self._most = settings.in_place_steps
         self._longest = settings.in_place_seconds
         self._worker_id = worker_id
+        self._lease = settings.lease_seconds
         self._capacity = capacity
         self._active = active
         self._upcoming: set[ActiveStep] = set()
@@ -78,7 +79,8 @@ class InPlace:
         following = ActiveStep(active.run_id, str(int(active.step) + 1), behind=active)
         self._active.add(following)
         self._upcoming.add(following)
-        place = OfferedPlace(self._worker_id, secrets.token_hex(8), known.position, known.position_at, self._room)
+        nonce = secrets.token_hex(8)
+        place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, self._room)
         try:
             yield PlaceOffer(place, following)
         finally:

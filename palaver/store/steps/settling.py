@@ -13,7 +13,7 @@ from palaver.errors import ErrorClass, Failure, ResponseTooLarge
 from palaver.events import EventKind
 from palaver.schemas.actions import digest
 from palaver.schemas.models import Message, ToolCall, Usage
-from palaver.steps.leases import Lease, Shown
+from palaver.steps.leases import Lease, OfferedPlace, Shown
 from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import (
     Condensed,
@@ -46,10 +46,10 @@ _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENI
 
 
 def settlement(
-    lease: Lease, verdict: Verdict, shown: Shown, trace_note: bytes | None = None
+    lease: Lease, verdict: Verdict, shown: Shown, trace_note: bytes | None = None, place: OfferedPlace | None = None
 ) -> Settle | contracts.HandBack | contracts.Postpone:
     """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``trace_note`` is what the
-    trace of the run is told.
+    trace of the run is told, and ``place`` is where its worker would go on with the run.
 
     Raises:
         ValueError: the verdict would leave a call of its message without an answer.
@@ -73,12 +73,12 @@ def settlement(
                 run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), trace_note=trace_note
             )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, shown, trace_note)
+            return _settle(lease, verdict, shown, trace_note, place)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None) -> Settle:
+def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None, place: OfferedPlace | None) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay, fallback = 0.0, False
@@ -134,8 +134,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         output=last.text or None if last else None,
         tool_calls=len(outcomes),
         trace_note=trace_note,
-        lease=0.0,
-        in_place=(),
+        in_place=() if place is None else (place,),
         entries=tuple(entries),
         calls=tuple(opened),
     )

@@ -28,7 +28,7 @@ from palaver.steps.leases import (
 from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, Settle, WriteDeltas
+from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Moved, Stale, Unknown
@@ -163,9 +163,7 @@ class Steps:
             ValueError: the verdict would leave a call of its message without an answer.
             ResponseTooLarge: the verdict is larger than one script may take.
         """
-        call: Script[Moved | Lease | Stale] = settlement(lease, verdict, shown, trace_note)
-        if place is not None and isinstance(call, Settle):
-            call = replace(call, lease=self._lease, in_place=(place,))
+        call: Script[Moved | Lease | Stale] = settlement(lease, verdict, shown, trace_note, place)
         match await self._scripts.run(call):
             case Moved() as moved:
                 return settled(moved, lease.run_id, lease.conversation_id)

@@ -145,8 +145,6 @@ class Settle(Script[Moved | Lease | Stale]):
     """Done here."""
     trace_note: Json | None
     """The worker's note on the attempt, for the trace of the run."""
-    lease: Seconds
-    """The length of the lease of the next step, if the worker goes on with it."""
     in_place: tuple[OfferedPlace, ...]
     """One, or none."""
     entries: tuple[NewEntry, ...]

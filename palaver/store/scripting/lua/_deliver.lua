@@ -2,7 +2,7 @@
 -- needs: step, emit
 
 local deliveries = {}
--- Where a worker would go on with the run: leases it a model step in place of a delivery, and answers whether it did.
+-- Where a worker would go on with the run: leases it the next step in place of a delivery, and answers whether it did.
 local go_on
 
 -- What the step is, for operators: its tool or the model, and the agent. Empty if nobody knows.
@@ -61,7 +61,7 @@ local function deliver(name, step, first)
   if not goes_on then return park_step(name, step) end
   if not step.call then log_steering() end
   step.deliveries = step.deliveries + 1
-  if go_on and not step.call and go_on(name, step) then return end
+  if go_on and go_on(name, step) then return end
   step.state, step.since = StepState.READY, NOW
   save_step(name, step)
   redis.call('ZADD', READY[step.queue], NOW, member(name))

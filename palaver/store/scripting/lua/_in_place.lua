@@ -1,5 +1,5 @@
 -- The worker that settles a step goes on with the run where it is: it claims the next model step here, without a delivery.
--- needs: deliver, lease
+-- needs: turn, lease
 
 -- Milliseconds: a step that is ready for longer waits for a worker with room. Until then its delivery is on its way, or
 -- whoever has it is about to claim it.
@@ -24,15 +24,17 @@ local function answer_before()
   return step and is_leased_to(step, place.worker, place.nonce) and lease_in_place(name, step, facts_of_run())
 end
 
-go_on = place and function(name, step)
+local function claim_next(name, step)
   if first_time_limit().at <= NOW or somebody_waits(place.room) then return false end
   local facts = facts_of_run()
-  lease_step(name, step, facts, place.worker, place.nonce, args.lease_ms)
+  lease_step(name, step, facts, place.worker, place.nonce, place.lease_ms)
   following = { name, step, facts }
   return true
 end
 
--- The reply of a script that moved the run, with the lease of the next step if the worker goes on with it.
-local function moved_on(next_run)
+-- The step is over, and the run proceeds: with its next model step in this place, if that is ready and nobody waits.
+local function proceed_in_place()
+  go_on = place and claim_next
+  local next_run = proceed()
   return following and lease_in_place(unpack(following)) or moved(next_run)
 end

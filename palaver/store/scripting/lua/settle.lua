@@ -15,12 +15,13 @@ elseif args.verdict == VerdictKind.CONTINUE then
   count_outcome(step)
   drop_step(name, step)
   if args.ends then redis.call('HSET', RUN, 'ending', args.output or '') end
-  return moved_on(open_steps(name) and proceed() or finish(StopReason.BUDGET))
+  if not open_steps(name) then return moved(finish(StopReason.BUDGET)) end
+  return proceed_in_place()
 elseif args.verdict == VerdictKind.FINISH and args.stop == StopReason.END_TURN and STEER then
   -- The user has sent messages meanwhile: the model answers them first.
   count_outcome(step)
   drop_step(name, step)
-  return moved_on(proceed())
+  return proceed_in_place()
 elseif args.verdict == VerdictKind.RETRY and first_time_limit().at > NOW and (step.call or not budget_spent(0)) then
   retry_step(name, step)
   return moved()
