@@ -65,12 +65,7 @@ async def _idle(kills: int, runs: int, lease_seconds: float) -> list[float]:
     async with Rig(lease_seconds=lease_seconds) as rig:
         workers = [rig.start_worker(_CAPACITY), rig.start_worker(_CAPACITY)]
         for _ in range(kills):
-            await rig.workers_ready(*workers)
-            rig.asked.forget()
-            submitted = [await rig.submit(_MODEL) for _ in range(runs)]
-            await rig.asked.until(lambda calls: len(calls) == runs, within=_WITHIN, what=f"{runs} streams")
-            # Leases are renewed with heartbeats: let a kill meet them at any age.
-            await asyncio.sleep(random.uniform(0.5, 0.5 + lease_seconds / 3))
+            submitted = await _in_flight(rig, workers, runs, lease_seconds)
             holders = [(await rig.store.runs.get(run)).current_steps[0].worker or "" for run in submitted]
             held = Counter(holder.rpartition("/")[2] for holder in holders)
             victim = max(workers, key=lambda worker: held[str(worker.pid)])
@@ -91,11 +86,7 @@ async def _restarted(kills: int, runs: int, lease_seconds: float) -> tuple[list[
     async with Rig(lease_seconds=lease_seconds) as rig:
         workers = [_start_as_users_do(rig), _start_as_users_do(rig)]
         for _ in range(kills):
-            await rig.workers_ready(*workers)
-            rig.asked.forget()
-            submitted = [await rig.submit(_MODEL) for _ in range(runs)]
-            await rig.asked.until(lambda calls: len(calls) == runs, within=_WITHIN, what=f"{runs} streams")
-            await asyncio.sleep(random.uniform(0.5, 0.5 + lease_seconds / 3))
+            submitted = await _in_flight(rig, workers, runs, lease_seconds)
             killed_at = time.time()
             for worker in workers:
                 worker.kill(SIGKILL)
@@ -110,6 +101,17 @@ async def _restarted(kills: int, runs: int, lease_seconds: float) -> tuple[list[
                 await rig.store.runs.cancel(run)
             workers.append(_start_as_users_do(rig))
     return started, up
+
+
+async def _in_flight(rig: Rig, workers: Sequence[ChildCommand], runs: int, lease_seconds: float) -> list[str]:
+    """So many runs whose calls are under way, for a time that lets a kill meet leases at any age: their ids."""
+    await rig.workers_ready(*workers)
+    rig.asked.forget()
+    submitted = [await rig.submit(_MODEL) for _ in range(runs)]
+    await rig.asked.until(lambda calls: len(calls) == runs, within=_WITHIN, what=f"{runs} streams")
+    # They are renewed with heartbeats.
+    await asyncio.sleep(random.uniform(0.5, 0.5 + lease_seconds / 3))
+    return submitted
 
 
 def _start_as_users_do(rig: Rig) -> ChildCommand:
