@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Proto
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
-
-from tests.process.cluster import Cluster
 
 ROOT: Final = "invoke_agent"
 LATE: Final = 40.0
@@ -146,18 +143,6 @@ class Receiver:
             self._server.shutdown()
             thread.join()
             self._server.server_close()
-
-
-@contextmanager
-def traced(folder: Path, receiver: Receiver) -> Iterator[Cluster]:
-    """A Palaver whose traces go to the receiver."""
-    environment = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
-        "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=tests",
-        "PALAVER_LOG_FORMAT": "json",
-    }
-    with Cluster(folder, environment=environment) as cluster:
-        yield cluster
 
 
 def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:

@@ -24,7 +24,7 @@ from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote, zygotes_of
 from tests.process.checks import check
 from tests.process.cluster import Cluster
-from tests.process.otlp import LATE, Receiver, traced
+from tests.process.otlp import LATE, Receiver
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -37,30 +37,18 @@ ROUND = 300
 """Kills between two looks at everything: what they left has to fit into memory."""
 
 
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    with Receiver().serving() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
-def _traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Cluster]:
-    with traced(tmp_path_factory.mktemp("traced"), receiver) as cluster:
-        yield cluster
+@pytest.fixture
+def cluster(traced: Cluster) -> Iterator[Cluster]:
+    traced.heal()
+    traced.mark()
+    yield traced
+    traced.heal()
+    check(traced)
 
 
 @pytest.fixture
-def cluster(_traced: Cluster) -> Iterator[Cluster]:
-    _traced.heal()
-    _traced.mark()
-    yield _traced
-    _traced.heal()
-    check(_traced)
-
-
-@pytest.fixture
-def zygotes(_traced: Cluster) -> Iterator[Mapping[str, Zygote]]:
-    with zygotes_of(_traced) as zygotes:
+def zygotes(traced: Cluster) -> Iterator[Mapping[str, Zygote]]:
+    with zygotes_of(traced) as zygotes:
         yield zygotes
 
 

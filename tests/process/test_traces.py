@@ -17,7 +17,7 @@ from palaver.schemas.models import Run
 from palaver.stack.plan import COMMANDS
 from tests.process.checks import check
 from tests.process.cluster import Cluster
-from tests.process.otlp import LATE, Receiver, Span, traced
+from tests.process.otlp import LATE, Receiver, Span
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -26,27 +26,15 @@ CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CANARY = "canary-j1-of-a-conversation"
 
 
-@pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    with Receiver().serving() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
-def _traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Cluster]:
-    with traced(tmp_path_factory.mktemp("traced"), receiver) as cluster:
-        yield cluster
-
-
 @pytest.fixture
-def cluster(_traced: Cluster, receiver: Receiver) -> Iterator[Cluster]:
+def cluster(traced: Cluster, receiver: Receiver) -> Iterator[Cluster]:
     """A Palaver whose traces go to the receiver; afterwards each run that ended is one whole trace there."""
-    _traced.heal()
-    _traced.mark()
-    yield _traced
-    _traced.heal()
-    check(_traced)
-    sampled = set(_traced.submitted) - UNSAMPLED
+    traced.heal()
+    traced.mark()
+    yield traced
+    traced.heal()
+    check(traced)
+    sampled = set(traced.submitted) - UNSAMPLED
     eventually(lambda: sampled <= receiver.roots(), within=LATE, why="the roots of all runs")
     receiver.check()
 
