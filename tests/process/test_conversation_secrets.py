@@ -55,13 +55,6 @@ def hostile() -> Iterator[HostileServer]:
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    """Where the traces go."""
-    with Receiver().serving() as receiver:
-        yield receiver
-
-
-@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, hostile: HostileServer, receiver: Receiver) -> Iterator[Cluster]:
     cluster = Cluster(
         tmp_path_factory.mktemp("trusted"),
