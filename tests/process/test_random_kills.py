@@ -32,6 +32,7 @@ pytestmark = pytest.mark.process
 VICTIMS = {"worker": 3, "tools": 2, "api": 1}
 """Each model worker is a sweeper as well."""
 MODELS = ("tool-4+use-each+rate-400", "steps-2-1-3+use-each+rate-400", "say-30+rate-100")
+KILLS = 40
 STARTING = "kills of what is starting"
 ROUND = 300
 """Kills between two looks at everything: what they left has to fit into memory."""
@@ -53,7 +54,7 @@ def zygotes(traced: Cluster) -> Iterator[Mapping[str, Zygote]]:
 
 
 def test_random_kills(cluster: Cluster, zygotes: Mapping[str, Zygote], receiver: Receiver) -> None:
-    kill_at_random(cluster, zygotes, receiver, kills=40, under_way=10)
+    kill_at_random(cluster, zygotes, receiver, kills=KILLS, under_way=10)
 
 
 @pytest.mark.chaos
