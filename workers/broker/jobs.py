@@ -66,6 +66,16 @@ def follower(job: Job, delivery: Delivery) -> Job:
     return replace(job, args=(name, delivery.task_id, facts, payload), running=None, terminated=False, following=None)
 
 
+def log_received(following: Job) -> None:
+    """Write the line that Celery writes of a task that it receives. In the loop's thread, as the line of its end is:
+    the hub's thread may come later than both."""
+    if logger.isEnabledFor(logging.INFO):
+        name, task_id, request, _ = following.args
+        about = {"args": request["argsrepr"], "kwargs": request["kwargsrepr"]}
+        facts = {"id": task_id, "name": name, "eta": None, **about}
+        logger.info(trace.LOG_RECEIVED, facts, extra={"data": facts})
+
+
 def hand_over(job: Job, following: Job) -> Callable[[], None]:
     """Give what follows a task to Celery. Returns what tells of its beginning, to be called when the end of the first
     is told. In the hub's thread."""
@@ -91,10 +101,6 @@ def hand_over(job: Job, following: Job) -> Callable[[], None]:
 
     def begin() -> None:
         state.task_reserved(request)
-        if logger.isEnabledFor(logging.INFO):
-            facts = {name: getattr(request, name) for name in ("id", "name", "eta")}
-            facts |= {"args": request.argsrepr, "kwargs": request.kwargsrepr}
-            logger.info(trace.LOG_RECEIVED, facts, extra={"data": facts})
         about = {"name": request.name, "args": request.argsrepr, "kwargs": request.kwargsrepr}
         request.send_event("task-received", **about, root_id=None, parent_id=None, retries=0, eta=None, expires=None)
         request.on_accepted(os.getpid(), begun_at)

@@ -44,7 +44,7 @@ from kombu.asynchronous import get_event_loop
 
 from palaver.steps.leases import Delivery
 
-from .jobs import Job, follower, hand_over
+from .jobs import Job, follower, hand_over, log_received
 from .tracer import Outcome, RequestStack, failed, trace_coroutine
 
 logger = get_logger(__name__)
@@ -277,6 +277,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery is untyped
     def _finished(self, job: Job, running: asyncio.Task[Outcome]) -> None:
         del self._jobs[running]
         if job.following is not None:
+            log_received(job.following)
             self._start(job.following)
         try:
             outcome = running.result()
