@@ -83,7 +83,7 @@ def create_app(
         refuse_open_bind(chosen, chosen.host)
         app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
         app.state.access = Access.of(chosen, app.state.dialects)
-        opened = store or Store.connect(chosen, shared=True)
+        opened = store or Store.connect(chosen, shared=True, send=publisher is None)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,

@@ -225,6 +225,11 @@ class Settings(BaseSettings):
         return self.broker_url or self.store_url
 
     @property
+    def one_server(self) -> bool:
+        """True if the broker is the store's own Redis, and the same database there."""
+        return not self.broker_url or self.broker_url == self.redis_url
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets in these settings: keys and passwords."""
         passwords = map(password_of, (self.redis_url, self.broker_url))

@@ -1,7 +1,7 @@
 """The connection to the broker by kombu, and a publisher on it. Beside ``workers``, the one module that uses kombu.
 
 A delivery is a hint that carries ids (invariant 1), so a publish is tried once and fast: the sweeper delivers again
-what is lost. The messages are Celery's protocol 2 (palaver/delivery/wire.py), so that the API needs no Celery. The
+what is lost. The messages are Celery's protocol 2 (palaver/steps/wire.py), so that the API needs no Celery. The
 things that publishers and workers must agree on are here too: queues, and the settings of the connection.
 """
 
@@ -26,8 +26,8 @@ try:
     from kombu.messaging import Producer
     from kombu.transport import redis
 
-    from palaver.delivery.wire import CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, body_of, headers_of
     from palaver.steps.leases import Delivery
+    from palaver.steps.wire import CONTENT_ENCODING, CONTENT_TYPE, ORIGIN, body_of, headers_of
 except ImportError as error:
     raise ImportError("publishing needs the server extra: pip install palaver[server]") from error
 

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from palaver.config.brokers import is_redis
-from palaver.delivery.wire import in_redis
 from palaver.processes.failpoints import failpoint
 from palaver.steps.leases import Delivery, Settled
+from palaver.steps.wire import in_redis
 from palaver.store import Store
 from palaver.store.fleet.queue_lists import QueueLists
 from palaver.store.steps.due import DueItem

@@ -30,15 +30,15 @@ POINTS: Final = frozenset(
         "tool.effect",  # within a tool: tests' tools pass it
         "tool.done",
         "step.settling",
-        "step.settled",  # nothing is published yet
+        "step.settled",  # nothing is published yet, where the store does not do that
         "step.published",  # with others: all of them are on the broker
         "cancel.heard",
-        "run.submitted",  # in the API: stored, nothing published, no answer yet; so are the next two
+        "run.submitted",  # in the API: stored, published at most by the store, no answer yet; so are the next two
         "run.cancelled",
         "run.acted",
         "run.answering",  # to be published at once, no answer yet
         "sweep.found",
-        "sweep.settled",  # nothing is published yet
+        "sweep.settled",  # as above
     }
 )
 

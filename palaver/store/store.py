@@ -41,9 +41,9 @@ class Store:
     Redis errors pass through; ``palaver.errors.classify`` judges them.
     """
 
-    def __init__(self, redis: Redis, settings: Settings) -> None:
+    def __init__(self, redis: Redis, settings: Settings, *, send: bool = False) -> None:
         connection = cast(Connection, redis)
-        scripts = Scripts(connection, settings)
+        scripts = Scripts(connection, settings, send=send)
         self._redis = redis
         self._durability = settings.durability
         self.scripts = scripts
@@ -67,9 +67,10 @@ class Store:
         self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)
 
     @classmethod
-    def connect(cls, settings: Settings, *, shared: bool = False) -> Self:
+    def connect(cls, settings: Settings, *, shared: bool = False, send: bool = False) -> Self:
         """A store on ``PALAVER_REDIS_URL``. It connects when it is first used. With ``shared``, most of what its users
-        ask travels on one connection.
+        ask travels on one connection. With ``send``, it sends deliveries to the broker where that is the same server;
+        else it is all its caller's to do.
 
         Every wait has an end: 2 s to connect, 5 s for an answer (of the shared connection, for anybody's), 5 s for a
         free connection.
@@ -88,7 +89,7 @@ class Store:
             retry_on_error=[ConnectionError, TimeoutError],
             driver_info=driver(),
         )
-        return cls((SharedClient if shared else Redis)(connection_pool=pool), settings)
+        return cls((SharedClient if shared else Redis)(connection_pool=pool), settings, send=send)
 
     async def require_durability(self) -> None:
         """Ask the server for what PALAVER_DURABILITY needs. If it is away, nothing is known, and nothing is reported.

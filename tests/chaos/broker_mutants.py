@@ -14,8 +14,17 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 _EVENTS: Final = "workers/broker/event_batcher.py"
 _PUBLISHER: Final = "palaver/delivery/publishing.py"
 _LISTS: Final = "palaver/store/fleet/queue_lists.py"
+_SENDING: Final = "palaver/store/scripting/lua/_deliver.lua"
+_SETTINGS: Final = "palaver/config/settings.py"
 _PUBLISHING: Final = "tests/contract/test_publishing.py"
-_TESTS: Final = {_EVENTS: "tests/unit/test_event_batcher.py", _PUBLISHER: _PUBLISHING, _LISTS: _PUBLISHING}
+_OF_SCRIPTS: Final = "tests/contract/test_sending.py"
+_TESTS: Final = {
+    _EVENTS: "tests/unit/test_event_batcher.py",
+    _PUBLISHER: _PUBLISHING,
+    _LISTS: _PUBLISHING,
+    _SENDING: _OF_SCRIPTS,
+    _SETTINGS: _OF_SCRIPTS,
+}
 
 
 def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
@@ -82,6 +91,42 @@ BROKER_MUTANTS: Final = by_name(
         _LISTS,
         "asyncio.timeout(_PATIENCE)",
         "asyncio.timeout(None)",
+    ),
+    _mutant(
+        "a delivery that is sent, and answered to be sent",
+        _SENDING,
+        "if send(queue, name, number, title) then return end",
+        "send(queue, name, number, title)",
+    ),
+    _mutant(
+        "a queue that refuses and is believed",
+        _SENDING,
+        "return type(redis.pcall('LPUSH', queue, message)) == 'number'",
+        "redis.pcall('LPUSH', queue, message) return true",
+    ),
+    _mutant(
+        "a name that is not text within text",
+        _SENDING,
+        "string.sub(cjson.encode(title), 2, -2)",
+        "title",
+    ),
+    _mutant(
+        "the first delivery, whichever it is",
+        _SENDING,
+        "NUMBER = string.format('%d', number)",
+        "NUMBER = '1'",
+    ),
+    _mutant(
+        "the wrong end of a queue",
+        _SENDING,
+        "'LPUSH'",
+        "'RPUSH'",
+    ),
+    _mutant(
+        "a broker elsewhere that nobody sends to",
+        _SETTINGS,
+        "return not self.broker_url or self.broker_url == self.redis_url",
+        "return True",
     ),
 )
 

@@ -23,11 +23,13 @@ import pytest
 
 from palaver.processes.failpoints import POINTS
 from palaver.stack.ports import HOST
+from palaver.stack.redis_server import RedisServer
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.wiretap import Wiretap
-from tests.chaos.zygote import Forked, Zygote
+from tests.chaos.zygote import Forked, Zygote, zygotes_of
+from tests.process.checks import check
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
@@ -110,10 +112,17 @@ AIMS = [
     Aim(point, mode)
     for point in sorted(POINTS)
     for mode in ("stream", "tool", "parallel")
-    # What only streams calls no tool, and has no second step to deliver or to go on with.
-    if point != "step.followed" and not (mode == "stream" and (point.startswith("tool.") or point == "step.published"))
+    # What only streams calls no tool, and has no second step to go on with. Where the broker is the store, the store
+    # publishes.
+    if point not in ("step.followed", "step.published") and not (mode == "stream" and point.startswith("tool."))
 ]
 AIMS += [Aim(f"step.{passed}", "inline") for passed in ("claimed", "followed", "settling", "settled")]
+APART = [
+    *(Aim(point, mode) for point in ("step.settled", "step.published") for mode in ("tool", "parallel")),
+    Aim("run.submitted", "tool"),
+    Aim("sweep.settled", "tool"),
+]
+"""Where the broker is another server than the store, and may not hear of what that says."""
 
 
 class Range:
@@ -206,6 +215,37 @@ def test_a_kill_at_any_point_loses_nothing(cluster: Cluster, zygotes: Mapping[st
     paths = {key.partition(" ")[0] for key in compared}
     assert len(paths) == len(PROVIDERS)
     assert compared.keys() == {f"{path} {what}" for path in paths for what in ("asked again", "asked on", "sent back")}
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Mapping[str, Zygote]]]:
+    """A cluster with a broker of its own, and what its processes are forked from."""
+    with RedisServer() as broker:
+        folder, environment = tmp_path_factory.mktemp("apart"), {"PALAVER_BROKER_URL": broker.url}
+        with (
+            Cluster(folder, users=False, rabbitmq=False, environment=environment) as cluster,
+            zygotes_of(cluster) as zygotes,
+        ):
+            yield cluster, zygotes
+
+
+def test_a_kill_between_store_and_broker_loses_nothing(apart: tuple[Cluster, Mapping[str, Zygote]]) -> None:
+    cluster, zygotes = apart
+    cluster.mark()
+    fire_at({aim: aim.ends for aim in APART}, cluster, zygotes, "aimed kills, broker apart")
+    check(cluster)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("aim", APART, ids=str)
+def test_many_kills_between_store_and_broker_lose_nothing(
+    apart: tuple[Cluster, Mapping[str, Zygote]], aim: Aim, provider: str
+) -> None:
+    cluster, zygotes = apart
+    cluster.mark()
+    fire_at({aim: scaled(8)}, cluster, zygotes, f"aimed kills, broker apart: {aim}", [provider])
+    check(cluster)
 
 
 @pytest.mark.chaos

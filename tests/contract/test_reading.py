@@ -13,9 +13,9 @@ from kombu.connection import Connection
 from redis.exceptions import ResponseError
 
 from palaver.delivery.deliveries import transport_options
-from palaver.delivery.wire import in_redis
 from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
+from palaver.steps.wire import in_redis
 from palaver.vocabulary.step_kinds import MODEL, RECOVERED
 from tests.waiting import eventually
 from workers.broker.reading import ConsumerTransport

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -35,8 +35,10 @@ def monitored(cluster: Cluster) -> Iterator[bytearray]:
         connection.sendall(f"{auth}MONITOR\r\n".encode())
 
         def listen() -> None:
-            while data := connection.recv(1 << 20):
-                seen.extend(data)
+            # Redis may reset what is closed while more of it is on its way.
+            with suppress(ConnectionResetError):
+                while data := connection.recv(1 << 20):
+                    seen.extend(data)
 
         listening = threading.Thread(target=listen)
         listening.start()
@@ -71,8 +73,8 @@ def _value(server: redis.Redis, name: bytes) -> bytes:
 
 
 def of_messages(seen: bytes) -> Sinks:
-    """What went through the broker: the commands that Celery sends, and not those of scripts."""
-    lines = [line for line in seen.splitlines() if b" lua] " not in line]
+    """What went through the broker: the commands that Celery sends, and of those of scripts the deliveries."""
+    lines = [line for line in seen.splitlines() if b" lua] " not in line or b'"LPUSH"' in line]
     sent = b"\n".join(line for line in lines if any(each in line for each in _BROKER))
     sent += b"\n".join(base64.b64decode(body) for body in _BODY.findall(sent))
     return {"commands to Redis": seen, "messages of Celery": sent}

@@ -18,8 +18,8 @@ from celery import Celery
 from celery.worker.control import Panel
 
 from palaver.delivery.deliveries import QUEUE_NAMES
-from palaver.delivery.wire import body_of, headers_of
 from palaver.steps.leases import Delivery
+from palaver.steps.wire import body_of, headers_of
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.waiting import eventually

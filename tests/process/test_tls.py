@@ -14,11 +14,11 @@ import pytest
 from flower.utils.broker import Broker
 from redis.exceptions import RedisError
 
-from palaver.delivery.wire import in_redis
 from palaver.stack.errors import StackError
 from palaver.stack.redis_server import RedisServer
 from palaver.stack.stack import Stack
 from palaver.steps.leases import Delivery
+from palaver.steps.wire import in_redis
 from palaver.store.fleet.queue_lists import QueueLists
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.process.cluster import Cluster

@@ -13,10 +13,10 @@ from celery.worker import state
 from kombu.message import Message as CeleryMessage
 
 from palaver.config.settings import Settings
-from palaver.delivery.wire import headers_of, payload_of
 from palaver.schemas.models import AgentSpec, Message, ToolCall
 from palaver.steps.leases import Delivery, Lease, LogTail, OfferedPlace
 from palaver.steps.verdicts import Continue, Finish, OpenCall, Verdict
+from palaver.steps.wire import headers_of, payload_of
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import StopReason
 from workers.broker.jobs import Job, follower, hand_over

@@ -14,7 +14,7 @@ from amqp.exceptions import AccessRefused, NotAllowed
 from celery.worker import consumer
 
 from palaver.delivery.deliveries import QUEUES
-from palaver.delivery.wire import CONTENT_TYPE, delivery_in, headers_of, payload_of
+from palaver.steps.wire import CONTENT_TYPE, delivery_in, headers_of, payload_of
 from palaver.vocabulary.limits import limit_of
 
 from .reading import dropped

@@ -24,8 +24,8 @@ from celery.app import trace
 from celery.utils.log import get_logger
 from celery.worker import state
 
-from palaver.delivery.wire import headers_of, payload_of
 from palaver.steps.leases import Delivery
+from palaver.steps.wire import headers_of, payload_of
 
 from .tracer import Outcome
 

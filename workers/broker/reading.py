@@ -28,7 +28,7 @@ from kombu import compression
 from kombu.transport import redis
 
 from palaver.delivery import deliveries
-from palaver.delivery.wire import CONTENT_ENCODING, CONTENT_TYPE
+from palaver.steps.wire import CONTENT_ENCODING, CONTENT_TYPE
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 log = logging.getLogger("palaver.workers.broker.reading")
@@ -45,7 +45,9 @@ _SHARE: Final = 8
 process for each place has few, and takes one after another."""
 _BATCH: Final = 16
 """Deliveries that a worker takes at once, however many places it has: the loop does nothing else meanwhile."""
-_ENCODED: Final = (CONTENT_TYPE, CONTENT_ENCODING, "base64")
+_ENCODED: Final = (CONTENT_TYPE, CONTENT_ENCODING)
+_KOMBUS: Final = "base64"
+"""The form of the body of what kombu sends. That of a delivery is mostly as it is (palaver/steps/wire.py)."""
 _tags: Final = count(1)
 
 
@@ -90,22 +92,27 @@ def _anew(message: Any, queue: str | None) -> dict[str, Any]:
     properties, headers = message["properties"], {**message["headers"]}
     # Compressed once, it may be a thousand times as large; nothing of Celery's is, here.
     headers.pop("compression", None)
-    if (message["content-type"], message["content-encoding"], properties["body_encoding"]) != _ENCODED:
+    body, encoding = message["body"], properties["body_encoding"]
+    if (message["content-type"], message["content-encoding"]) != _ENCODED or not isinstance(body, str):
         raise ValueError("another encoding")
-    body = binascii.a2b_base64(message["body"], strict_mode=True)
-    # A delivery's content is looked at once more (workers/broker/consumer.py); other messages are not.
-    if not queue and not isinstance(orjson.loads(body), list | dict):
-        raise TypeError("a message is a list or an object")
+    # A delivery's content is looked at once more (workers/broker/consumer.py); other messages, which are kombu's, are
+    # not.
+    if encoding == _KOMBUS:
+        content = binascii.a2b_base64(body, strict_mode=True)
+        if not queue and not isinstance(orjson.loads(content), list | dict):
+            raise TypeError("a message is a list or an object")
+    elif encoding is not None or not queue:
+        raise ValueError("another encoding")
     exchange, routing_key = properties["delivery_info"]["exchange"], properties["delivery_info"]["routing_key"]
     if not isinstance(exchange, str) or not isinstance(routing_key, str | None):
         raise TypeError("no such route")
     return {
         "content-type": CONTENT_TYPE,
         "content-encoding": CONTENT_ENCODING,
-        "body": message["body"],
+        "body": body,
         "headers": headers,
         "properties": {
-            "body_encoding": "base64",
+            "body_encoding": encoding,
             "delivery_tag": str(next(_tags)),
             "delivery_info": {"exchange": "" if queue else exchange, "routing_key": queue or routing_key},
             "priority": 0,

@@ -62,7 +62,7 @@ async def _renew(leases: list[Lease]) -> list[Renewal]:
 async def end_lease(run_id: str, conversation_id: str, step: str, worker: str, ending: Ending | None) -> None:
     """Say why the child was ended, if it was; else act on the step now, as a sweeper would when the lease had run
     out."""
-    async with Store.connect(settings()) as store:
+    async with Store.connect(settings(), send=True) as store:
         settled: list[Settled] = []
         if ending is not None:
             lease = _lease(run_id, conversation_id, step, ending.call)

@@ -78,7 +78,7 @@ class Runtime:
         """Lists what the broker or the store refuses this process; nothing, if its parent tells."""
         self.histograms = histograms
         self.tools = capabilities.tools
-        self.store = Store.connect(settings, shared=True)
+        self.store = Store.connect(settings, shared=True, send=True)
         self.model = model
         """The port that calls models, where steps of them are done."""
         self.terms: ModelTerms = model or ModelTerms(capabilities.providers)

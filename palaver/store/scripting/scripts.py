@@ -50,14 +50,15 @@ Command = Sequence[Value]
 class Scripts:
     """Runs the scripts of ``lua/`` on one connection pool."""
 
-    def __init__(self, redis: Connection, settings: Settings) -> None:
+    def __init__(self, redis: Connection, settings: Settings, *, send: bool = False) -> None:
+        """If scripts are to ``send`` deliveries to the broker, they do so where that is this very server."""
         self._redis = redis
         self.searching = asyncio.Semaphore()
         """Whoever looks through lists has it, a part at a time."""
         self.taken = 0
         """Bytes that this process has asked Redis to store for clients, since it began."""
         self._wait = _waiting(settings.durability)
-        self._sources = _sources(ScriptSettings.of(settings), VERSION)
+        self._sources = _sources(ScriptSettings.of(settings, sends=send), VERSION)
         self._shas = {
             name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
             for name, source in self._sources.items()

@@ -14,6 +14,7 @@ from palaver.events import MESSAGES, TRACED, EventKind
 from palaver.schemas.actions import ALL, ActionType
 from palaver.schemas.models import CancelMode, OnConflict
 from palaver.steps.leases import Renewal
+from palaver.steps.wire import message_templates
 from palaver.store.redis import keys
 from palaver.store.scripting.assembly import Names
 from palaver.store.scripting.contracts.declaration import NEWER
@@ -46,10 +47,13 @@ class ScriptSettings(NamedTuple):
     max_losses: int
     lease_ms: int
     probe_interval_ms: int
+    sends: bool
+    """Scripts send their deliveries to the broker, which is the same server."""
 
     @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Return the settings for scripts among ``settings``."""
+    def of(cls, settings: Settings, *, sends: bool = False) -> Self:
+        """Return the settings for scripts among ``settings``. If they are to send deliveries, they do so where the
+        broker is the store's own server."""
         return cls(
             retention=int(settings.retention),
             # A feed goes with its run at the latest.
@@ -62,6 +66,7 @@ class ScriptSettings(NamedTuple):
             max_losses=settings.max_losses,
             lease_ms=int(settings.lease_seconds * 1000),
             probe_interval_ms=int(settings.probe_interval * 1000),
+            sends=sends and settings.one_server,
         )
 
 
@@ -98,6 +103,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "TRACED": frozenset(TRACED),
         },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
+        "Delivery": {"MESSAGES": message_templates()},
         "Limit": {name.upper(): limit.value for name, limit in LIMITS.items()},
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},
         "Format": {"VERSION": version, "NEWER": NEWER},

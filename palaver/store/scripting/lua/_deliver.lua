@@ -1,7 +1,10 @@
 -- Makes steps available to workers, now or later, or once a paused run is resumed.
 -- needs: step, emit
 
+-- What the caller of the script is to publish.
 local deliveries = {}
+-- How many steps became ready.
+local ready = 0
 -- Where a worker would go on with the run: leases it the next step in place of a delivery, and answers whether it did.
 local go_on
 
@@ -13,9 +16,23 @@ local function title_of(step)
   return agent == '-' and what or what .. ' for ' .. agent
 end
 
--- The caller of the script publishes the delivery; a lost one is found in READY and sent again.
+-- The delivery goes to the queue from here, where the broker is this very server. Answers whether it did: a server that
+-- does not take it says why to the caller of the script.
+local function send(queue, name, number, title)
+  if not Setting.SENDS or title == '' then return false end
+  local template = Delivery.MESSAGES
+  local step, call = string.match(name, '^([^/]*)/?(.*)$')
+  local message = string.gsub(template[queue], '@(%u+)@', { RUN = ID, CONVERSATION = CONVERSATION, STEP = step,
+    CALL = call, NUMBER = string.format('%d', number), TITLE = string.sub(cjson.encode(title), 2, -2) })
+  return type(redis.pcall('LPUSH', queue, message)) == 'number'
+end
+
+-- A delivery that is lost is found in READY and sent again.
 local function publish(queue, name, number, step)
-  deliveries[#deliveries + 1] = { queue, name, number, title_of(step) }
+  ready = ready + 1
+  local title = title_of(step)
+  if send(queue, name, number, title) then return end
+  deliveries[#deliveries + 1] = { queue, name, number, title }
 end
 
 -- A run that has begun goes before those that have not: at the end of the line it would wait for all newer ones with each

@@ -3,7 +3,7 @@ local what = args.what
 if not STATUS then return reply.gone() end
 if NEWEST > Format.VERSION then
   leave_to_newer_code()
-  if #deliveries > 0 then return moved() end
+  if ready > 0 then return moved() end
   return reply.left_to_newer()
 end
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import socket
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import orjson
 from palaver.secrets.redaction import redact
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.ids import call_of, is_id
-from palaver.vocabulary.step_kinds import KIND_OF, MODEL, RECOVERED
+from palaver.vocabulary.step_kinds import KIND_OF, KINDS, MODEL, RECOVERED
 
 ORIGIN: Final = f"palaver@{socket.gethostname()}"
 CONTENT_TYPE: Final = "application/json"
@@ -28,6 +27,8 @@ _NAMES: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,265}( for [^\s\x00-\x1f\x7f]{1
 """A title: the names of a model or a tool, and of an agent."""
 _TITLE: Final = "title"
 _HIGHEST: Final = 2**53
+_SCRIPTS: Final = "palaver@redis"
+"""The origin of what scripts send."""
 _NO_MORE: Final[Mapping[str, object]] = {
     "eta": None,
     "expires": None,
@@ -68,25 +69,40 @@ def body_of(delivery: Delivery) -> str:
     return orjson.dumps(payload_of(delivery)).decode()
 
 
-def in_redis(delivery: Delivery) -> bytes:
-    """The message as kombu keeps it in the list of its queue, in a broker that is a Redis."""
+def in_redis(delivery: Delivery, origin: str = ORIGIN) -> bytes:
+    """The message as kombu keeps it in the list of its queue, in a broker that is a Redis. Its body is as it is, not in
+    base64: scripts write such messages, too."""
     return orjson.dumps(
         {
-            "body": b64encode(body_of(delivery).encode()).decode(),
+            "body": body_of(delivery),
             "content-encoding": CONTENT_ENCODING,
             "content-type": CONTENT_TYPE,
-            "headers": headers_of(delivery, ORIGIN),
+            "headers": headers_of(delivery, origin),
             "properties": {
                 "correlation_id": delivery.task_id,
                 "delivery_mode": 2,
                 "delivery_info": {"exchange": "", "routing_key": delivery.queue},
                 "priority": 0,
-                "body_encoding": "base64",
+                "body_encoding": None,
                 # kombu wants one; whoever reads the message gives it one of its own (workers/broker/reading.py).
                 "delivery_tag": delivery.task_id,
             },
         }
     )
+
+
+def message_templates() -> Mapping[str, str]:
+    """Return the message of `in_redis` by its queue, for scripts: with ``@RUN@``, ``@CONVERSATION@``, ``@STEP@``,
+    ``@CALL@`` (of a tool call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places."""
+    queues = [(kind, name) for kind in KINDS for name in (kind.queue, kind.queue + RECOVERED)]
+    return {name: _template(name, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind, name in queues}
+
+
+def _template(queue: str, step: str) -> str:
+    number: Any = "@NUMBER@"
+    delivery = Delivery(queue, "@RUN@", "@CONVERSATION@", step, number, "@TITLE@")
+    # In the body, text within text, it is to be a number.
+    return in_redis(delivery, _SCRIPTS).decode().replace(r"\"@NUMBER@\"", number)
 
 
 def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
