@@ -19,6 +19,7 @@ from bench import (
     hostile,
     idle,
     lists,
+    million,
     pauses,
     protocols,
     recovery,
@@ -76,6 +77,12 @@ PARTS: Final[dict[str, Part]] = {
         retried=500 if quick else 2_000,
     ),
     "worked": lambda quick: worked.measure(behind=5_000 if quick else 40_000, rounds=5 if quick else 9),
+    "million": lambda quick: million.measure(
+        runs=20_000 if quick else 1_000_000,
+        every=2_000 if quick else 10_000,
+        long_runs=20 if quick else 200,
+        steps=100 if quick else 500,
+    ),
     "pauses": lambda quick: pauses.measure(
         runs=10_000 if quick else 60_000, every=2_000 if quick else 10_000, steps=5_000 if quick else 20_000
     ),
@@ -89,6 +96,9 @@ PARTS: Final[dict[str, Part]] = {
         lost=30 if quick else 100,
     ),
 }
+
+_ALONE: Final = frozenset({"million"})
+"""Parts that take half an hour: only if they are asked for."""
 
 
 async def measure(names: list[str], quick: bool, command: str) -> str:
@@ -111,7 +121,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
     given = parser.parse_args()
     command = " ".join(["python -m bench", *sys.argv[1:]])
-    run(measure([given.only] if given.only else list(PARTS), given.quick, command), given.out)
+    names = [given.only] if given.only else [name for name in PARTS if name not in _ALONE]
+    run(measure(names, given.quick, command), given.out)
 
 
 if __name__ == "__main__":

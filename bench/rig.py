@@ -221,10 +221,16 @@ class Rig:
         input: str | tuple[Message, ...] = INPUT,
         conversation: str | None = None,
         publisher: Publisher | None = None,
+        max_steps: int = 100,
     ) -> str:
         """Submit a run, in a new conversation or in this one, and send its first delivery, as the API does, or to
         another broker; the run's id."""
-        agent = AgentSpec(model=model if "/" in model else f"fake/{model}", instructions=instructions, tools=tools)
+        agent = AgentSpec(
+            model=model if "/" in model else f"fake/{model}",
+            instructions=instructions,
+            tools=tools,
+            max_steps=max_steps,
+        )
         submission = Submission(agent=agent, input=input, conversation_id=conversation)
         submitted = await self.store.runs.submit(submission)
         (publisher or self._publisher).publish(submitted.deliveries)

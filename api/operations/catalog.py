@@ -3,7 +3,7 @@ tools. The API has none of the workers' code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -32,15 +32,15 @@ class Catalog:
         self._tools = Fresh(self._reads, self._read_tools, _LASTS)
         self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
-    async def tools(self) -> KnownTools | None:
+    async def tools(self, wanted: Iterable[str] = ()) -> KnownTools | None:
         """Return every tool that a worker has, or that the last ones of a queue had; None if the store never had
-        a worker. Raises what the store raises."""
-        return await self._tools.get()
+        a worker. Those that are wanted may come with a worker that has just begun. Raises what the store raises."""
+        return await self._tools.get(lambda known: known is not None and known.keys() >= {*wanted})
 
-    async def providers(self) -> frozenset[str] | None:
+    async def providers(self, wanted: Iterable[str] = ()) -> frozenset[str] | None:
         """Return every provider that a worker can call, or could within the last hour; None if some workers do not
-        report theirs. Raises what the store raises."""
-        return await self._providers.get()
+        report theirs. Those that are wanted as above. Raises what the store raises."""
+        return await self._providers.get(lambda known: known is None or known >= {*wanted})
 
     async def close(self) -> None:
         """Read no more."""

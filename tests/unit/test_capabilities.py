@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.operations import catalog
 from palaver.config.providers import Provider
 from palaver.errors import ConfigurationError, NoWorker
 from palaver.schemas.models import AgentSpec, ToolCall
@@ -17,6 +18,7 @@ from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
 from tests.process.remote_tools import RemoteTools, Server
 from tests.unit.api_world import World, world
+from tests.waiting import aeventually
 from workers.sources import Toolbox
 from workers.steps.capabilities import Capabilities, offered_again, require_provider
 
@@ -164,3 +166,22 @@ async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
             api.server.connected = True
     assert isinstance(verdict, Postpone)
     assert (verdict.code, verdict.reason) == ("tool:gone", WaitReason.NO_WORKER)
+
+
+@pytest.mark.parametrize("what", ["provider", "tool"])
+async def test_what_a_worker_brings_that_has_just_begun_is_taken_at_once(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The API looks again before it refuses what it has not heard of."""
+    monkeypatch.setattr(catalog, "_LASTS", 1e6)
+    brought = Server.offers[0].model_copy(update={"name": "brought"})
+    body = {"agent": {"model": "fake/echo", "tools": ["brought"] if what == "tool" else []}, "input": "hello"}
+    async with world() as api:
+        await _fleet_with(api, providers=("other",) if what == "provider" else ("fake",))
+        assert (await api.client.post("/v1/runs", json=body)).status_code == 422
+        await _fleet_with(api, providers=("fake",), tools=(brought,))
+
+        async def taken() -> bool:
+            return (await api.client.post("/v1/runs", json=body)).status_code == 202
+
+        await aeventually(taken)

@@ -6,10 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from palaver.store.redis.single_flight import SingleFlight, yielding
+from palaver.store.redis import single_flight
+from palaver.store.redis.single_flight import Fresh, SingleFlight, yielding
 from tests.waiting import aeventually
 
 
@@ -171,3 +173,24 @@ async def test_others_have_the_loop_in_between() -> None:
         done += 1
     await task
     assert len(between) >= 100 // 16
+
+
+async def test_what_does_not_fit_is_read_again_soon_but_not_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, values = [100.0], iter([{"a"}, {"a", "b"}, {"a", "b", "c"}])
+    monkeypatch.setattr(single_flight, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def read() -> set[str]:
+        return next(values)
+
+    sharing = SingleFlight(1)
+    fresh = Fresh(sharing, read, 2.0)
+    assert await fresh.get(lambda value: "b" in value) == {"a"}
+    assert await fresh.get(lambda value: "b" in value) == {"a"}
+    now[0] += 0.3
+    assert await fresh.get() == {"a"}
+    assert await fresh.get(lambda value: "b" in value) == {"a", "b"}
+    now[0] += 1.9
+    assert await fresh.get(lambda value: "b" in value) == {"a", "b"}
+    now[0] += 0.2
+    assert await fresh.get(lambda value: "b" in value) == {"a", "b", "c"}
+    await sharing.close()

@@ -59,13 +59,15 @@ async def look_up(agent: AgentSpec | None, backend: Backend) -> KnownNames:
     Raises:
         StoreUnavailable: the store took too long.
     """
+    tools, models = (agent.tools, agent.models) if agent is not None else ((), ())
+    providers = [model.partition("/")[0] for model in models]
     return KnownNames(
         models=resolve(agent, backend.providers),
         policies=backend.policies,
         endpoint_hosts=backend.settings.inline_provider_hosts,
         seals=backend.store.vault.usable,
-        tools=await within_deadline(backend.catalog.tools()) if agent is not None and agent.tools else None,
-        callable_providers=await within_deadline(backend.catalog.providers()),
+        tools=await within_deadline(backend.catalog.tools(tools)) if tools else None,
+        callable_providers=await within_deadline(backend.catalog.providers(providers)),
     )
 
 

@@ -15,6 +15,8 @@ S = TypeVar("S", bound=Sized | None)
 
 _TURN: Final = 4
 """Tasks that are woken at once. Each has something to do then, and others want the loop, too."""
+_AGAIN: Final = 0.25
+"""Seconds for which something is used that is not what somebody looks for: it may be there by now."""
 
 
 async def yielding(many: Iterable[T]) -> AsyncIterator[T]:
@@ -116,13 +118,17 @@ class Fresh(Generic[S]):
         self._read = read
         self._seconds = seconds
         self._value: tuple[S, float] | None = None
-        """The value that was read, and until when it is used."""
+        """The value that was read, and when."""
 
-    async def get(self) -> S:
-        """As it was a moment ago. Raises what reading raises."""
-        if self._value is None or time.monotonic() >= self._value[1]:
-            value = await self._reads.read(self, self._read)
-            nothing = value is not None and not value
-            self._value = None if nothing else (value, time.monotonic() + self._seconds)
-            return value
-        return self._value[0]
+    async def get(self, fits: Callable[[S], bool] = lambda _: True) -> S:
+        """As it was a moment ago. One that does not fit is read again, a few times a second at most. Raises what
+        reading raises."""
+        if self._value is not None:
+            value, read_at = self._value
+            age = time.monotonic() - read_at
+            if age < (self._seconds if fits(value) else _AGAIN):
+                return value
+        value = await self._reads.read(self, self._read)
+        nothing = value is not None and not value
+        self._value = None if nothing else (value, time.monotonic())
+        return value
