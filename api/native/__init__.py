@@ -17,6 +17,7 @@ from . import (
     runs,
     secrets,
     tools,
+    usage,
 )
 from .dialect import NATIVE
 
@@ -36,4 +37,5 @@ __all__ = [
     "runs",
     "secrets",
     "tools",
+    "usage",
 ]

@@ -54,6 +54,7 @@ from .queues import (
 from .secrets import secret_names, set_secrets
 from .submitting import Taken, begin, condense, retry, submit
 from .tools import ToolState, read_tools
+from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run, watching_for
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
@@ -94,6 +95,8 @@ __all__ = [
     "Taken",
     "ToolState",
     "Until",
+    "UsageReport",
+    "UsageRow",
     "act",
     "act_on_runs",
     "admit_watcher",
@@ -139,6 +142,7 @@ __all__ = [
     "read_room",
     "read_run",
     "read_tools",
+    "read_usage",
     "retry",
     "secret_names",
     "set_secrets",

@@ -98,6 +98,7 @@ for _command in (
     exporting.export,
     looking.models,
     looking.queues,
+    looking.usage,
     up,
 ):
     app.command(_command.__name__)(ungrouped(_command))

@@ -1,7 +1,8 @@
-"""``palaver list``, ``show`` and ``queues``: what there is."""
+"""``palaver list``, ``show``, ``queues`` and ``usage``: what there is, and what was used."""
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -10,8 +11,8 @@ from palaver.cli.bulk import FilterOptions
 from palaver.cli.connection import Api, say
 from palaver.cli.conversations import show_conversation
 from palaver.cli.doing import refused_lines
-from palaver.cli.options import RunId
-from palaver.cli.tables import console, show_models, show_queues, show_run, show_runs
+from palaver.cli.options import RunId, a_date
+from palaver.cli.tables import console, show_models, show_queues, show_run, show_runs, show_usage
 
 
 def list(
@@ -51,3 +52,18 @@ def queues(api: Api) -> None:
     with api.connected() as client:
         state = client.queues()
     api.show(state, lambda: show_queues(console(), state))
+
+
+def usage(
+    start: Annotated[date | None, typer.Option(parser=a_date, metavar="DATE", help="The first day (UTC).")] = None,
+    end: Annotated[date | None, typer.Option(parser=a_date, metavar="DATE", help="The last day; today.")] = None,
+    group_by: Annotated[
+        str, typer.Option(metavar="NAMES", help="A row for each of: day, agent, model, key; comma separated.")
+    ] = "day",
+    *,
+    api: Api,
+) -> None:
+    """Show what models used, and what that cost, by day, agent, model or key."""
+    with api.connected() as client:
+        report = client.usage(start=start, end=end, group_by=group_by.split(","))
+    api.show(report, lambda: show_usage(console(), report))

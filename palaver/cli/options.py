@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
@@ -52,6 +52,14 @@ def limit(text: str) -> tuple[str, float]:
         return name, int(number) if number.isdecimal() else float(number)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not NAME=NUMBER, such as tokens=50000") from None
+
+
+def a_date(text: str) -> date:
+    """``2026-01-31``."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text[:40]!r} is not a date such as 2026-01-31") from None
 
 
 def duration(text: str) -> float:

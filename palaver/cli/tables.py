@@ -168,6 +168,22 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
             to.print(Text(f"{name}: {one_line(value)}"), soft_wrap=True)
 
 
+def show_usage(to: Console, report: Mapping[str, Any]) -> None:
+    """Print the rows of usage and their sum; of names those that were asked for."""
+    groups, total = [str(name) for name in report.get("group_by") or ()], report.get("total") or {}
+    columns = [name.upper().replace("_", " ") for name in (*groups, *total)]
+    rows = [
+        [*(str(row.get(name) or "-") for name in groups), *(_used(name, row.get(name)) for name in total)]
+        for row in report.get("data") or ()
+    ]
+    in_all = ["in all", *("" for _ in groups)][: len(groups)]
+    print_list(to, columns, [*rows, [*in_all, *(_used(name, total[name]) for name in total)]])
+
+
+def _used(name: str, number: Any) -> str:
+    return f"{number:.6f}" if name == "cost_usd" and isinstance(number, int | float) else str(number)
+
+
 def _counted(column: str, value: Any) -> Any:
     if column != "workers" or not isinstance(value, list):
         return value

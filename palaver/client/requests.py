@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -314,6 +314,12 @@ def list_models(limit: int, cursor: str | None) -> Request:
 def get_queues() -> Request:
     """``GET /v1/queues``."""
     return Request("GET", "/v1/queues")
+
+
+def get_usage(start: date | None, end: date | None, group_by: Sequence[str]) -> Request:
+    """``GET /v1/usage``."""
+    query = {"start": str(start or ""), "end": str(end or ""), "group_by": ",".join(group_by)}
+    return Request("GET", "/v1/usage", query={name: value for name, value in query.items() if value})
 
 
 def without_none(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,8 @@ class Settings(BaseSettings):
     """A finished run and its conversation stay this long after the last run ended."""
     feed_retention: float = Field(default=3600.0, ge=1)
     """Token deltas stay this long after the run ended; afterwards events come from the log."""
+    usage_retention: float = Field(default=400 * 86400.0, ge=86400)
+    """The ledger of a day, which says what models used by agent, model and key, stays this long."""
     feed_cap: int = Field(default=20_000, ge=100)
     """Events that a run's feed keeps, about; older ones are dropped first."""
     run_deadline: float = Field(default=86400.0, ge=1)

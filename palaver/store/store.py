@@ -20,6 +20,7 @@ from palaver.store.fleet.tools import Tools
 from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
+from palaver.store.reading.usage_ledger import UsageLedger
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.pool import Pool, driver
@@ -62,6 +63,7 @@ class Store:
         self.tools = Tools(connection)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
+        self.usage = UsageLedger(connection, settings)
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
         self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)

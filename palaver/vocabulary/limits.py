@@ -370,6 +370,9 @@ _ALL: Final = (
     *_group(
         "Store",
         ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
+        ("usage_days", "days of usage that one asks for", 92, "days", "422 `invalid_time`"),
+        ("usage_answer", "rows of usage in an answer", 10_000, "rows", "422 `validation_error`"),
+        ("usage_rows", "agents with a model and a key in the ledger of a day, in a shard", 1000, "rows", "one row"),
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
         (

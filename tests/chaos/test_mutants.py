@@ -1,7 +1,7 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
-what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, and of tools on a
-loop are caught by their tests."""
+what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
+usage, and of tools on a loop are caught by their tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.chaos.batch_mutants import BATCH_MUTANTS
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
+from tests.chaos.ledger_mutants import LEDGER_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
@@ -28,6 +29,7 @@ KINDS = (
     DEATH_MUTANTS,
     BATCH_MUTANTS,
     IN_PLACE_MUTANTS,
+    LEDGER_MUTANTS,
     OUTAGE_MUTANTS,
     PROTOCOL_MUTANTS,
     TOOL_MUTANTS,

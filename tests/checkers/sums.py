@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from palaver.store import Store
+from palaver.store.reading.usage_ledger import today
 from palaver.telemetry.exposition import Samples, Times
 from palaver.telemetry.metrics import COUNTED
 from palaver.vocabulary.lifecycle import RunStatus
@@ -17,9 +19,16 @@ Sums = Mapping[str, Counter[tuple[str, ...]]]
 """Each counter, by the values of its labels."""
 
 
+LEDGER: Final = "the ledger of usage"
+
+
 async def counted(store: Store) -> Sums:
-    """What has been counted so far."""
-    return sums_of(await store.measuring.read(()))
+    """What has been counted so far, and what is in the ledgers of late: a test may run at midnight."""
+    ledger = Counter[tuple[str, ...]]()
+    async for _, used in store.usage.read(today() - timedelta(days=1), today() + timedelta(days=1)):
+        for numbers in used.values():
+            ledger.update({(column,): number for column, number in numbers.items()})
+    return {**sums_of(await store.measuring.read(())), LEDGER: ledger}
 
 
 def sums_of(samples: Samples) -> Sums:
@@ -73,6 +82,10 @@ def check_sums(counts: Sums, histories: Iterable[History]) -> None:
         "input": (tokens["input"] + tokens["cache_read"] + tokens["cache_write"], used["input_tokens"]),
         "output": (tokens["output"] + tokens["reasoning"], used["output_tokens"]),
         "calls of models": (counts["palaver_model_calls_total"].total(), used["model_calls"]),
+        **{
+            f"{name} in the ledger": (counts[LEDGER][name,], used[name])
+            for name in ("model_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+        },
     }
     wrong = {what: (number, truth) for what, (number, truth) in told.items() if number != truth}
     assert not wrong, f"counted, and true: {wrong}"

@@ -10,7 +10,15 @@ import orjson
 if TYPE_CHECKING:
     from tests.contract.invariants import Shard
 
-_USED = ("input_tokens", "output_tokens", "model_calls", "cost")
+_USED = (
+    "input_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "model_calls",
+    "cost",
+)
 
 
 def check_waiting(shard: Shard) -> None:
@@ -52,6 +60,8 @@ def check_counts(shard: Shard) -> None:
     assert tokens["output"] + tokens["reasoning"] == used["output_tokens"], "tokens of output"
     assert _of(counts, "model_calls").total() == used["model_calls"], "calls of models"
     assert _of(counts, "cost_usd").total() == used["cost"], "costs"
+    assert {name: shard.usage[name] for name in _USED} == dict(used), "the ledger"
+    assert shard.usage["unpriced_calls"] <= used["model_calls"], "calls without a price"
     _check_leases(shard)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -33,6 +34,8 @@ class Shard:
     waiting: dict[str, dict[str, float]] = field(default_factory=dict)
     pending: dict[str, dict[str, float]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    usage: Counter[str] = field(default_factory=Counter)
+    """The ledgers of all days: a number for each column."""
     listed: dict[str, dict[str, float]] = field(default_factory=dict)
     """Lists of runs: of all of them (``""``), and of those with a status."""
     ended: dict[str, float] = field(default_factory=dict)
@@ -114,6 +117,10 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             getattr(shard, kind)[key_id] = await _scores(redis, name)
         elif kind == "counts":
             shard.counts = {series: int(number) for series, number in _text(await redis.hgetall(name)).items()}
+        elif kind == "usage":
+            assert ttl > 0, f"{text} has no TTL"
+            for cell, number in _text(await redis.hgetall(name)).items():
+                shard.usage[cell.partition(" ")[0]] += int(number)
         elif kind == "runs":
             shard.listed[key_id] = await _scores(redis, name)
         elif kind == "spans":

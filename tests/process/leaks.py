@@ -26,7 +26,7 @@ SLACK: Final = 24
 """Connections that pools may have opened meanwhile and keep."""
 GROWTH: Final = 1.15
 """Of a process's RAM, by fragments."""
-COUNTS: Final = keys.counts("00")
+COUNTED: Final = (keys.counts("00"), keys.usage("00", 0).removesuffix("0"))
 CACHES: Final = 20 << 20
 """Bytes that a process may keep for later: a model worker has the conversations that it knows, 2 KB each here."""
 
@@ -43,8 +43,8 @@ class Footprint:
     """What a stack holds."""
 
     keys: frozenset[str]
-    """Of Redis, but for those of providers and of the brokers' own, and for the counts, which outlive what is counted.
-    A list of runs is one as long as it has any."""
+    """Of Redis, but for those of providers and of the brokers' own, and for counts and ledgers, which outlive what they
+    count. A list of runs is one as long as it has any."""
     memory: int
     """Bytes that Redis uses."""
     connections: int
@@ -68,7 +68,9 @@ class Footprint:
             names = frozenset(name.decode() for name in server.scan_iter(count=1000))
             info = server.info()
             return cls(
-                keys=frozenset(name for name in names if name.startswith(("{p", "palaver:")) and name != COUNTS),
+                keys=frozenset(
+                    name for name in names if name.startswith(("{p", "palaver:")) and not name.startswith(COUNTED)
+                ),
                 memory=info["used_memory"],
                 connections=info["connected_clients"],
                 channels=len(server.pubsub_channels("{p*")),

@@ -50,6 +50,7 @@ def test_every_route_is_there() -> None:
         "get /v1/runs/{run_id}",
         "get /v1/runs/{run_id}/events",
         "get /v1/tools",
+        "get /v1/usage",
         "patch /v1/conversations/{conversation_id}",
         "patch /v1/conversations/{conversation_id}/secrets",
         "post /v1/conversations",

@@ -60,7 +60,7 @@ METHODS = (
     "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "condense", "conversation",
     "conversation_events", "conversations", "count_conversations", "create_conversation", "delete",
     "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models", "pause", "queues",
-    "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "wait", "withdraw",
+    "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "usage", "wait", "withdraw",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from datetime import date
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -228,6 +229,14 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
     async def queues(self) -> dict[str, Any]:
         """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
         return object_of(await self._transport.call(requests.get_queues()))
+
+    async def usage(
+        self, *, start: date | None = None, end: date | None = None, group_by: Sequence[str] = ("day",)
+    ) -> dict[str, Any]:
+        """Return what models used on these days (UTC), 30 unless they are named, as the API says it: ``data`` has a row
+        for each ``day``, ``agent``, ``model`` and ``key`` that ``group_by`` names, ``total`` their sum. Raises as
+        `get`."""
+        return object_of(await self._transport.call(requests.get_usage(start, end, group_by)))
 
     async def aclose(self) -> None:
         """Close the connections."""

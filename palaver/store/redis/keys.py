@@ -28,6 +28,7 @@
 {p00}:waiting:<reason> zset  unfinished runs that wait for that, by since when                 no TTL
 {p00}:pending:<type> zset  actions of that type that are pending, by since when                no TTL
 {p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
+{p00}:usage:<day>  hash     what calls of models used on that day, by agent, model and key    TTL: usage retention
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
@@ -202,6 +203,11 @@ def pending(shard: str, action_type: str) -> str:
 def counts(shard: str) -> str:
     """The counts of everything that was ever counted."""
     return f"{{p{shard}}}:counts"
+
+
+def usage(shard: str, day: int) -> str:
+    """The ledger of a day, which is so many days after 1970-01-01."""
+    return f"{{p{shard}}}:usage:{day}"
 
 
 def generation() -> str:

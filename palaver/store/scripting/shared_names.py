@@ -24,6 +24,7 @@ from palaver.store.scripting.contracts.runs import ItemType, Resolution, SubmitK
 from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, VerdictKind
 from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
+from palaver.vocabulary import ledger
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, RECOVERED
@@ -47,6 +48,7 @@ class ScriptSettings(NamedTuple):
     max_losses: int
     lease_ms: int
     probe_interval_ms: int
+    usage_retention: int
     sends: bool
     """Scripts send their deliveries to the broker, which is the same server."""
 
@@ -66,6 +68,7 @@ class ScriptSettings(NamedTuple):
             max_losses=settings.max_losses,
             lease_ms=int(settings.lease_seconds * 1000),
             probe_interval_ms=int(settings.probe_interval * 1000),
+            usage_retention=int(settings.usage_retention),
             sends=sends and settings.one_server,
         )
 
@@ -104,6 +107,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
         "Delivery": {"MESSAGES": message_templates()},
+        "Ledger": ledger.NAMES,
         "Limit": {name.upper(): limit.value for name, limit in LIMITS.items()},
         "Setting": {name.upper(): value for name, value in settings._asdict().items()},
         "Format": {"VERSION": version, "NEWER": NEWER},

@@ -1,19 +1,22 @@
 -- The usage of a run, compared with its budget.
--- needs: limits, count
+-- needs: limits, count, ledger
 -- RUN `cost` is in nano-dollars, and `unpriced` there if a call's cost is unknown. A turn's tool calls are taken from the
 -- budget all at once, before the first of them begins.
 
--- Add up what a step used.
+-- Add up what a step used, for the run and in the ledger.
 local function count_usage(used)
   local counted = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls', 'cost',
   }
+  local ledger, row = ledger_row(used.model_calls)
   for _, field in ipairs(counted) do
     local number = used[field]
     if not number then
       redis.call('HSET', RUN, 'unpriced', 1)
+      if row then redis.call('HINCRBY', ledger, Ledger.UNPRICED .. row, used.model_calls) end
     elseif number ~= 0 then
       redis.call('HINCRBY', RUN, field, number)
+      if row and field ~= Ledger.CALLS then redis.call('HINCRBY', ledger, field .. row, number) end
     end
   end
   count_used(used)

@@ -1,0 +1,66 @@
+"""Usage: what models used, and what that cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date, timedelta
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+from starlette.responses import Response
+
+from palaver.store.reading.usage_ledger import today
+
+from .. import operations
+from ..answers import answer
+from ..headers import JSON, Offers
+from ..operations import Backend, UsageReport, UsageRow
+from ..operations.usage import GROUPS, Group
+from ..queries import Query
+from .dialect import NATIVE
+from .filters import names_of
+
+CSV: Final = "text/csv"
+_EXAMPLE: Final = "day,model_calls,input_tokens,…\r\n2026-01-31,12,34567,…\r\n"
+_FORMULAS: Final = ("=", "+", "-", "@")
+_A_MONTH: Final = timedelta(days=29)
+
+
+class UsageQuery(Query):
+    """The days, and what is told apart."""
+
+    start: date | None = Field(default=None, description="The first day, in UTC; 30 days before the last one.")
+    end: date | None = Field(default=None, description="The last day, in UTC; today.")
+    group_by: Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, agent, model or key"))] = Field(
+        default=("day",), description="`day`, `agent`, `model`, `key`: a row for each there is of these together."
+    )
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/usage",
+    tag="operations",
+    summary="Read what models used",
+    answers={200: ("The usage, in rows and in all; as `text/csv` the rows alone.", UsageReport)},
+    problems=("invalid_time",),
+    also={CSV: {"schema": {"type": "string", "examples": [_EXAMPLE]}}},
+)
+async def usage(backend: Backend, kind: Annotated[str, Offers((JSON, CSV))], query: UsageQuery) -> Response:
+    """Counted by the script that settles a step, so no death of a process loses or doubles any. Days are those on which
+    a call ended, and stay for `PALAVER_USAGE_RETENTION`, also when their runs are gone."""
+    end = query.end or (today() if query.start is None else max(today(), query.start))
+    report = await operations.read_usage(backend, query.start or end - _A_MONTH, end, query.group_by)
+    if kind == JSON:
+        return answer(report)
+    columns = [name for name in UsageRow.model_fields if name not in GROUPS]
+    written = io.StringIO()
+    rows = csv.writer(written)
+    rows.writerow([*report.group_by, *columns])
+    rows.writerows([_cell(getattr(row, name)) for name in (*report.group_by, *columns)] for row in report.data)
+    return Response(written.getvalue(), headers={"Cache-Control": "no-store"}, media_type=CSV)
+
+
+def _cell(value: object) -> object:
+    """A value as a spreadsheet takes it: users name agents, and a name must not become a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value

@@ -1,0 +1,60 @@
+"""The ledger of usage, read: what models used on a day, by agent, model, and the key that submitted the runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple
+
+from palaver.config.settings import Settings
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, Fields
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.ledger import COLUMNS, NONE
+
+_EPOCH: Final = date(1970, 1, 1)
+
+
+class Spender(NamedTuple):
+    """The names that usage is counted by."""
+
+    agent: str | None
+    """None: an agent without a name."""
+    model: str | None
+    key: str | None
+    """The name of the key that submitted; None: without a key, or with one without a name."""
+
+
+DayUsage = Mapping[Spender, Counter[str]]
+"""For each spender a number for each column of `palaver.vocabulary.ledger`."""
+
+
+class UsageLedger:
+    """The ledgers of all shards."""
+
+    def __init__(self, redis: Connection, settings: Settings) -> None:
+        self._redis = redis
+        self._shards = all_shards(settings.shards)
+
+    async def read(self, first: date, last: date) -> AsyncIterator[tuple[date, DayUsage]]:
+        """Yield each day (UTC) between these, both included, on which a model was called. Raises what Redis raises."""
+        for number in range((first - _EPOCH).days, (last - _EPOCH).days + 1):
+            found: dict[Spender, Counter[str]] = {}
+            for shard in self._shards:
+                _add(found, await self._redis.hgetall(keys.usage(shard, number)))
+            if found:
+                yield _EPOCH + timedelta(days=number), found
+
+
+def today() -> date:
+    """Return the day that it is (UTC)."""
+    return datetime.now(UTC).date()
+
+
+def _add(to: dict[Spender, Counter[str]], fields: Fields) -> None:
+    for field, number in fields.items():
+        column, _, row = field.decode().partition(" ")
+        if column in COLUMNS:
+            agent, model, key = (None if name == NONE else name for name in row.split(" "))
+            to.setdefault(Spender(agent, model, key), Counter())[column] += int(number)

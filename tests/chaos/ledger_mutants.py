@@ -1,0 +1,39 @@
+"""Mutants of the ledger of usage: each breaks one promise of ADR 0100, and the test that is named must say so.
+
+    python -m tests.chaos.ledger_mutants [NAME …]
+
+Seconds for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_USAGE: Final = "palaver/store/scripting/lua/_usage.lua"
+_LEDGER: Final = "palaver/store/scripting/lua/_ledger.lua"
+_READER: Final = "palaver/store/reading/usage_ledger.py"
+_CONTRACT: Final = "tests/contract/test_usage_ledger.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
+    return TestedMutant(name, _CONTRACT, Change(file, old, new))
+
+
+LEDGER_MUTANTS: Final = by_name(
+    _mutant("a call that is charged twice", _USAGE, "if row and field ~= Ledger.CALLS then", "if row then"),
+    _mutant(
+        "what was handed back for nothing", "palaver/store/scripting/lua/hand_back.lua", "count_usage(args.used)\n", ""
+    ),
+    _mutant("an unknown price that is none", _USAGE, "Ledger.UNPRICED .. row, used.model_calls", "'cost' .. row, 0"),
+    _mutant("another's key", _LEDGER, "redis.call('HGET', RUN, 'submitted_by')", "false"),
+    _mutant("a day without an end of rows", _LEDGER, "if rows > Limit.USAGE_ROWS then", "if false then"),
+    _mutant("a ledger that stays for ever", _LEDGER, "if rows == 1 then", "if rows == 0 then"),
+    _mutant("the day after", _LEDGER, "math.floor(NOW / 86400000)", "math.ceil(NOW / 86400000)"),
+    _mutant("the first shard alone", _READER, "all_shards(settings.shards)", "all_shards(settings.shards)[1:]"),
+)
+
+
+if __name__ == "__main__":
+    play_named(LEDGER_MUTANTS)
