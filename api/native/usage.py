@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
-
-from palaver.store.reading.usage_ledger import today
 
 from .. import operations
 from ..answers import answer
@@ -24,7 +22,6 @@ from .filters import names_of
 CSV: Final = "text/csv"
 _EXAMPLE: Final = "day,model_calls,input_tokens,…\r\n2026-01-31,12,34567,…\r\n"
 _FORMULAS: Final = ("=", "+", "-", "@")
-_A_MONTH: Final = timedelta(days=29)
 
 
 class UsageQuery(Query):
@@ -49,8 +46,7 @@ class UsageQuery(Query):
 async def usage(backend: Backend, kind: Annotated[str, Offers((JSON, CSV))], query: UsageQuery) -> Response:
     """Counted by the script that settles a step, so no death of a process loses or doubles any. Days are those on which
     a call ended, and stay for `PALAVER_USAGE_RETENTION`, also when their runs are gone."""
-    end = query.end or (today() if query.start is None else max(today(), query.start))
-    report = await operations.read_usage(backend, query.start or end - _A_MONTH, end, query.group_by)
+    report = await operations.read_usage(backend, query.start, query.end, query.group_by)
     if kind == JSON:
         return answer(report)
     columns = [name for name in UsageRow.model_fields if name not in GROUPS]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Final, Literal, get_args
 
 from pydantic import BaseModel
 
 from palaver.errors import FieldError, Refused
 from palaver.store.reading.records import NANODOLLARS
-from palaver.store.reading.usage_ledger import Spender
+from palaver.store.reading.usage_ledger import Spender, today
 from palaver.store.redis.single_flight import yielding
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -19,6 +19,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from .backend import Backend, within_deadline
 
 Group = Literal["day", "agent", "model", "key"]
+_A_MONTH: Final = timedelta(days=29)
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 
 
@@ -61,13 +62,16 @@ class UsageReport(BaseModel):
     total: UsedSum
 
 
-async def read_usage(backend: Backend, start: date, end: date, group_by: Sequence[Group]) -> UsageReport:
-    """Return the usage of the days from ``start`` to ``end``, both included, in UTC.
+async def read_usage(backend: Backend, start: date | None, end: date | None, group_by: Sequence[Group]) -> UsageReport:
+    """Return the usage of the days from ``start`` to ``end``, both included, in UTC; without them, of the 30 days up to
+    today.
 
     Raises:
         Refused: there is no such span, or it is too long, or has too many rows.
         StoreUnavailable: the store took too long.
     """
+    end = end or max(today(), start or date.min)
+    start = start or end - _A_MONTH
     if end < start:
         raise Refused.of_faults([FieldError("?end", "invalid_time", f"must not be before the start, {start}")])
     if (end - start).days >= limit_of("usage_days"):
