@@ -71,7 +71,7 @@ async def read_usage(backend: Backend, start: date | None, end: date | None, gro
         StoreUnavailable: the store took too long.
     """
     end = end or max(today(), start or date.min)
-    start = start or end - _A_MONTH
+    start = start or max(end, date.min + _A_MONTH) - _A_MONTH
     if end < start:
         raise Refused.of_faults([FieldError("?end", "invalid_time", f"must not be before the start, {start}")])
     if (end - start).days >= limit_of("usage_days"):

@@ -85,6 +85,12 @@ async def test_a_spreadsheet_can_read_it() -> None:
         assert row["agent"] == "'=1+1"
 
 
+async def test_days_before_there_were_any_have_nothing() -> None:
+    async with world() as api:
+        assert (await api.client.get("/v1/usage?end=0001-01-01")).json()["data"] == []
+        assert (await api.client.get("/v1/usage?start=9999-12-31")).json()["data"] == []
+
+
 @pytest.mark.parametrize(
     ("query", "status", "code", "place", "says"),
     [
