@@ -308,8 +308,9 @@ def _bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode()
 
 
-def _newest_first(run: dict[str, Any]) -> tuple[str, str]:
-    return run["times"]["created_at"], run["id"]
+def _newest_first(run: dict[str, Any]) -> tuple[datetime, str]:
+    # Not its text: a whole second has no fraction.
+    return datetime.fromisoformat(run["times"]["created_at"]), run["id"]
 
 
 async def _nobody(api: World) -> bool:
