@@ -14,6 +14,7 @@ from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
 from palaver.store.redis.single_flight import SingleFlight
 
+from .acting import acting_for
 from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
@@ -54,7 +55,7 @@ from .queues import (
 from .secrets import secret_names, set_secrets
 from .submitting import Taken, begin, condense, retry, submit
 from .tools import ToolState, read_tools
-from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run, watching_for
+from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "Until",
     "act",
     "act_on_runs",
+    "acting_for",
     "admit_watcher",
     "append",
     "ask",
@@ -145,6 +147,5 @@ __all__ = [
     "submit",
     "watch",
     "watch_conversation",
-    "watching_for",
     "withdraw",
 ]
