@@ -347,7 +347,7 @@ async def _find_conversations(driver: StoreDriver, n: int) -> Act:
 
 async def _forget_conversations(driver: StoreDriver, n: int) -> Act:
     gone = {new_conversation_id(1): 1.0 for _ in range(8 * n)}
-    for each in (keys.conversations("00"), keys.conversations("00", ":updated"), keys.conversations("00", ":expiring")):
+    for each in (keys.conversations("00"), keys.conversations("00", ":updated"), keys.expiring("00")):
         await driver.redis.zadd(each, gone)
     return driver.store.due.forget_conversations
 
