@@ -59,6 +59,11 @@ class Caller:
     """The time of arrival, by the monotonic clock."""
 
     @property
+    def sees_installation(self) -> bool:
+        """True if it may see what all tenants do together."""
+        return self.trusted and (self.operator or not self.tenant)
+
+    @property
     def reach(self) -> Reach:
         """What it can read and change."""
         return Reach(self.tenant, self.operator) if self.trusted else NOTHING

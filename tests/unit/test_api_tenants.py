@@ -202,6 +202,11 @@ async def test_an_operator_reaches_all_and_what_is_made_stays_its_tenants() -> N
 async def test_what_all_do_together_is_for_operators() -> None:
     async with tenants() as api:
         await furnish(api, "acme")
+        for who, shown in (("acme", None), ("default", []), (OPERATOR, [])):
+            with asking_as(api, who):
+                answer = await api.client.get("/readyz")
+                assert answer.status_code == 200
+                assert answer.json()["no_worker"] == answer.json()["refused_workers"] == shown
         for path in ("/metrics", "/v1/queues", "/v1/queues?format=keda"):
             with asking_as(api, "acme"):
                 assert_problem(await api.client.get(path), 403, "operators_only")
