@@ -34,7 +34,8 @@ class Readiness(BaseModel):
     """The things that steps wait for because no worker that took them has them. They keep no request away. Null for
     strangers, and for tenants."""
     refused_workers: list[RefusedWorker] | None = None
-    """Workers that do nothing, because their broker or their store refuses them. Null for strangers and for tenants, too."""
+    """Workers that do nothing, because their broker or their store refuses them. Null for strangers, and for
+    tenants."""
 
 
 @NATIVE.route(

@@ -140,7 +140,7 @@ async def test_lists_have_what_is_ones_own(store: Store, driver: StoreDriver) ->
             done = [run.id for run in (await store.runs.list({"status": (RunStatus.COMPLETED,)}, limit=50)).runs]
             assert sorted(done) == sorted(ids[:2])
             for order in ("created", "-created", "updated", "-updated"):
-                page = await store.conversations.list({}, limit=50, order=order)  # type: ignore[arg-type]
+                page = await store.conversations.list({}, limit=50, order=order)
                 assert [tenant_of(each.id) for each in page.conversations] == [reach.tenant] * 3
             assert (await store.conversations.count({})).count == 3
             first = await store.runs.list({}, limit=1)

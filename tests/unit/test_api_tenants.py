@@ -152,7 +152,7 @@ async def test_many_runs_at_once_are_ones_own() -> None:
 
 async def test_an_idempotency_key_is_a_tenants_own() -> None:
     async with tenants() as api:
-        made = {}
+        made: dict[str, list[str | None]] = {}
         for who in (*TENANTS, OPERATOR):
             with asking_as(api, who):
                 for _ in range(2):
