@@ -52,7 +52,6 @@ def test_every_script_has_a_case() -> None:
 @pytest.mark.parametrize("tenant", ["", "k7m2qx"], ids=["default tenant", "another tenant"])
 async def test_the_scripts_of_an_ordinary_step_send_few_commands(tenant: str) -> None:
     async with fake(Commands) as (redis, meter):
-        # Whose it is costs nothing, as long as the run does not move from one list to another.
         store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0"))
         with within(Reach(tenant)):
             _, lease = await StoreDriver(store, redis).begin()
@@ -78,5 +77,7 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands(tenant: str) ->
         lease = await StoreDriver(store, redis).claim(third)
         place = OfferedPlace("w1", "n", 30.0, lease.log.position, lease.log.position_at)
         assert (await store.steps.settle(lease, verdict, place=place)).following is not None
-    assert all(delivered[name] <= most for name, most in MOST_COMMANDS.items()), delivered
-    assert costs.of["settle"] <= IN_PLACE
+    # Conversations of other tenants are in two lists by when something last happened to them.
+    more = 1 if tenant else 0
+    assert all(delivered[name] <= most + more for name, most in MOST_COMMANDS.items()), delivered
+    assert costs.of["settle"] <= IN_PLACE + more
