@@ -27,7 +27,7 @@ from .auth import DOCUMENTS, METRICS, QUEUES, Keys, routed_path, unauthenticated
 from .client_connection import connection_of
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
-from .operations import Caller, watching_for
+from .operations import Caller, acting_for
 from .problems import Problem
 from .requests import enter_root
 
@@ -140,8 +140,7 @@ class Middleware:
                 _check_limits(scope, headers)
                 access: Access = app_state.access
                 caller = state["caller"] = access.caller(path, scope, headers, dialect)
-                watching_for(caller)
-                with access.trace(headers):
+                with acting_for(caller), access.trace(headers):
                     await self._app(scope, receive, send_with_id)
             except Exception as error:
                 answer = respond(error, HTTPConnection(scope))

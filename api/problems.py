@@ -50,6 +50,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "open_address": (403, "This address is not served without API keys"),
         "host_not_allowed": (403, "This host name is not served"),
         "origin_not_allowed": (403, "Pages of this origin are not served"),
+        "operators_only": (403, "This is for operators"),
         "not_found": (404, "There is nothing here"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),

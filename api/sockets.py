@@ -27,7 +27,7 @@ from palaver.vocabulary.limits import limit_of
 
 from .access_log import log_request
 from .auth import Keys, routed_path
-from .operations import Backend, Caller, watching_for
+from .operations import Backend, Caller, acting_for
 from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")
@@ -87,11 +87,11 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
         if not caller.trusted:
             await _close(socket, codes.unauthenticated)
             return
-        watching_for(caller)
         tell = socket.scope.get("extensions", {}).get(KNOWN)
         if tell is not None:
             tell()
-        await _serve(backend_of(socket), socket, handler, codes)
+        with acting_for(caller):
+            await _serve(backend_of(socket), socket, handler, codes)
 
     route = WebSocketRoute(path, endpoint, name=handler.__name__)
     _routes.append(route)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJson
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.schemas.fields import Metadata
 from palaver.steps.retry import stop_reason
-from palaver.vocabulary.ids import is_id
+from palaver.vocabulary.ids import CONVERSATION_ID, is_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
@@ -66,7 +66,9 @@ def _moment(value: object) -> object:
 
 def _conversation_id(text: str) -> str:
     if not is_id("conv", text):
-        raise ValueError("must be the id of a conversation: conv_ and 28 letters and digits")
+        raise ValueError(
+            "must be the id of a conversation: conv_, 28 letters and digits, and a tenant's tag among them"
+        )
     return text
 
 
@@ -95,7 +97,7 @@ def _flag(value: object) -> object:
 
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 ConversationId = Annotated[
-    str, AfterValidator(_conversation_id), WithJsonSchema({"type": "string", "pattern": "^conv_[0-9a-z]{28}$"})
+    str, AfterValidator(_conversation_id), WithJsonSchema({"type": "string", "pattern": CONVERSATION_ID})
 ]
 
 

@@ -29,12 +29,13 @@ class Readiness(BaseModel):
     """`store_rewound` for a day after the store lost something, as after a restart of Redis without its last writes. It
     keeps no request away."""
     store_rewound: LostState | None = None
-    """The last loss of the store, as far as counts tell. Null for strangers."""
+    """The last loss of the store, as far as counts tell. Null for strangers, and for tenants."""
     no_worker: list[LackedState] | None = None
     """The things that steps wait for because no worker that took them has them. They keep no request away. Null for
-    strangers."""
+    strangers, and for tenants."""
     refused_workers: list[RefusedWorker] | None = None
-    """Workers that do nothing, because their broker or their store refuses them. Null for strangers, too."""
+    """Workers that do nothing, because their broker or their store refuses them. Null for strangers, and for
+    tenants."""
 
 
 @NATIVE.route(
@@ -61,13 +62,13 @@ async def healthz() -> Response:
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
     """503 while Redis is away, and once the process has to end: send requests elsewhere. Only who has a key, where
-    there are keys, hears why, and which things steps wait for that no worker has."""
+    there are keys, hears why; and, unless it is that of a tenant, which things steps wait for that no worker has."""
     if backend.closing.is_set():
         raise _not_ready(caller, "The process was told to end.")
     try:
         lost = await operations.check_store(backend)
-        lacked = await operations.read_lacked(backend) if caller.trusted else None
-        refused = await operations.read_refused(backend) if caller.trusted else None
+        lacked = await operations.read_lacked(backend) if caller.sees_installation else None
+        refused = await operations.read_refused(backend) if caller.sees_installation else None
     except Exception as error:
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
@@ -75,7 +76,7 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
     return answer(
         Readiness(
             status="store_rewound" if lost else "ok",
-            store_rewound=lost if caller.trusted else None,
+            store_rewound=lost if caller.sees_installation else None,
             no_worker=lacked,
             refused_workers=refused,
         )

@@ -22,6 +22,7 @@ _EXAMPLE: Final = 'palaver_runs{status="running"} 3\n'
     tag="operations",
     summary="Metrics for Prometheus",
     answers={200: ("Prometheus' text format, whatever Accept says.", None)},
+    problems=("operators_only",),
     also={"text/plain": {"schema": {"type": "string", "examples": [_EXAMPLE]}}},
 )
 async def metrics(backend: Backend) -> Response:

@@ -51,6 +51,7 @@ class ScalerValue(BaseModel):
     tag="operations",
     summary="Look at the queues",
     answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList | ScalerValue)},
+    problems=("operators_only",),
 )
 async def queues(backend: Backend, query: QueuesQuery) -> Response:
     """Depths come from the store, not the broker: what a worker has fetched and not begun still counts."""

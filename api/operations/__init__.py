@@ -14,6 +14,7 @@ from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
 from palaver.store.redis.single_flight import SingleFlight
 
+from .acting import acting_for
 from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
@@ -55,7 +56,7 @@ from .secrets import secret_names, set_secrets
 from .submitting import Taken, begin, condense, retry, submit
 from .tools import ToolState, read_tools
 from .usage import UsageReport, UsageRow, read_usage
-from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run, watching_for
+from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "UsageRow",
     "act",
     "act_on_runs",
+    "acting_for",
     "admit_watcher",
     "append",
     "ask",
@@ -149,6 +151,5 @@ __all__ = [
     "submit",
     "watch",
     "watch_conversation",
-    "watching_for",
     "withdraw",
 ]

@@ -19,7 +19,9 @@ from palaver.schemas.models import Run
 from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
+from palaver.store.redis.reach import NOTHING, Reach
 from palaver.store.redis.single_flight import SingleFlight
+from palaver.vocabulary.scopes import Scope
 
 from .catalog import Catalog
 from .measured import Measured
@@ -43,8 +45,28 @@ class Caller:
     """True if the caller has a key, or if no keys are set."""
     name: str | None = None
     """The name of the key, if it has one."""
+    tenant: str = ""
+    """The tag of the tenant whose key it is; empty for the default tenant."""
+    scopes: frozenset[Scope] | None = None
+    """The scopes of the key; None for all."""
+    agents: frozenset[str] | None = None
+    """The names of the agents that the key may use; None for any."""
+    conversation: str | None = None
+    """The conversation that the key is held to; None for any."""
+    operator: bool = False
+    """True if the key is an operator's: what is of other tenants is there for it, too."""
     arrived: float = field(default_factory=time.monotonic)
     """The time of arrival, by the monotonic clock."""
+
+    @property
+    def sees_installation(self) -> bool:
+        """True if it may see what all tenants do together."""
+        return self.trusted and (self.operator or not self.tenant)
+
+    @property
+    def reach(self) -> Reach:
+        """What it can read and change."""
+        return Reach(self.tenant, self.operator) if self.trusted else NOTHING
 
     @property
     def waited_ms(self) -> int:

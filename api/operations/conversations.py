@@ -15,7 +15,8 @@ from palaver.schemas.conversation import Conversation, ConversationMessage, Conv
 from palaver.schemas.models import Message
 from palaver.store.conversations.conversations import DialectText, DialectTexts
 from palaver.store.reading.events import LogEntry
-from palaver.vocabulary.ids import is_id, uuid_of
+from palaver.store.redis.reach import is_reached
+from palaver.vocabulary.ids import is_id, tenant_of, uuid_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .admission import admit_conversation
@@ -86,21 +87,24 @@ async def read_dialect_text(backend: Backend, conversation_id: str, dialect: str
 
 
 def conversation_of(backend: Backend, number: UUID) -> str:
-    """Return the id of the conversation that others know by ``number``, whether there is one or not."""
+    """Return the id of the conversation of the caller's tenant that others know by ``number``, whether there is one or
+    not."""
     return backend.store.runs.conversation_of_number(number)
 
 
-def chosen_id(backend: Backend, text: str) -> str:
-    """Return the id that a client has chosen, which may be a UUID.
+def chosen_id(backend: Backend, text: str, beside: str | None = None) -> str:
+    """Return the id that a client has chosen, which may be a UUID, for a conversation of its tenant, or of that of the
+    one ``beside`` it, if that is within its reach.
 
     Raises:
         Refused: it is none.
     """
+    tenant = tenant_of(beside) if beside is not None and is_reached(beside) else None
     try:
         number = uuid_of(text) if is_id("conv", text) else UUID(text)
     except ValueError:
         number = None
-    conversation_id = None if number is None else conversation_of(backend, number)
+    conversation_id = None if number is None else backend.store.runs.conversation_of_number(number, tenant)
     if conversation_id is None or (is_id("conv", text) and text != conversation_id):
         raise Refused.of_faults(
             [FieldError("/id", "validation_error", "must be a UUID, or an id that this server made")]

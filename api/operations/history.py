@@ -76,7 +76,7 @@ async def fork(
         UnknownConversation, StateConflict: there is no such conversation, or another one has that id.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not made, or not safely.
     """
-    target = None if body.id is None else chosen_id(backend, body.id)
+    target = None if body.id is None else chosen_id(backend, body.id, beside=conversation_id)
     if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
         why = "falls on another shard than the conversation that is forked: leave it out"
         raise Refused.of_faults([FieldError("/id", "validation_error", why)])

@@ -7,12 +7,14 @@ from palaver.telemetry.metrics import METRICS
 from palaver.version import __version__
 from palaver.vocabulary.limits import exceeded
 
+from .acting import check_sees_installation
 from .backend import Backend, within_deadline
 
 
 async def read_metrics(backend: Backend) -> str:
     """Return every metric, in Prometheus' text format. Raises what the store raises: then there are no metrics at
-    all."""
+    all, and Refused ``operators_only``."""
+    check_sees_installation()
     samples = await within_deadline(backend.measured.samples())
     own: Samples = {
         "palaver_runs_limit": {(): backend.settings.max_runs},

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 from palaver.errors import ErrorClassName
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.fleet.provider_states import Outage
+from palaver.store.redis.reach import is_reached
 from palaver.vocabulary.step_kinds import QueueName
 
+from .acting import check_sees_installation
 from .backend import Backend, within_deadline
 
 
@@ -104,8 +106,8 @@ class LackedState(BaseModel):
     """`tool:NAME`, `provider:NAME`, `key:VARIABLE` or `refused_key:PROVIDER`; as in `waiting` of their runs."""
     steps: int
     """Steps that wait for it, in no queue and with no worker."""
-    run_id: str
-    """One of their runs."""
+    run_id: str | None
+    """One of their runs; null if it is another tenant's."""
 
 
 class LostState(BaseModel):
@@ -135,7 +137,12 @@ class RoomState(BaseModel):
 
 async def read_queues(backend: Backend) -> list[QueueState]:
     """Return every queue. Depths come from the store, not the broker: a step that a worker has fetched and not begun
-    still counts."""
+    still counts.
+
+    Raises:
+        Refused: ``operators_only``.
+    """
+    check_sees_installation()
     depths = await within_deadline(backend.store.due.depths())
     workers = await within_deadline(backend.store.fleet.workers())
     states = []
@@ -217,9 +224,17 @@ def _outage(outage: Outage) -> OutageState:
 
 
 async def read_lacked(backend: Backend) -> list[LackedState]:
-    """Return every capability that steps wait for because no worker that took them has it."""
+    """Return every capability that steps wait for because no worker that took them has it.
+
+    Raises:
+        Refused: ``operators_only``.
+    """
+    check_sees_installation()
     lacked = await within_deadline(backend.store.lacking.read())
-    return [LackedState(code=lack.code, steps=lack.steps, run_id=lack.run_id) for lack in lacked]
+    return [
+        LackedState(code=lack.code, steps=lack.steps, run_id=lack.run_id if is_reached(lack.run_id) else None)
+        for lack in lacked
+    ]
 
 
 async def read_room(backend: Backend) -> RoomState:

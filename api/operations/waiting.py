@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from palaver.errors import NoRoom, UnknownRun
 from palaver.processes.tasks import end
 from palaver.schemas.models import Run
-from palaver.store.reading.feeds import watches_for
+from palaver.store.reading.feeds import watcher
 from palaver.vocabulary.limits import count_exceeded
 
-from .backend import Backend, Caller
+from .backend import Backend
 
 T = TypeVar("T")
 
@@ -47,11 +47,6 @@ def _place(run: Run) -> tuple[object, ...]:
     return run.status, run.step, run.attempt, run.waiting, run.pausing, run.pending_actions
 
 
-def watching_for(caller: Caller) -> None:
-    """Count watchers from here on, in this context, as those of ``caller``."""
-    watches_for.set(caller.name or "")
-
-
 def admit_watcher(backend: Backend) -> None:
     """See that there is room for one more watcher of a run.
 
@@ -81,14 +76,15 @@ def may_watch(backend: Backend) -> bool:
 
 def _full(backend: Backend) -> str | None:
     """Return the reason why there is no room for one more; None if there is room."""
-    feeds, settings, whose = backend.store.feeds, backend.settings, watches_for.get()
+    feeds, settings, whose = backend.store.feeds, backend.settings, watcher()
     if feeds.watching >= settings.max_watchers:
         count_exceeded("watchers")
         return f"this process serves {settings.max_watchers} of them (PALAVER_MAX_WATCHERS)"
     # Where there is one name only, nobody is kept out by whoever has it.
-    if feeds.watching_for[whose] >= settings.max_watchers_per_key and len({key.name for key in settings.api_keys}) > 1:
+    several = bool(whose.tenant) or len({key.name for key in settings.api_keys}) > 1
+    if several and feeds.watching_for[whose] >= settings.max_watchers_per_key:
         count_exceeded("watchers_per_key")
-        key = f"your key, {whose}," if whose else "keys without a name"
+        key = f"your key, {whose.key}," if whose.key else "keys without a name"
         return f"{key} may have {settings.max_watchers_per_key} of them in this process (PALAVER_MAX_WATCHERS_PER_KEY)"
     return None
 

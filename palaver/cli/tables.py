@@ -139,7 +139,8 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
     for name, value in queues.items():
         if name == "no_worker" and isinstance(value, list):
             for wait in value:
-                line = f"{lacked(str(wait.get('code')))}: {wait.get('steps')} steps wait, one of {wait.get('run_id')}"
+                one = f", one of {run_id}" if (run_id := wait.get("run_id")) else ""
+                line = f"{lacked(str(wait.get('code')))}: {wait.get('steps')} steps wait{one}"
                 to.print(Text(plain(line), "yellow"), soft_wrap=True)
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             columns = [key for key in dict.fromkeys(key for entry in value for key in entry) if key != "cooling"]

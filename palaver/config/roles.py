@@ -30,6 +30,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "providers": "List the model providers; `palaver providers check` asks them.",
     "check": "Ask Redis whether it can be trusted with what it is given.",
     "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",
+    "tenants": "`palaver tenants create NAME` makes a tenant; `palaver tenants list` lists them.",
 }
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"

@@ -34,6 +34,7 @@ from palaver.store.server.rewinds import Rewinds
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.steps import Steps
+from palaver.store.tenants.tenants import Tenants
 
 
 class Store:
@@ -61,6 +62,7 @@ class Store:
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
+        self.tenants = Tenants(connection, scripts)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)

@@ -2,8 +2,10 @@
 
     run_00b3k9…    prefix, two hex digits of shard, 26 characters of Crockford base32 (130 random bits)
     conv_00b3k9…   the same, but of 128 bits from which the shard follows: a UUID is the id of a conversation
+    run_00k7m2qx_b3k9…    the same of a tenant other than the default one: six characters behind the shard are its tag
 
-Numbers that Palaver makes cannot be guessed, so an id says nothing about its neighbours.
+Whose something is can be told from its id alone. Numbers that Palaver makes cannot be guessed, so an id says nothing
+about its neighbours.
 """
 
 from __future__ import annotations
@@ -18,31 +20,64 @@ MAX_SHARDS: Final = 256
 """Two hex digits."""
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
-_PATTERN: Final = re.compile(rf"(run|conv)_([0-9a-f]{{2}})[{_ALPHABET}]{{26}}")
+_TAG_LENGTH: Final = 6
+_PATTERN: Final = re.compile(rf"(run|conv)_([0-9a-f]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})")
+_LETTERS: Final = 26
+CONVERSATION_ID: Final = f"^conv_[0-9a-f]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
+"""The pattern of the id of a conversation, for documents."""
 _TOOL_CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def new_run_id(shard: str) -> str:
-    """A fresh id of a run on ``shard`` (two hex digits)."""
-    return f"run_{shard}{_base32(secrets.randbits(130))}"
+def new_tag() -> str:
+    """A tag for a tenant, at random; whoever makes the tenant sees to it that no other one has it."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_TAG_LENGTH))
 
 
-def new_conversation_id(shards: int, shard: str | None = None) -> str:
-    """A fresh id of a conversation on ``shard``, or on any of ``shards`` many."""
+def new_run_id(shard: str, tag: str = "") -> str:
+    """A fresh id of a run on ``shard`` (two hex digits), of the tenant with this tag."""
+    return f"run_{shard}{_marked(tag)}{_base32(secrets.randbits(130))}"
+
+
+def new_conversation_id(shards: int, shard: str | None = None, tag: str = "") -> str:
+    """A fresh id of a conversation on ``shard``, or on any of ``shards`` many, of the tenant with this tag."""
     while True:
-        new_id = conversation_id(uuid4(), shards)
+        new_id = conversation_id(uuid4(), shards, tag)
         # One of at most 256 is on the shard, and each costs a few microseconds.
         if shard is None or shard_of(new_id) == shard:
             return new_id
 
 
-def conversation_id(number: UUID, shards: int) -> str:
-    """The id of the conversation that others know by ``number``, where there are ``shards`` many."""
-    return f"conv_{pick_shard(number.hex, shards)}{_base32(number.int)}"
+def conversation_id(number: UUID, shards: int, tag: str = "") -> str:
+    """The id of the conversation that others know by ``number``, where there are ``shards`` many, of the tenant with
+    this tag: two tenants may have one of the same number."""
+    return f"conv_{pick_shard(number.hex, shards)}{_marked(tag)}{_base32(number.int)}"
+
+
+def _marked(tag: str) -> str:
+    return f"{tag}_" if tag else ""
+
+
+def tenant_of(any_id: str) -> str:
+    """The tag of the tenant whose run or conversation an id names; empty for the default tenant. What it is of any
+    other text has no meaning."""
+    return any_id[-_LETTERS - 1 - _TAG_LENGTH : -_LETTERS - 1] if any_id[-_LETTERS - 1 : -_LETTERS] == "_" else ""
+
+
+def of_tenant(any_id: str, tag: str) -> str:
+    """The id that the same number on the same shard has with the tenant of this tag.
+
+    Raises:
+        ValueError: when it is no id of a run or a conversation.
+    """
+    match = _PATTERN.fullmatch(any_id)
+    if match is None:
+        raise ValueError(f"not an id: {any_id[:80]!r}")
+    kind, shard, _, letters = match.groups()
+    return f"{kind}_{shard}{_marked(tag)}{letters}"
 
 
 def uuid_of(conversation_id: str) -> UUID:
-    """The number of a conversation.
+    """The number of a conversation, whosever it is.
 
     Raises:
         ValueError: when it is no id of a conversation, or one with a larger number.
@@ -50,7 +85,7 @@ def uuid_of(conversation_id: str) -> UUID:
     if not is_id("conv", conversation_id):
         raise ValueError(f"not an id of a conversation: {conversation_id[:80]!r}")
     number = 0
-    for letter in conversation_id[7:]:
+    for letter in conversation_id[-_LETTERS:]:
         number = number << 5 | _ALPHABET.index(letter)
     return UUID(int=number)
 

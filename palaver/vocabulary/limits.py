@@ -188,6 +188,10 @@ _ALL: Final = (
         ("bulk_runs", "runs that one request acts on", 1_000, "runs", "422; go on with `next_cursor`"),
     ),
     *_group(
+        "Tenants",
+        ("tenants", "tenants of an installation, besides the default one", 10_000, "tenants", "refused"),
+    ),
+    *_group(
         "Answers of providers",
         ("answer", "an answer, streamed", 16 * MIB, "bytes", "`response_too_large`", "max_response_bytes"),
         ("answer_rate", "bytes of an answer in a second, on average", 256 * KIB, "bytes", "read no faster"),

@@ -43,6 +43,8 @@ class Shard:
     updated: dict[str, float] = field(default_factory=dict)
     expiring: dict[str, float] = field(default_factory=dict)
     """These three are the lists of conversations."""
+    owned: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """By owner, the lists that are not the default tenant's; what all these have is in the lists above, too."""
     runs: dict[str, dict[str, str]] = field(default_factory=dict)
     steps: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     conversations: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -83,7 +85,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     async for name in redis.scan_iter(count=1000):
         text = name.decode()
         ttl = await redis.pttl(name)
-        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS) or ttl == -2:
+        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.TENANTS) or ttl == -2:
             # Gone since it was listed.
             continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
@@ -94,7 +96,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         kind, _, key_id = rest.partition(":")
         if ttl == -1:
             shard.lasting.add(rest)
-        if kind == "run":
+        if kind.startswith("@"):
+            shard.owned.setdefault(f"{kind}:", {})[key_id] = await _scores(redis, name)
+        elif kind == "run":
             shard.runs[key_id] = _text(await redis.hgetall(name))
         elif kind == "steps":
             shard.steps[key_id] = {step: orjson.loads(t) for step, t in _text(await redis.hgetall(name)).items()}
@@ -134,7 +138,29 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.ended = await _scores(redis, name)
         else:
             raise AssertionError(f"{text} is a key that nobody knows")
+    for shard in shards.values():
+        _join_lists(shard)
     return shards
+
+
+def _join_lists(shard: Shard) -> None:
+    """Check that each tenant's lists have its own, and those of all together the same; and add these to the default
+    tenant's."""
+    lists = {f"runs:{name}" if name else "runs": members for name, members in shard.listed.items()}
+    lists |= {"convs": shard.begun, "convs:updated": shard.updated}
+    for name, members in lists.items():
+        assert all(keys.owners_of(each) == (keys.DEFAULT_TENANT,) for each in members), f"{name}: somebody else's"
+    together: dict[str, dict[str, float]] = {}
+    for owner, named in shard.owned.items():
+        for name, members in named.items():
+            assert all(owner in keys.owners_of(each) for each in members), f"{owner}{name}: somebody else's"
+            if owner != keys.OTHER_TENANTS:
+                together.setdefault(name, {}).update(members)
+    assert shard.owned.get(keys.OTHER_TENANTS, {}) == together, "the lists of all other tenants"
+    for name, members in together.items():
+        kind, _, which = name.partition(":")
+        into = shard.listed.setdefault(which, {}) if kind == "runs" else getattr(shard, which or "begun")
+        into.update(members)
 
 
 def _check_run(shard: Shard, run_id: str, max_losses: int) -> None:

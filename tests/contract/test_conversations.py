@@ -156,7 +156,7 @@ async def test_a_full_store_takes_neither(redis: Any, settings: Settings) -> Non
 async def test_one_that_is_used_again_is_not_taken_out_of_the_lists(driver: StoreDriver, redis: Any) -> None:
     _, lease = await driver.begin()
     await driver.finish(lease)
-    expiring = keys.conversations("00", ":expiring")
+    expiring = keys.expiring("00")
     await redis.zadd(expiring, {lease.conversation_id: 1})
     assert await driver.store.due.forget_conversations() == 0, "Redis has not let it go yet"
     _, lease = await driver.begin(conversation_id=lease.conversation_id)
@@ -167,7 +167,7 @@ async def test_one_that_is_used_again_is_not_taken_out_of_the_lists(driver: Stor
 async def test_expired_ones_go_part_by_part(store: Store, redis: Any) -> None:
     kept = await begin(store)
     expired = [new_conversation_id(1) for _ in range(25)]
-    lists = [keys.conversations("00"), keys.conversations("00", ":updated"), keys.conversations("00", ":expiring")]
+    lists = [keys.conversations("00"), keys.conversations("00", ":updated"), keys.expiring("00")]
     for each in lists:
         await redis.zadd(each, dict.fromkeys(expired, 9))
     assert [await store.due.forget_conversations(limit=10) for _ in range(4)] == [10, 10, 5, 0]

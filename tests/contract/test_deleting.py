@@ -222,6 +222,6 @@ async def test_a_run_that_outlived_its_conversation(driver: StoreDriver, redis: 
     run_id, conversation = await _run(driver, "one")
     await redis.delete(keys.conversation(conversation), keys.log(conversation))
     await driver.store.control.delete_run(run_id)
-    await redis.zadd(keys.conversations("00", ":expiring"), {conversation: 1})
+    await redis.zadd(keys.expiring("00"), {conversation: 1})
     assert await driver.store.due.forget_conversations() == 1
     assert await driver.everything() == {}

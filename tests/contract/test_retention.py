@@ -45,10 +45,10 @@ async def _time_passes(driver: StoreDriver) -> None:
     if ended:
         await driver.redis.zadd(keys.ended("00"), {run_id: 1 for run_id, _ in ended})
     assert await driver.store.due.forget_expired() == len(ended)
-    expiring = await driver.redis.zrange(keys.conversations("00", ":expiring"), 0, -1, withscores=True)
+    expiring = await driver.redis.zrange(keys.expiring("00"), 0, -1, withscores=True)
     assert all(score <= latest for _, score in expiring)
     if expiring:
-        await driver.redis.zadd(keys.conversations("00", ":expiring"), {each: 1 for each, _ in expiring})
+        await driver.redis.zadd(keys.expiring("00"), {each: 1 for each, _ in expiring})
     assert await driver.store.due.forget_conversations() == len(expiring)
 
 

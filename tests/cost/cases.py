@@ -347,7 +347,7 @@ async def _find_conversations(driver: StoreDriver, n: int) -> Act:
 
 async def _forget_conversations(driver: StoreDriver, n: int) -> Act:
     gone = {new_conversation_id(1): 1.0 for _ in range(8 * n)}
-    for each in (keys.conversations("00"), keys.conversations("00", ":updated"), keys.conversations("00", ":expiring")):
+    for each in (keys.conversations("00"), keys.conversations("00", ":updated"), keys.expiring("00")):
         await driver.redis.zadd(each, gone)
     return driver.store.due.forget_conversations
 
@@ -496,6 +496,12 @@ async def _hold(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.providers.renew_places("fake", names)
 
 
+async def _create_tenant(driver: StoreDriver, n: int) -> Act:
+    for number in range(n):
+        await driver.store.tenants.create(f"tenant-{number}")
+    return lambda: driver.store.tenants.create("one-more")
+
+
 async def _keep_secrets(driver: StoreDriver, n: int) -> Act:
     submitted = await driver.submit()
     conversation_id, vault = submitted.deliveries[0].conversation_id, driver.store.vault
@@ -549,6 +555,7 @@ CASES: Final = (
     Case("delete_run", "8 entries of the log", _delete_run, most=120),
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
+    Case("create_tenant", "tenants that are there", _create_tenant, most=10_000),
     Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),

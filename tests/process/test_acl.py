@@ -5,8 +5,11 @@ PALAVER_TEST_ACL=1 runs the whole process suite like this.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -131,6 +134,26 @@ def test_a_fork_is_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
         assert again.output == "echo: and then?"
         assert guarded.http.delete(f"/v1/conversations/{conversation}").status_code == 204
     assert guarded.http.delete(f"/openhands/api/conversations/{through_openhands.json()['id']}").is_success
+    assert guarded.denied() == []
+
+
+def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
+    environment = {**os.environ, "PALAVER_REDIS_URL": logins.url_of("palaver-api", guarded.stack.ports.redis)}
+
+    def tenants(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "palaver.cli", "tenants", *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    made = tenants("create", "acme", "--json")
+    assert (made.returncode, made.stderr) == (0, "")
+    tenant = json.loads(made.stdout)
+    assert tenant["name"] == "acme"
+    assert re.fullmatch(r"\w{6}", tenant["tag"])
+    assert tenants("list").stdout.splitlines() == ["default  -", f"acme  {tenant['tag']}"]
+    again, wrong = tenants("create", "acme"), tenants("create", "A b")
+    assert (again.returncode, wrong.returncode) == (2, 2)
+    assert "there is a tenant acme already" in again.stderr
+    assert "a tenant's name is 1 to 63 of a-z, 0-9 and -" in wrong.stderr
     assert guarded.denied() == []
 
 

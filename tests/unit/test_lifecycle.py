@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from uuid import UUID, uuid4
 
 import pytest
 
-from palaver.vocabulary.ids import conversation_id, is_id, new_conversation_id, new_run_id, shard_of, uuid_of
+from palaver.vocabulary.ids import (
+    CONVERSATION_ID,
+    conversation_id,
+    is_id,
+    new_conversation_id,
+    new_run_id,
+    new_tag,
+    of_tenant,
+    shard_of,
+    tenant_of,
+    uuid_of,
+)
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 
 TERMINAL = {
@@ -69,6 +81,33 @@ def test_a_new_conversation_has_a_number_whose_shard_is_its_own() -> None:
         found = new_conversation_id(7, shard)
         assert shard in (None, shard_of(found))
         assert conversation_id(uuid_of(found), 7) == found
+
+
+def test_an_id_says_whose_it_is() -> None:
+    tag = "k7m2qx"
+    run, conversation = new_run_id("0f", tag), new_conversation_id(7, "03", tag)
+    assert re.fullmatch(r"run_0fk7m2qx_[0-9a-hjkmnp-tv-z]{26}", run)
+    assert re.fullmatch(r"conv_03k7m2qx_[0-9a-hjkmnp-tv-z]{26}", conversation)
+    assert is_id("run", run)
+    assert is_id("conv", conversation)
+    assert [tenant_of(each) for each in (run, conversation, new_run_id("0f"), new_conversation_id(7))] == [
+        tag,
+        tag,
+        "",
+        "",
+    ]
+    assert [shard_of(each) for each in (run, conversation)] == ["0f", "03"]
+    number = uuid_of(conversation)
+    assert conversation_id(number, 7, tag) == conversation
+    assert conversation_id(number, 7) == of_tenant(conversation, "")
+    assert uuid_of(of_tenant(conversation, "aaaaaa")) == number
+    assert all(re.fullmatch(CONVERSATION_ID, each) for each in (conversation, of_tenant(conversation, "")))
+    letters = run[-26:]
+    for wrong in (f"run_0f_{letters}", f"run_0fk7m2q_{letters}", f"run_0fk7m2qu_{letters}", f"run_0fk7m2qx{letters}"):
+        assert not is_id("run", wrong)
+        with pytest.raises(ValueError, match="not an id"):
+            of_tenant(wrong, "")
+    assert len({new_tag() for _ in range(1000)}) == 1000
 
 
 def test_what_can_be_done_to_a_run_follows_from_its_status() -> None:

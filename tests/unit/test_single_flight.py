@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from palaver.store.redis import single_flight
+from palaver.store.redis.reach import Reach, within
 from palaver.store.redis.single_flight import Fresh, SingleFlight, yielding
 from tests.waiting import aeventually
 
@@ -50,6 +51,18 @@ async def test_who_asks_meanwhile_shares_the_next_read(sharing: SingleFlight) ->
     # The second began after they had asked.
     assert set(await asyncio.gather(*others)) == {2}
     assert source.begun == 2
+
+
+async def test_nobody_shares_with_those_of_another_reach(sharing: SingleFlight) -> None:
+    source = Source()
+    asking = []
+    for tenant in ("aaaaaa", "bbbbbb", ""):
+        with within(Reach(tenant)):
+            asking += [asyncio.create_task(each("key", source.read)) for each in (sharing.read_now, sharing.read)]
+    await aeventually(lambda: source.begun == 3)
+    for _ in asking:
+        source.go.release()
+    assert sorted(await asyncio.gather(*asking)) == [1, 2, 3, 4, 5, 6]
 
 
 def _at_once(sources: list[Source], number: int) -> bool:

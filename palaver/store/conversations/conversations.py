@@ -187,7 +187,9 @@ class Conversations:
         field, ascending = order.removeprefix("-"), not order.startswith("-")
         index: Literal["", ":updated"] = ":updated" if field == "updated" else ""
         shards = [
-            ShardLists(keys.conversation_prefix(shard), [keys.conversations(shard, index)])
+            ShardLists(
+                keys.conversation_prefix(shard), [keys.conversations(shard, index, of) for of in keys.reached_owners()]
+            )
             for shard in self._reading.shards
         ]
         after, before = (

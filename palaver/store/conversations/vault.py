@@ -130,7 +130,7 @@ class Vault:
         """Seal with the first key whatever is sealed with another one that this process has, in all conversations."""
         done, left, broken = 0, 0, dict[str, None]()
         for shard in self._shards:
-            async for conversation_id in self._conversations(shard):
+            async for conversation_id in self._conversations_of(shard):
                 try:
                     secrets = await self._sealed(conversation_id)
                 except UnknownConversation:
@@ -153,12 +153,16 @@ class Vault:
                     done += len(changes)
         return Sealed(done, left, tuple(broken))
 
-    async def _conversations(self, shard: str) -> AsyncIterator[str]:
-        """Yield the conversations of a shard by time of creation; one may come twice."""
+    async def _conversations_of(self, shard: str) -> AsyncIterator[str]:
+        """Yield the conversations of a shard, those of each list by time of creation; one may come twice."""
+        for owner in keys.reached_owners():
+            async for conversation_id in self._listed(keys.conversations(shard, of=owner)):
+                yield conversation_id
+
+    async def _listed(self, name: str) -> AsyncIterator[str]:
         since, size = 0, _PAGE
         while True:
             pipeline = self._redis.pipeline(transaction=False)
-            name = keys.conversations(shard)
             pipeline.zrange(name, since, "+inf", byscore=True, offset=0, num=size, withscores=True)
             (page,) = await pipeline.execute()
             for member, _ in page:

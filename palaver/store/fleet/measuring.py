@@ -133,7 +133,8 @@ class Measuring:
 def _ask(pipeline: Pipeline, of: _Shards, shard: str) -> None:
     pipeline.hgetall(keys.counts(shard))
     for status in RunStatus:
-        pipeline.zcard(keys.runs(shard, status))
+        for owner in keys.ALL_TENANTS:
+            pipeline.zcard(keys.runs(shard, status, owner))
     for _, key in of.lines(shard):
         pipeline.zcard(key)
         pipeline.zrange(key, 0, 0, withscores=True)
@@ -144,7 +145,7 @@ def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
     counts: Fields = next(replies)
     of.counts.update({series.decode(): int(number) for series, number in counts.items()})
     for status in RunStatus:
-        of.runs[status] += next(replies)
+        of.runs[status] += sum(next(replies) for _ in keys.ALL_TENANTS)
     for line, _ in of.lines(shard):
         line.add(next(replies), next(replies))
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from contextlib import aclosing
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -28,6 +28,7 @@ from palaver.store.reading.pages import PAGE, Pages, feed_of
 from palaver.store.reading.subscriptions import Subscriptions
 from palaver.store.reading.watchers import PassOn, Watcher
 from palaver.store.redis.connection import Connection, PubSub, PubSubMessage, now_ms
+from palaver.store.redis.reach import reach
 from palaver.store.redis.single_flight import SingleFlight, yielding
 
 _READS: Final = 24
@@ -47,6 +48,18 @@ watches_for: Final[ContextVar[str]] = ContextVar("watches_for", default="")
 """The name of the key that watches in this context; empty for nobody in particular."""
 
 
+class WatchingKey(NamedTuple):
+    """A key that watches: names are a tenant's own."""
+
+    tenant: str
+    key: str
+
+
+def watcher() -> WatchingKey:
+    """Return the key that watches in this context."""
+    return WatchingKey(reach().tenant, watches_for.get())
+
+
 class Feeds:
     """Reads events, and fans live ones out to watchers."""
 
@@ -61,8 +74,8 @@ class Feeds:
         """The share of a turn of the loop that watchers have had."""
         self.watching = 0
         """Watchers that this process serves now."""
-        self.watching_for: Counter[str] = Counter()
-        """The number of watchers of each key, by its name."""
+        self.watching_for: Counter[WatchingKey] = Counter()
+        """The number of watchers of each key."""
 
     async def page(self, run_id: str, *, after: int = 0, limit: int = PAGE) -> Sequence[StoredEvent]:
         """Events behind ``after``, in order: from the feed, and from the log what the feed has no more.
@@ -176,7 +189,7 @@ class Feeds:
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
         """Count one watcher more."""
-        whose = watches_for.get()
+        whose = watcher()
         self.watching += 1
         self.watching_for[whose] += 1
         try:

@@ -60,16 +60,21 @@ class Listing(Reading):
         """Return the search for a filter; None if no run can fit."""
         after, only = admitted.get("created_after"), admitted.get("conversation_id")
         shards, oldest = tuple(self.shards), None if after is None else records.millis(after)
+        owners = keys.reached_owners()
         if only is not None:
             begun = await self._redis.hget(keys.conversation(only), "created_at") if is_id("conv", only) else None
             if begun is None:
                 return None
             shards, oldest = (shard_of(only),), max(oldest or 0, int(begun) - _CLOCK_STEP)
+            owners = keys.owners_of(only)[:1]
         possible = possible_statuses(admitted)
         if possible == ():
             return None
         lists = [
-            ShardLists(keys.run_prefix(shard), [keys.runs(shard, status) for status in possible or (None,)])
+            ShardLists(
+                keys.run_prefix(shard),
+                [keys.runs(shard, status, of) for of in owners for status in possible or (None,)],
+            )
             for shard in shards
         ]
         return Search(lists, tuple(_tests(admitted)), last=oldest)

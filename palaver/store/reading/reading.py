@@ -21,12 +21,20 @@ from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.reading.known_runs import KnownRuns, is_behind
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, now_ms
+from palaver.store.redis.reach import reach
 from palaver.store.scripting.contracts import ReadLog
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Unknown
 from palaver.store.scripting.log_entries import Withdrawn, in_reply
 from palaver.store.scripting.scripts import Command, Scripts
-from palaver.vocabulary.ids import all_shards, conversation_id, is_id, new_conversation_id
+from palaver.vocabulary.ids import (
+    all_shards,
+    conversation_id,
+    is_id,
+    new_conversation_id,
+    shard_of,
+    tenant_of,
+)
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import KIB
 
@@ -59,12 +67,17 @@ class Reading:
         return records.instant(await now_ms(self._redis))
 
     def new_conversation(self, shard: str | None = None) -> str:
-        """An id that no conversation has, on ``shard`` or on any."""
-        return new_conversation_id(len(self.shards), shard)
+        """An id that no conversation has, on ``shard`` or on any, of the tenant that it is asked for."""
+        return new_conversation_id(len(self.shards), shard, reach().tenant)
 
-    def conversation_of_number(self, number: UUID) -> str:
-        """The id of the conversation that others know by ``number``, whether there is one or not."""
-        return conversation_id(number, len(self.shards))
+    def new_conversation_beside(self, any_id: str) -> str:
+        """An id that no conversation has, of the same shard and tenant as that of a run or a conversation."""
+        return new_conversation_id(len(self.shards), shard_of(any_id), tenant_of(any_id))
+
+    def conversation_of_number(self, number: UUID, tenant: str | None = None) -> str:
+        """The id of the conversation that others know by ``number``, whether there is one or not, of the tenant with
+        this tag, or of the one that it is asked for."""
+        return conversation_id(number, len(self.shards), reach().tenant if tenant is None else tenant)
 
     async def get(self, run_id: str) -> Run:
         """The run as it is now.

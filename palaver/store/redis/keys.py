@@ -1,5 +1,9 @@
 """Every key there is. The keys of a conversation and the indexes of its shard share one hash tag: ``{p00}``.
 
+An id beyond the reach of whoever asks makes a key that nothing has (`palaver.store.redis.reach`). The lists with
+``<owner>`` are there for the default tenant, without anything in its place; for each other tenant, as ``@<tag>:``; and
+once for all of these together, as ``@:``.
+
 {p00}:run:<id>     hash     the run                      TTL: retention after its end
 {p00}:steps:<id>   hash     its open steps               gone when it ends
 {p00}:feed:<id>    stream   what its watchers see        TTL: feed retention after its end
@@ -15,10 +19,10 @@
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
 {p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
-{p00}:runs         zset     runs by time of creation                                           no TTL
-{p00}:runs:<status> zset    those that have this status, by the same                           no TTL
-{p00}:convs        zset     conversations by time of creation                                  no TTL
-{p00}:convs:updated zset    the same by the time at which something last happened to them      no TTL
+{p00}:<owner>runs  zset     runs by time of creation                                           no TTL
+{p00}:<owner>runs:<status> zset  those that have this status, by the same                      no TTL
+{p00}:<owner>convs zset     conversations by time of creation                                  no TTL
+{p00}:<owner>convs:updated zset  the same by the time at which something last happened to them  no TTL
 {p00}:convs:expiring zset   those without an unfinished run, by the time at which their retention is over
 {p00}:ended        zset     runs that have ended, by the time at which their retention is over no TTL
                             sweepers take what is over out of this one and of the lists above
@@ -37,6 +41,7 @@ palaver:workers    zset     workers by time of report    trimmed by age         
 palaver:worker-tools:<digest> string  declarations of a set of tools that workers have        TTL: an hour
 palaver:worker-tools zset   digests of these sets, by time of report  trimmed by age           no TTL
 palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
+palaver:tenants    hash     tenants by name, and their names by tag                            no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
@@ -61,7 +66,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, NamedTuple
 
-from palaver.vocabulary.ids import shard_of
+from palaver.store.redis.reach import reach, reached
+from palaver.vocabulary.ids import shard_of, tenant_of
 from palaver.vocabulary.step_kinds import QUEUES
 
 Key = Annotated[str, "a key of Redis"]
@@ -69,10 +75,17 @@ WORKERS = "palaver:workers"
 TOOL_SETS = "palaver:worker-tools"
 WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
+TENANTS = "palaver:tenants"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
 ReadyKeys = Annotated[tuple[str, ...], QUEUES]
 """A key for each queue."""
+Owner = Annotated[str, "part of a list's name"]
+DEFAULT_TENANT: Final[Owner] = ""
+OTHER_TENANTS: Final[Owner] = "@:"
+"""The owner of the lists that have what all tenants but the default one have."""
+ALL_TENANTS: Final[tuple[Owner, ...]] = (DEFAULT_TENANT, OTHER_TENANTS)
+"""The owners of the lists that have all that there is."""
 
 
 def run_prefix(shard: str) -> str:
@@ -102,32 +115,32 @@ def cancel_channel(worker_id: str) -> str:
 
 def run(run_id: str) -> str:
     """The run's hash."""
-    return f"{{p{shard_of(run_id)}}}:run:{run_id}"
+    return f"{{p{shard_of(run_id)}}}:run:{reached(run_id)}"
 
 
 def steps(run_id: str) -> str:
     """The run's open steps."""
-    return f"{{p{shard_of(run_id)}}}:steps:{run_id}"
+    return f"{{p{shard_of(run_id)}}}:steps:{reached(run_id)}"
 
 
 def feed(run_id: str) -> str:
     """The run's feed, and the channel it is published on."""
-    return f"{{p{shard_of(run_id)}}}:feed:{run_id}"
+    return f"{{p{shard_of(run_id)}}}:feed:{reached(run_id)}"
 
 
 def conversation(conversation_id: str) -> str:
     """The conversation's hash."""
-    return f"{{p{shard_of(conversation_id)}}}:conv:{conversation_id}"
+    return f"{{p{shard_of(conversation_id)}}}:conv:{reached(conversation_id)}"
 
 
 def log(conversation_id: str) -> str:
     """The conversation's log."""
-    return f"{{p{shard_of(conversation_id)}}}:log:{conversation_id}"
+    return f"{{p{shard_of(conversation_id)}}}:log:{reached(conversation_id)}"
 
 
 def left(conversation_id: str) -> str:
     """The position up to which whoever watched the conversation had seen all of it when their process ended."""
-    return f"{{p{shard_of(conversation_id)}}}:left:{conversation_id}"
+    return f"{{p{shard_of(conversation_id)}}}:left:{reached(conversation_id)}"
 
 
 def copy(shard: str, name: str) -> str:
@@ -165,14 +178,36 @@ def ready(shard: str, queue: str) -> str:
     return f"{{p{shard}}}:ready:{queue}"
 
 
-def runs(shard: str, status: str | None = None) -> str:
+def owner(tenant: str) -> Owner:
+    """The owner of the lists of the tenant with this tag."""
+    return f"@{tenant}:" if tenant else DEFAULT_TENANT
+
+
+def owners_of(any_id: str) -> tuple[Owner, ...]:
+    """The owners of the lists that the run or the conversation of this id is in."""
+    tenant = tenant_of(any_id)
+    return (owner(tenant), OTHER_TENANTS) if tenant else (DEFAULT_TENANT,)
+
+
+def reached_owners() -> tuple[Owner, ...]:
+    """The owners of the lists that, in the present context, have all that there is."""
+    tenant, all_tenants = reach()
+    return ALL_TENANTS if all_tenants else (owner(tenant),)
+
+
+def runs(shard: str, status: str | None = None, of: Owner = DEFAULT_TENANT) -> str:
     """Runs by time of creation: all of them, or those that have ``status``."""
-    return f"{{p{shard}}}:runs" if status is None else f"{{p{shard}}}:runs:{status}"
+    return f"{{p{shard}}}:{of}runs" if status is None else f"{{p{shard}}}:{of}runs:{status}"
 
 
-def conversations(shard: str, order: Literal["", ":updated", ":expiring"] = "") -> str:
-    """Conversations by time of creation, by when something last happened to them, or by when they expire."""
-    return f"{{p{shard}}}:convs{order}"
+def conversations(shard: str, order: Literal["", ":updated"] = "", of: Owner = DEFAULT_TENANT) -> str:
+    """Conversations by time of creation, or by when something last happened to them."""
+    return f"{{p{shard}}}:{of}convs{order}"
+
+
+def expiring(shard: str) -> str:
+    """Conversations of all tenants, by when they expire."""
+    return f"{{p{shard}}}:convs:expiring"
 
 
 def ended(shard: str) -> str:
@@ -234,7 +269,7 @@ class RunKeys(NamedTuple):
 
 def of_run(run_id: str, conversation_id: str) -> RunKeys:
     """Return the keys for a script about one run."""
-    tag = f"{{p{run_id[4:6]}}}"
+    tag, run_id, conversation_id = f"{{p{run_id[4:6]}}}", reached(run_id), reached(conversation_id)
     return RunKeys(
         f"{tag}:run:{run_id}",
         f"{tag}:steps:{run_id}",

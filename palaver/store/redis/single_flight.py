@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from palaver.processes.tasks import end
 from palaver.processes.turns import Turns
+from palaver.store.redis.reach import reach
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Sized | None)
@@ -31,7 +32,7 @@ class SingleFlight:
     """Reads of which no more than ``at_once`` are under way, and of the same thing one.
 
     Who asks while one is under way shares the next with all that ask meanwhile: a value is always read after it was
-    asked for.
+    asked for. Nobody shares with those of another reach.
     """
 
     def __init__(self, at_once: int) -> None:
@@ -46,6 +47,7 @@ class SingleFlight:
     async def read(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """Return the answer of ``make``, or of another caller's ``make`` with the same ``key``. Raises what that
         raises."""
+        key = (reach(), key)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.get(key)
         if waiters is None:
@@ -59,18 +61,19 @@ class SingleFlight:
     async def read_now(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """As `read`, for reads that mostly nobody shares. Who finds nobody else makes it without a task for that, which
         would cost as much; of many who come at once, the first shares with none of them."""
-        if key in self._waiters or key in self._under_way or self._slots.locked():
+        place = (reach(), key)
+        if place in self._waiters or place in self._under_way or self._slots.locked():
             return await self.read(key, make)
         me = asyncio.current_task()
         assert me is not None
-        over = self._under_way[key] = asyncio.Event()
+        over = self._under_way[place] = asyncio.Event()
         self._tasks.add(me)
         try:
             async with self._slots:
                 return await make()
         finally:
             self._tasks.discard(me)
-            del self._under_way[key]
+            del self._under_way[place]
             over.set()
 
     async def _read(self, key: Hashable, make: Callable[[], Awaitable[object]]) -> None:

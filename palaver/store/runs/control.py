@@ -30,7 +30,6 @@ from palaver.store.scripting.moving import deliveries, durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.tools.rendering import render
-from palaver.vocabulary.ids import shard_of
 
 R = TypeVar("R")
 
@@ -106,7 +105,7 @@ class RunControl:
 
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
-        target = self._runs.new_conversation(shard_of(run.id))
+        target = self._runs.new_conversation_beside(run.id)
         copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id, agent=again.agent)
         try:
             made = await self._runs.take_on(
@@ -129,8 +128,7 @@ class RunControl:
             StateConflict: ``run_active``.
         """
         conversation_id = await self._runs.conversation_of(run_id)
-        names, runs = keys.of_run(run_id, conversation_id), keys.runs(shard_of(run_id))
-        match await self._deleted(DeleteRun(run=names, runs=runs)):
+        match await self._deleted(DeleteRun(run=keys.of_run(run_id, conversation_id))):
             case Active(status=status):
                 raise StateConflict("run_active", run_id, f"the run has not ended: it is {status}; cancel it first")
             case Unknown() | More() | Deleted():
@@ -147,11 +145,7 @@ class RunControl:
             StateConflict: ``conversation_busy``.
         """
         await self._runs.check_there(conversation_id)
-        delete = DeleteConversation(
-            conversation=keys.conversation(conversation_id),
-            log=keys.log(conversation_id),
-            runs=keys.runs(shard_of(conversation_id)),
-        )
+        delete = DeleteConversation(conversation=keys.conversation(conversation_id), log=keys.log(conversation_id))
         match await self._deleted(delete):
             case Busy():
                 raise StateConflict(

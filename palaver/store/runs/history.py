@@ -30,7 +30,7 @@ from palaver.store.scripting.idempotency import IdempotencyRecord
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.ids import new_run_id, shard_of
+from palaver.vocabulary.ids import new_run_id, shard_of, tenant_of
 
 _MISPLACED: Final[Mapping[Misplaced, str]] = {
     "beyond": "is behind the end of the log",
@@ -72,7 +72,7 @@ class History:
         key = IdempotencyRecord.of(idempotency_key, conversation_id, b" ".join(texts).decode(), by)
         title = first_words(messages, TITLE)
         append = Append(
-            run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
+            run=keys.of_run(_no_run(conversation_id), conversation_id),
             idempotency=key.record,
             fingerprint=key.fingerprint,
             request=key.request,
@@ -96,7 +96,7 @@ class History:
         check_conversation_id(conversation_id)
         key = IdempotencyRecord.of(idempotency_key, conversation_id, f"after {after}", by)
         withdraw = WithdrawAfter(
-            run=keys.of_run(new_run_id(shard_of(conversation_id)), conversation_id),
+            run=keys.of_run(_no_run(conversation_id), conversation_id),
             idempotency=key.record,
             fingerprint=key.fingerprint,
             request=key.request,
@@ -129,7 +129,7 @@ class History:
         key = IdempotencyRecord.of(
             idempotency_key, conversation_id, f"fork {body.model_dump_json(exclude_unset=True)}", by
         )
-        chosen = target or self._runs.new_conversation(shard_of(conversation_id))
+        chosen = target or self._runs.new_conversation_beside(conversation_id)
         fork = Fork(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
@@ -184,6 +184,11 @@ class History:
                 raise unknown_conversation(conversation_id)
             case other:
                 assert_never(other)
+
+
+def _no_run(conversation_id: str) -> str:
+    """Return an id that a run of the conversation could have, and none has."""
+    return new_run_id(shard_of(conversation_id), tenant_of(conversation_id))
 
 
 def _appended(conversation_id: str, reply: Appended | Mismatch | Rejected | Unknown) -> Appended:

@@ -32,7 +32,7 @@ from palaver.store.scripting.moving import deliveries, durable_reply, settled
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.traces import new_trace
-from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of
+from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of, tenant_of
 from palaver.vocabulary.limits import count_exceeded
 
 SubmitReply = Created | Steered | Replayed | Mismatch | Past | Rejected | Full | Unknown
@@ -151,7 +151,7 @@ class Runs(Listing):
         the run that it goes on with, and with ``fork`` in one that begins as another one did."""
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
-        run_id = new_run_id(shard)
+        run_id = new_run_id(shard, tenant_of(target))
         content = submission.input
         messages = (Message(role="user", content=content),) if isinstance(content, str) else content
         agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
@@ -161,7 +161,6 @@ class Runs(Listing):
         title = first_words(messages, TITLE, hidden)
         return Submit(
             run=keys.of_run(run_id, target),
-            runs=keys.runs(shard),
             idempotency=keys.idempotency(shard, key.digest or sha256(run_id)),
             forked=keys.conversation(fork.conversation_id) if fork else None,
             run_id=run_id,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from palaver.store.redis import keys
+from palaver.store.redis.reach import reach
 from palaver.vocabulary.ids import shard_of
 
 
@@ -25,10 +26,12 @@ class IdempotencyKey:
 
 
 def idempotency(key: str | None, request: str, by: str | None) -> IdempotencyKey:
-    """``key`` used with ``request`` by the bearers of API keys of that name: others' keys are other keys."""
+    """``key`` used with ``request`` by the bearers of API keys of that name, of the tenant that is asked for: others'
+    keys are other keys."""
     if key is None:
         return IdempotencyKey()
-    return IdempotencyKey(sha256(key if by is None else f"{by}\n{key}"), sha256(request))
+    tenant, named = reach().tenant, key if by is None else f"{by}\n{key}"
+    return IdempotencyKey(sha256(f"{tenant}\0{named}" if tenant else named), sha256(request))
 
 
 @dataclass(frozen=True, slots=True)

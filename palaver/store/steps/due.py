@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -149,8 +149,9 @@ class DueIndex:
         for shard, members in expired.items():
             if members:
                 # In this order: after an interruption the work is repeated.
-                for status in (None, *_TERMINAL):
-                    pipeline.zrem(keys.runs(shard, status), *members)
+                for owner, listed in _by_owner(members).items():
+                    for status in (None, *_TERMINAL):
+                        pipeline.zrem(keys.runs(shard, status, owner), *listed)
                 pipeline.zrem(keys.ended(shard), *members)
         if len(pipeline):
             await pipeline.execute()
@@ -159,7 +160,7 @@ class DueIndex:
     async def forget_conversations(self, limit: int = 1000) -> int:
         """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
         replies = await self._scripts.run_all(
-            ForgetConversations(expiring=keys.conversations(shard, ":expiring"), limit=limit) for shard in self.shards
+            ForgetConversations(expiring=keys.expiring(shard), limit=limit) for shard in self.shards
         )
         return sum(reply.count for reply in replies)
 
@@ -191,10 +192,20 @@ class DueIndex:
                 pipeline.zrem(keys.pending(shard, action_type), f"{run_id}/{thing.what.partition('/')[2]}")
             for reason in WaitReason:
                 pipeline.zrem(keys.waiting(shard, reason), run_id)
-            for status in (None, *(status for status in RunStatus if not status.terminal)):
-                pipeline.zrem(keys.runs(shard, status), run_id)
+            for owner in keys.owners_of(run_id):
+                for status in (None, *(status for status in RunStatus if not status.terminal)):
+                    pipeline.zrem(keys.runs(shard, status, owner), run_id)
         if len(pipeline):
             await pipeline.execute()
+
+
+def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:
+    """Return the runs by the owners of the lists that they are in."""
+    by_owner: dict[keys.Owner, list[bytes]] = {}
+    for run_id in run_ids:
+        for owner in keys.owners_of(run_id.decode()):
+            by_owner.setdefault(owner, []).append(run_id)
+    return by_owner
 
 
 def _due_item(member: bytes) -> DueItem:

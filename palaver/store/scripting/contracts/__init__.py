@@ -37,6 +37,7 @@ from palaver.store.scripting.contracts.steps import (
     Sweep,
     WriteDeltas,
 )
+from palaver.store.scripting.contracts.tenants import CreateTenant
 
 __all__ = [
     "SCRIPTS",
@@ -49,6 +50,7 @@ __all__ = [
     "Claim",
     "CoolDown",
     "CopyLog",
+    "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
     "Find",
@@ -78,5 +80,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
+    CreateTenant,
 )  # fmt: skip
 """Every script."""

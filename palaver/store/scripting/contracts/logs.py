@@ -192,8 +192,6 @@ class DeleteRun(Script[More | Deleted | Active | Unknown]):
     when_full = True
 
     run: RunKeys
-    runs: Key
-    """The shard's list of runs."""
 
 
 class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
@@ -204,5 +202,3 @@ class DeleteConversation(Script[More | Deleted | Busy | Unknown]):
 
     conversation: Key
     log: Key
-    runs: Key
-    """The shard's list of runs."""

@@ -68,8 +68,6 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     grows = True
 
     run: RunKeys
-    runs: Key
-    """The shard's list of runs."""
     idempotency: Key
     """The record of the idempotency key."""
     forked: Key | None

@@ -4,8 +4,22 @@
 
 local CONV, LOG = keys.conversation, keys.log
 local PREFIX, CONVERSATION = string.match(CONV, '^({.-}:)conv:(.*)$')
+-- The tag of a tenant is in its ids, with an underscore behind it; the default tenant has none. Lists are a tenant's, and
+-- what is of any other tenant than the default one is in a list of all of these, too.
+local OWNER, OTHERS = PREFIX, nil
+if string.sub(CONVERSATION, 14, 14) == '_' then
+  OWNER, OTHERS = PREFIX .. '@' .. string.sub(CONVERSATION, 8, 13) .. ':', PREFIX .. '@:'
+end
 
-local function list_conversation(order, at) redis.call('ZADD', PREFIX .. 'convs' .. order, at, CONVERSATION) end
+local function add_to_list(list, at, id)
+  redis.call('ZADD', OWNER .. list, at, id)
+  if OTHERS then redis.call('ZADD', OTHERS .. list, at, id) end
+end
+
+local function take_from_list(list, id)
+  redis.call('ZREM', OWNER .. list, id)
+  if OTHERS then redis.call('ZREM', OTHERS .. list, id) end
+end
 
 local touched = false
 -- Something happens to it; a script says so once, also to those who watch it.
@@ -13,7 +27,7 @@ local function touch()
   if touched then return end
   touched = true
   redis.call('HSET', CONV, 'updated_at', NOW)
-  list_conversation(':updated', NOW)
+  add_to_list('convs:updated', NOW, CONVERSATION)
   redis.call('PUBLISH', LOG, '')
 end
 
@@ -27,11 +41,11 @@ end
 local function let_conversation_expire()
   redis.call('EXPIRE', CONV, Setting.RETENTION)
   redis.call('EXPIRE', LOG, Setting.RETENTION)
-  list_conversation(':expiring', NOW + Setting.RETENTION * 1000)
+  redis.call('ZADD', PREFIX .. 'convs:expiring', NOW + Setting.RETENTION * 1000, CONVERSATION)
 end
 
 local function begin_conversation()
   redis.call('HSET', CONV, 'id', CONVERSATION, 'created_at', NOW)
-  list_conversation('', NOW)
+  add_to_list('convs', NOW, CONVERSATION)
   touch()
 end

@@ -23,8 +23,8 @@ local function create(kept, agent, max_steps, names)
   end
   if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
   CREATED, TRACE = NOW, args.trace
-  redis.call('ZADD', keys.runs, NOW, ID)
-  redis.call('ZADD', list_of(STATUS), NOW, ID)
+  add_to_list('runs', NOW, ID)
+  add_to_list(list_of(STATUS), NOW, ID)
   count(Series.RUNS_SUBMITTED)
   emit(EventKind.RUN_CREATED, '{"conversation_id":"' .. args.conversation_id .. '"}')
   -- Where the run's part of the log begins, so that readers of its events can skip the entries before it.

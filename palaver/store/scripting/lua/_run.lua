@@ -37,15 +37,15 @@ local function names_in_use()
 end
 
 -- The list of the runs that have a status: each run is in one of them, and in that of all runs.
-local function list_of(status) return PREFIX .. 'runs:' .. status end
+local function list_of(status) return 'runs:' .. status end
 
 -- The only place where a run's status changes; more fields and values may go with it.
 local function set_status(to, ...)
   local is_edge = Lifecycle.EDGES
   if not is_edge(STATUS .. ' ' .. to) then error('palaver: a run does not move from ' .. STATUS .. ' to ' .. to) end
   redis.call('HSET', RUN, 'status', to, ...)
-  redis.call('ZREM', list_of(STATUS), ID)
-  redis.call('ZADD', list_of(to), CREATED, ID)
+  take_from_list(list_of(STATUS), ID)
+  add_to_list(list_of(to), CREATED, ID)
   STATUS = to
 end
 

@@ -15,8 +15,8 @@ for i, entry in ipairs(entries) do
     local run = redis.call('HMGET', PREFIX .. 'run:' .. id, 'conversation', 'status')
     if run[1] == there[1] then
       redis.call('UNLINK', PREFIX .. 'run:' .. id, PREFIX .. 'feed:' .. id)
-      redis.call('ZREM', keys.runs, id)
-      redis.call('ZREM', PREFIX .. 'runs:' .. run[2], id)
+      take_from_list('runs', id)
+      take_from_list('runs:' .. run[2], id)
       redis.call('ZREM', PREFIX .. 'ended', id)
     end
   end
@@ -27,5 +27,6 @@ if not complete then
   return reply.more()
 end
 redis.call('UNLINK', CONV, LOG)
-for _, list in ipairs({ '', ':updated', ':expiring' }) do redis.call('ZREM', PREFIX .. 'convs' .. list, CONVERSATION) end
+for _, list in ipairs({ 'convs', 'convs:updated' }) do take_from_list(list, CONVERSATION) end
+redis.call('ZREM', PREFIX .. 'convs:expiring', CONVERSATION)
 return reply.deleted()

@@ -18,8 +18,8 @@ if not looked then
   local logged = redis.call('HGET', RUN, 'logged')
   looked = logged and string.match(logged, '%d+') - 1 or 0
   redis.call('UNLINK', FEED)
-  redis.call('ZREM', keys.runs, ID)
-  redis.call('ZREM', list_of(STATUS), ID)
+  take_from_list('runs', ID)
+  take_from_list(list_of(STATUS), ID)
   redis.call('ZREM', ENDED, ID)
   -- Workers that have cached its messages rebuild the conversation.
   if there and ENTERED then withdraw_from(ENTERED + 1, ID) end

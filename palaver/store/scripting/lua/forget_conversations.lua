@@ -3,7 +3,11 @@ local prefix, count = string.match(keys.expiring, '^{.-}:'), 0
 for _, id in ipairs(redis.call('ZRANGE', keys.expiring, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, args.limit)) do
   -- Redis counts the retention itself: as long as the conversation is there, it is listed.
   if redis.call('EXISTS', prefix .. 'conv:' .. id) == 0 then
-    for _, list in ipairs({ 'convs', 'convs:updated', 'convs:expiring' }) do redis.call('ZREM', prefix .. list, id) end
+    local tag = string.sub(id, 14, 14) == '_' and string.sub(id, 8, 13)
+    for _, owner in ipairs(tag and { '@' .. tag .. ':', '@:' } or { '' }) do
+      for _, list in ipairs({ 'convs', 'convs:updated' }) do redis.call('ZREM', prefix .. owner .. list, id) end
+    end
+    redis.call('ZREM', keys.expiring, id)
     count = count + 1
   end
 end

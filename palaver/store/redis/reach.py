@@ -1,0 +1,65 @@
+"""The reach of whoever asks: the tenant that it asks for, or all of them.
+
+Names of keys are made of ids in ``palaver.store.redis.keys``, and nowhere else. There an id beyond the reach is read as
+the same id of a tenant that nobody is: the store looks once more for something that is not there, so that a foreign id
+is answered as one that was never given, with the same commands of Redis. Whoever serves requests sets the reach of
+each; workers, sweepers and commands reach everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+from palaver.vocabulary.ids import of_tenant, tenant_of
+
+NOBODY: Final = "000000"
+"""The tag of no tenant."""
+
+
+class Reach(NamedTuple):
+    """What can be read and changed."""
+
+    tenant: str
+    """The tag of the tenant that is asked for, empty for the default one: what is made is that tenant's."""
+    all_tenants: bool = False
+    """True if what is of others can be read and changed, too."""
+
+
+NOTHING: Final = Reach(NOBODY)
+"""The reach of those whom nobody knows yet."""
+EVERYTHING: Final = Reach("", all_tenants=True)
+"""The reach of a process of ours, where nobody asks it."""
+_reach: Final[ContextVar[Reach]] = ContextVar("palaver-reach", default=EVERYTHING)
+
+
+def reach() -> Reach:
+    """Return the reach of the present context."""
+    return _reach.get()
+
+
+@contextmanager
+def within(new: Reach) -> Iterator[None]:
+    """Set the reach, and what it was afterwards."""
+    before = _reach.set(new)
+    try:
+        yield
+    finally:
+        _reach.reset(before)
+
+
+def is_reached(any_id: str) -> bool:
+    """Tell whether the run or the conversation of this id is within reach, if there is one."""
+    tenant, all_tenants = _reach.get()
+    return all_tenants or tenant_of(any_id) == tenant
+
+
+def reached(any_id: str) -> str:
+    """Return the id as it is looked for: as it is, or as that of nobody if it is beyond the reach.
+
+    Raises:
+        ValueError: it is beyond the reach, and no id.
+    """
+    return any_id if is_reached(any_id) else of_tenant(any_id, NOBODY)

@@ -1,0 +1,41 @@
+"""Operations on the registry of tenants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from palaver.store.redis.keys import Key
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.wire import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """It is there now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameTaken:
+    """Another tenant has that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagTaken:
+    """Another tenant has that tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooMany:
+    """There are as many as there may be."""
+
+
+class CreateTenant(Script[Created | NameTaken | TagTaken | TooMany]):
+    """Add a tenant."""
+
+    grows = True
+
+    tenants: Key
+    tenant: str
+    """Its name."""
+    tag: str
+    record: Json

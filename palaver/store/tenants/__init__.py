@@ -1,0 +1,1 @@
+"""Who owns what there is: the tenants of an installation."""

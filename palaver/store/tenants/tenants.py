@@ -1,0 +1,94 @@
+"""The registry of tenants: their names, for people, and their tags, which ids carry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple, assert_never
+
+import orjson
+
+from palaver.errors import Refused, StateConflict
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection
+from palaver.store.redis.reach import NOBODY
+from palaver.store.scripting.contracts import CreateTenant
+from palaver.store.scripting.contracts.tenants import Created, NameTaken, TagTaken, TooMany
+from palaver.store.scripting.scripts import Scripts
+from palaver.vocabulary.ids import new_tag
+from palaver.vocabulary.limits import count_exceeded, limit_of
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class Tenant(NamedTuple):
+    """A tenant."""
+
+    name: str
+    tag: str
+    """Six characters that its ids carry; empty for the default tenant."""
+
+
+DEFAULT: Final = Tenant("default", "")
+"""The tenant of whoever needs no other: it is always there, and its ids carry nothing."""
+
+
+class Tenants:
+    """The tenants of an installation."""
+
+    def __init__(self, redis: Connection, scripts: Scripts) -> None:
+        self._redis = redis
+        self._scripts = scripts
+
+    async def create(self, name: str) -> Tenant:
+        """A new tenant. Nothing renames or removes one: its tag is in ids that others may have kept.
+
+        Raises:
+            Refused: ``invalid_name``, it is none; ``too_many_tenants``, there are as many as there may be.
+            StateConflict: ``tenant_exists``.
+        """
+        if not _NAME.fullmatch(name):
+            raise Refused("invalid_name", "a tenant's name is 1 to 63 of a-z, 0-9 and -, and does not begin with -")
+        if name == DEFAULT.name:
+            raise _exists(name)
+        while True:
+            tag = new_tag()
+            if tag == NOBODY:
+                continue
+            create = CreateTenant(tenants=keys.TENANTS, tenant=name, tag=tag, record=orjson.dumps({"tag": tag}))
+            match await self._scripts.run(create):
+                case Created():
+                    return Tenant(name, tag)
+                case NameTaken():
+                    raise _exists(name)
+                case TagTaken():
+                    continue
+                case TooMany():
+                    count_exceeded("tenants")
+                    raise Refused("too_many_tenants", f"there are {limit_of('tenants')} tenants, and may be no more")
+                case other:
+                    assert_never(other)
+
+    async def get(self, name: str) -> Tenant | None:
+        """The tenant of this name, if there is one."""
+        if name == DEFAULT.name:
+            return DEFAULT
+        record = await self._redis.hget(keys.TENANTS, name) if _NAME.fullmatch(name) else None
+        return None if record is None else Tenant(name, orjson.loads(record)["tag"])
+
+    async def by_tag(self, tag: str) -> Tenant | None:
+        """The tenant whose ids carry this tag, if there is one."""
+        if not tag:
+            return DEFAULT
+        name = await self._redis.hget(keys.TENANTS, f"@{tag}")
+        return None if name is None else Tenant(name.decode(), tag)
+
+    async def list(self) -> Sequence[Tenant]:
+        """All tenants by name, the default one first."""
+        records = await self._redis.hgetall(keys.TENANTS)
+        named = sorted((name.decode(), record) for name, record in records.items() if not name.startswith(b"@"))
+        return [DEFAULT, *(Tenant(name, orjson.loads(record)["tag"]) for name, record in named)]
+
+
+def _exists(name: str) -> StateConflict:
+    return StateConflict("tenant_exists", None, f"there is a tenant {name} already")
