@@ -26,9 +26,12 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from deploy.check import logins
 from deploy.check.kit import ROOT
 from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
+from palaver.schemas.models import Run, Submission
 from palaver.stack.ports import free_port
+from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.vocabulary.ids import uuid_of
+from palaver.store.redis.reach import Reach, within
+from palaver.vocabulary.ids import tenant_of, uuid_of
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
@@ -154,6 +157,33 @@ def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
     assert (again.returncode, wrong.returncode) == (2, 2)
     assert "there is a tenant acme already" in again.stderr
     assert "a tenant's name is 1 to 63 of a-z, 0-9 and -" in wrong.stderr
+    assert guarded.denied() == []
+
+
+def test_workers_do_the_runs_of_every_tenant(guarded: Cluster) -> None:
+    """With the rights of their role; and the API, where nobody has a tenant's key, shows none of them."""
+    tag = "k7m2qx"
+    submission = Submission.model_validate(guarded.body("tool-2", tools=["calculator"]))
+
+    async def submit(store: Store) -> str:
+        with within(Reach(tag)):
+            return (await store.runs.submit(submission)).run_id
+
+    # Nobody publishes its first delivery: the sweeper of a worker does.
+    run_id = guarded.ask(submit)
+    assert tenant_of(run_id) == tag
+
+    def ended() -> Run | None:
+        run = guarded.ask(lambda store: store.runs.get(run_id))
+        return run if run.status.terminal else None
+
+    run = eventually(ended, within=30)
+    assert run is not None
+    assert (run.status, tenant_of(run.conversation_id)) == (RunStatus.COMPLETED, tag)
+    for path in (f"/v1/runs/{run_id}", f"/v1/conversations/{run.conversation_id}"):
+        assert guarded.http.get(path).status_code == 404
+    listed = guarded.http.get("/v1/runs?limit=200").json()["data"]
+    assert run_id not in {each["id"] for each in listed}
     assert guarded.denied() == []
 
 

@@ -108,6 +108,9 @@ async def test_a_socket_is_closed_as_for_what_is_not_there(path: str, victim: st
                 assert [message["type"] for message in heard[0][0]] == ["websocket.accept", "websocket.close"]
                 if kind == "number":
                     assert (await hear(api, path.replace(place, value), victim))[1]["type"] == "websocket.send"
+                    said = await hear(api, path.replace(place, value), victim, in_frame=True)
+                    assert said[1]["type"] == "websocket.send"
+                assert await hear(api, path.replace(place, value), attacker, in_frame=True) == heard[0][0]
 
 
 async def test_lists_and_counts_have_what_is_ones_own() -> None:

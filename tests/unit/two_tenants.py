@@ -363,11 +363,14 @@ def counting(commands: list[str]) -> Iterator[None]:
         yield
 
 
-async def hear(api: World, path: str, who: str) -> list[Mapping[str, Any]]:
-    """What a socket says until it is closed, or its first word."""
+async def hear(api: World, path: str, who: str, *, in_frame: bool = False) -> list[Mapping[str, Any]]:
+    """What a socket says until it is closed, or its first word; the key comes in a header, or in the first frame."""
     sent: list[Mapping[str, Any]] = []
     over = asyncio.Event()
-    first = [{"type": "websocket.connect"}]
+    greeting = orjson.dumps({"type": "auth", "session_api_key": who}).decode()
+    first: list[Mapping[str, Any]] = [{"type": "websocket.connect"}]
+    if in_frame:
+        first.insert(0, {"type": "websocket.receive", "text": greeting})
 
     async def receive() -> Mapping[str, Any]:
         if first:
@@ -384,7 +387,7 @@ async def hear(api: World, path: str, who: str) -> list[Mapping[str, Any]]:
         "type": "websocket", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "ws", "path": path,
         "raw_path": path.encode(), "root_path": "", "query_string": b"", "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80), "subprotocols": [],
-        "headers": [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {who}".encode())],
+        "headers": [(b"host", b"127.0.0.1"), *([] if in_frame else [(b"authorization", f"Bearer {who}".encode())])],
     }  # fmt: skip
     async with asyncio.timeout(10):
         serving = asyncio.ensure_future(api.app(scope, receive, send))  # type: ignore[arg-type]
