@@ -14,6 +14,8 @@ from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
 from palaver.store.redis.single_flight import SingleFlight
 
+from .admission import as_it_was
+from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
 from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
@@ -58,6 +60,7 @@ from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watche
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
+    "AgentPage",
     "Backend",
     "Batches",
     "Bulk",
@@ -98,6 +101,7 @@ __all__ = [
     "act_on_runs",
     "admit_watcher",
     "append",
+    "as_it_was",
     "ask",
     "await_run",
     "begin",
@@ -114,8 +118,10 @@ __all__ = [
     "follow",
     "follow_log",
     "fork",
+    "keep_agent",
     "last_message",
     "leave_position",
+    "list_agents",
     "list_conversations",
     "list_models",
     "list_runs",
@@ -124,6 +130,7 @@ __all__ = [
     "once_there",
     "place_of_watcher",
     "position_left",
+    "read_agent",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",
@@ -139,6 +146,7 @@ __all__ = [
     "read_room",
     "read_run",
     "read_tools",
+    "remove_agent",
     "retry",
     "secret_names",
     "set_secrets",

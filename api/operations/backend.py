@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pydantic_settings import BaseSettings
 
+from palaver.config.policy import Policy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
@@ -20,6 +21,7 @@ from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.redis.single_flight import SingleFlight
+from palaver.vocabulary.scopes import Scope
 
 from .catalog import Catalog
 from .measured import Measured
@@ -43,6 +45,16 @@ class Caller:
     """True if the caller has a key, or if no keys are set."""
     name: str | None = None
     """The name of the key, if it has one."""
+    tenant: str = ""
+    """The tag of the tenant that the key is of; empty for the default tenant."""
+    scopes: frozenset[Scope] | None = None
+    """The scopes that the key is held to; None: all."""
+    agents: frozenset[str] | None = None
+    """The agents that the key is held to, each ``name`` or ``name@version``; None: any, also inline ones."""
+    conversation: str | None = None
+    """The conversation that the key is held to; None: any."""
+    operator: bool = False
+    """True if the key sees all tenants."""
     arrived: float = field(default_factory=time.monotonic)
     """The time of arrival, by the monotonic clock."""
 
@@ -83,6 +95,8 @@ class Backend:
     providers: Mapping[str, Provider]
     catalog: Catalog
     policies: Mapping[str, RetryPolicy]
+    policy: Policy
+    """The operator's rules for runs."""
     measured: Measured
     reads: SingleFlight = field(default_factory=lambda: SingleFlight(_READS))
     """Reads of runs that many may want at the same moment."""
