@@ -10,7 +10,8 @@ import logging
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
@@ -99,11 +100,12 @@ def _unknown(model: type[BaseModel], tables: Mapping[str, Any]) -> list[tuple[An
 
 
 def _names_beside(model: type[BaseModel], place: tuple[Any, ...]) -> Iterable[str]:
-    """Return the keys that may stand beside the one at ``place``, which is a chain of models and of mappings to
-    models."""
+    """Return the keys that may stand beside the one at ``place``, which is a chain of models, each perhaps optional,
+    and of mappings to models."""
     kind: Any = model
     for part in place[:-1]:
         kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[1]
-        kind = next((option for option in get_args(kind) if hasattr(option, "model_fields")), kind)
+        if get_origin(kind) is UnionType:
+            kind = next((option for option in get_args(kind) if hasattr(option, "model_fields")), kind)
     fields: Mapping[str, Any] = kind.model_fields
     return fields

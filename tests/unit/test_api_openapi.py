@@ -33,11 +33,14 @@ NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 
 def test_every_route_is_there() -> None:
     assert sorted(NAMES) == [
+        "delete /v1/agents/{name}",
         "delete /v1/conversations/{conversation_id}",
         "delete /v1/runs/{run_id}",
         "get /healthz",
         "get /metrics",
         "get /readyz",
+        "get /v1/agents",
+        "get /v1/agents/{name}",
         "get /v1/conversations",
         "get /v1/conversations/count",
         "get /v1/conversations/{conversation_id}",
@@ -63,6 +66,7 @@ def test_every_route_is_there() -> None:
         "post /v1/runs/{run_id}/cancel",
         "post /v1/runs/{run_id}/input",
         "post /v1/runs/{run_id}/retry",
+        "put /v1/agents/{name}",
     ]
 
 
