@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tests.unit.api_world import AGENT, World, assert_problem, world
 OTHER = {**AGENT, "instructions": "Be brief."}
 
 
-async def keep(api: World, name: str = "support", agent: dict[str, Any] = AGENT, **headers: str) -> dict[str, Any]:
+async def keep(api: World, name: str = "support", agent: dict[str, Any] = AGENT, headers: Any = None) -> dict[str, Any]:
     answer = await api.client.put(f"/v1/agents/{name}", json=agent, headers=headers)
     assert answer.status_code in (200, 201), answer.text
     kept: dict[str, Any] = answer.json()
@@ -54,8 +55,8 @@ async def test_preconditions() -> None:
     async with world() as api:
         absent = await api.client.put("/v1/agents/support", json=AGENT, headers={"If-Match": "*"})
         assert_problem(absent, 412, "agent_changed")
-        await keep(api, **{"If-None-Match": "*"})
-        assert (await keep(api, agent=OTHER, **{"If-Match": '"1"'}))["version"] == 2
+        await keep(api, headers={"If-None-Match": "*"})
+        assert (await keep(api, agent=OTHER, headers={"If-Match": '"1"'}))["version"] == 2
         late = await api.client.put("/v1/agents/support", json=AGENT, headers={"If-Match": '"1"'})
         assert "its newest version is 2" in assert_problem(late, 412, "agent_changed")["detail"]
         late = await api.client.delete("/v1/agents/support", headers={"If-Match": '"1"'})
@@ -170,7 +171,7 @@ async def test_a_key_for_some_agents_runs_no_other_one() -> None:
         theirs = await api.submit(agent="billing")
         taken = await operations.submit(backend, Submission(agent="support", input="hello"), HELD)
         assert taken.run.agent.version == 1
-        refusals = [
+        refusals: list[Callable[[], Awaitable[object]]] = [
             lambda: operations.submit(backend, Submission(agent="billing", input="hello"), HELD),
             lambda: operations.submit(backend, Submission(agent=inline, input="hello"), HELD),
             lambda: operations.submit(backend, Submission(conversation_id=theirs["conversation_id"], input="hi"), HELD),
