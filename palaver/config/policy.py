@@ -66,10 +66,10 @@ class RequiredApprovals(Strict):
     """Calls that wait for an approval, whatever a request says."""
 
     require: Literal["risky", "always"] | ToolPatterns
-    """``risky``: of tools that are declared so. ``always``: every call. Names and globs: of these tools."""
+    """The calls: of tools that are declared ``risky``, of all tools (``always``), or of the tools of these names."""
     approver: Literal["any", "other"] = "any"
-    """``other``: those calls are approved by somebody else than who submitted the run or spoke into it. With ``risky``
-    and ``always``, every call of the agent that waits."""
+    """``other``: somebody approves them who has neither submitted the run nor spoken into it. With ``risky`` and
+    ``always``, that is so for every call of the agent that waits."""
 
 
 class RetryCeiling(Strict):
