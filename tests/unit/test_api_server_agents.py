@@ -9,7 +9,8 @@ import pytest
 
 from api import operations
 from api.operations import Caller
-from palaver.errors import Refused
+from api.operations.admission.spec import kept_faults
+from palaver.errors import Refused, StateConflict
 from palaver.schemas.actions import Steering
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.schemas.models import AgentSpec, Retry, Submission
@@ -209,3 +210,28 @@ async def test_a_key_for_a_version_runs_that_one_alone() -> None:
         assert taken.run.agent.version == 1
         with pytest.raises(Refused):
             await operations.submit(backend, Submission(agent="support", input="hello"), caller)
+
+
+def test_one_is_kept_up_to_so_many_bytes() -> None:
+    def faults(instructions: str) -> list[str]:
+        agent = AgentSpec(model="fake/tool-20", instructions=instructions)
+        return [fault.pointer for fault in kept_faults("support", agent)]
+
+    assert faults("x" * 200_000) == []
+    assert faults("\u00e9" * 140_000) == ["/agent"]
+
+
+async def test_a_key_for_some_agents_asks_beside_their_conversations_alone() -> None:
+    async with world() as api:
+        await keep(api)
+        backend = api.app.state.backend
+        taken = await operations.submit(backend, Submission(agent="support", input="hello"), HELD)
+        await api.finish({**taken.run.model_dump(), "links": {"self": f"/v1/runs/{taken.run.id}"}})
+        other = await api.submit()
+        await api.finish(other)
+        with pytest.raises(Refused) as refused:
+            await operations.ask(backend, other["conversation_id"], "why?", HELD, seconds=1)
+        assert refused.value.code == "agent_not_allowed"
+        # It is asked: nobody is there to answer.
+        with pytest.raises(StateConflict, match="none within"):
+            await operations.ask(backend, taken.run.conversation_id, "why?", HELD, seconds=0.1)

@@ -78,7 +78,7 @@ def kept_faults(name: str, agent: AgentSpec) -> Iterator[FieldError]:
     if agent.endpoint is not None and agent.endpoint.api_key is not None:
         why = "is not kept with an agent: set the provider up in PALAVER_PROVIDERS, or give the key with each run"
         yield FieldError("/agent/endpoint/api_key", "endpoint_not_allowed", why)
-    if len(agent.model_dump_json()) > limit_of("agent_bytes"):
+    if len(agent.model_dump_json().encode()) > limit_of("agent_bytes"):
         count_exceeded("agent_bytes")
         yield FieldError("/agent", "validation_error", f"has more than {limit_of('agent_bytes')} bytes as JSON")
 
