@@ -137,7 +137,7 @@ async def test_the_same_key_finds_its_run_though_there_is_a_newer_version() -> N
         first = await api.client.post("/v1/runs", json=body, headers=headers)
         await keep(api, agent=OTHER)
         again = await api.client.post("/v1/runs", json=body, headers=headers)
-        assert again.headers["idempotency-replayed"] == "true"
+        assert again.headers.get("idempotency-replayed") == "true", again.text
         assert again.json()["id"] == first.json()["id"]
 
 
