@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palaver.config.policy import Policy, load_policy
+from palaver.config.policy import OperatorPolicy, load_policy
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
@@ -65,7 +65,7 @@ def create_app(
     providers: Mapping[str, Provider] | None = None,
     policies: Mapping[str, RetryPolicy] | None = None,
     dialects: Sequence[Dialect] | None = None,
-    policy: Policy | None = None,
+    policy: OperatorPolicy | None = None,
 ) -> FastAPI:
     """Return the API. Arguments that are left out are made from the settings, and these from the environment, when it
     starts.

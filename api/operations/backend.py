@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pydantic_settings import BaseSettings
 
-from palaver.config.policy import Policy
+from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
@@ -95,7 +95,7 @@ class Backend:
     providers: Mapping[str, Provider]
     catalog: Catalog
     policies: Mapping[str, RetryPolicy]
-    policy: Policy
+    policy: OperatorPolicy
     """The operator's rules for runs."""
     measured: Measured
     reads: SingleFlight = field(default_factory=lambda: SingleFlight(_READS))

@@ -110,7 +110,7 @@ class PolicyRule(Strict):
 _DEMANDS: Final = ("approvals", "tools", "models", "max_steps", "budget", "retry")
 
 
-class Policy(BaseModel):
+class OperatorPolicy(BaseModel):
     """All rules, by name."""
 
     model_config = {"extra": "forbid", "frozen": True}
@@ -122,16 +122,16 @@ class Policy(BaseModel):
         return {name: rule for name, rule in self.rules.items() if rule.when.fits(tenant, agent)}
 
 
-NO_POLICY: Final = Policy()
+NO_POLICY: Final = OperatorPolicy()
 
 
-def load_policy(path: Path | None) -> Policy:
+def load_policy(path: Path | None) -> OperatorPolicy:
     """The rules of the file; none when there is no file.
 
     Raises:
         ConfigurationError: when it cannot be read, or something in it does not fit; says where.
     """
-    return NO_POLICY if path is None else read_strictly(Policy, path, _VARIABLE)
+    return NO_POLICY if path is None else read_strictly(OperatorPolicy, path, _VARIABLE)
 
 
 def fits(patterns: Iterable[str], name: str) -> bool:

@@ -20,7 +20,7 @@ from starlette.types import Message as AsgiMessage
 from api.app import create_app
 from api.native import NATIVE
 from api.openhands import OPENHANDS
-from palaver.config.policy import Policy
+from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
@@ -139,7 +139,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     dialects = changes.get("dialects", (NATIVE, OPENHANDS))
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), "model")
-    policy = Policy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))
+    policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))
     app = create_app(settings, store, publisher, providers, POLICIES, dialects, policy)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
