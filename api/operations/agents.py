@@ -43,7 +43,7 @@ async def read_agent(backend: Backend, name: str, version: int | None, caller: C
         Refused: ``agent_not_allowed``.
         UnknownAgent: there is no such agent, or not that version of it (any more).
     """
-    refuse_other_names(name, caller)
+    refuse_other_names(name, caller, version)
     return await within_deadline(backend.store.agents.get(caller.tenant, name, version))
 
 

@@ -208,8 +208,12 @@ async def test_a_key_for_a_version_runs_that_one_alone() -> None:
         backend, caller = api.app.state.backend, Caller(True, "web", agents=frozenset({"support@1"}))
         taken = await operations.submit(backend, Submission(agent="support@1", input="hello"), caller)
         assert taken.run.agent.version == 1
+        assert (await operations.read_agent(backend, "support", 1, caller)).version == 1
         with pytest.raises(Refused):
             await operations.submit(backend, Submission(agent="support", input="hello"), caller)
+        for version in (None, 2):
+            with pytest.raises(Refused):
+                await operations.read_agent(backend, "support", version, caller)
 
 
 def test_one_is_kept_up_to_so_many_bytes() -> None:

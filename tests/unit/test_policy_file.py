@@ -9,6 +9,7 @@ import pytest
 from palaver.config.policy import NO_POLICY, load_policy
 from palaver.errors import ConfigurationError
 from palaver.schemas.models import AgentSpec
+from tests.pages import ROOT, blocks
 
 WHOLE = """
 [rules.refunds]
@@ -91,6 +92,14 @@ def test_what_does_not_fit_is_an_error_that_says_where(tmp_path: Path, text: str
         load_policy(file(tmp_path, text))
     assert "PALAVER_POLICY" in str(refused.value)
     assert "policy.toml" in str(refused.value)
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/policy.md"])
+def test_what_the_page_shows_fits(tmp_path: Path, page: str) -> None:
+    shown = [content for kind, content in blocks(ROOT / page) if kind == "toml"]
+    assert len(shown) >= 3
+    for content in shown:
+        assert load_policy(file(tmp_path, content)).rules
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

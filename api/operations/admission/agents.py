@@ -48,13 +48,13 @@ def refuse_other_agents(agent: AgentSpec, caller: Caller) -> None:
         raise _not_allowed(caller)
 
 
-def refuse_other_names(name: str, caller: Caller) -> None:
-    """Check that the caller's key is for the agent of that name, in whichever version.
+def refuse_other_names(name: str, caller: Caller, version: int | None = None) -> None:
+    """Check that the caller's key is for the agent of that name, in whichever version or in this one.
 
     Raises:
         Refused: ``agent_not_allowed``.
     """
-    if caller.agents is not None and name not in caller.agents:
+    if caller.agents is not None and caller.agents.isdisjoint((name, f"{name}@{version}")):
         raise _not_allowed(caller)
 
 
