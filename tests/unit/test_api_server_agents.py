@@ -10,8 +10,9 @@ import pytest
 from api import operations
 from api.operations import Caller
 from api.operations.admission.spec import kept_faults
-from palaver.errors import Refused, StateConflict
+from palaver.errors import Refused, StateConflict, UnknownAgent
 from palaver.schemas.actions import Steering
+from palaver.schemas.agents import NewAgent
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
 from palaver.schemas.models import AgentSpec, Retry, Submission
 from tests.unit.api_world import AGENT, World, assert_problem, world
@@ -239,3 +240,24 @@ async def test_a_key_for_some_agents_asks_beside_their_conversations_alone() -> 
         # It is asked: nobody is there to answer.
         with pytest.raises(StateConflict, match="none within"):
             await operations.ask(backend, taken.run.conversation_id, "why?", HELD, seconds=0.1)
+
+
+async def test_another_tenants_agent_is_none() -> None:
+    async with world() as api:
+        await keep(api)
+        backend, other = api.app.state.backend, Caller(True, "web", tenant="abcdef")
+        with pytest.raises(UnknownAgent) as foreign:
+            await operations.read_agent(backend, "support", None, other)
+        with pytest.raises(UnknownAgent) as unknown:
+            await operations.read_agent(backend, "nothing", None, other)
+        assert str(foreign.value).replace("support", "nothing") == str(unknown.value)
+        with pytest.raises(UnknownAgent):
+            await operations.remove_agent(backend, "support", other)
+        with pytest.raises(Refused) as refused:
+            await operations.submit(backend, Submission(agent="support", input="hello"), other)
+        assert refused.value.code == "unknown_agent"
+        assert not (await operations.list_agents(backend, other, limit=10, cursor=None)).agents
+        body = NewAgent.model_validate_json('{"model": "fake/tool-20"}')
+        kept, new = await operations.keep_agent(backend, "support", body, other)
+        assert (kept.version, new) == (1, True)
+        assert (await api.client.get("/v1/agents/support")).json()["agent"]["tools"] == ["calculator"]
