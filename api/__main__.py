@@ -16,6 +16,7 @@ from uvicorn.config import LOG_LEVELS
 
 from palaver.config.brokers import tls_options
 from palaver.config.exits import refusing
+from palaver.config.policy import load_policy
 from palaver.config.providers import load_providers
 from palaver.config.roles import port_number, require_port
 from palaver.config.settings import settings
@@ -108,6 +109,7 @@ def _app(host: str) -> FastAPI:
     dictConfig(configuration(here.log_format))
     logging.captureWarnings(True)
     providers, policies = load_providers(here.providers), load_policies(here.retry_policies)
+    policy = load_policy(here.policy)
     own = frozenset(provider.api_key_env or "" for provider in providers.values()).union(here.tool_env)
     for sentence in unread(os.environ, own):
         log.warning("%s", sentence)
@@ -116,7 +118,7 @@ def _app(host: str) -> FastAPI:
     tls_options(here.deliveries_url)
     Tracing.of(os.environ)
     require_redis(here)
-    return create_app(here, providers=providers, policies=policies)
+    return create_app(here, providers=providers, policies=policies, policy=policy)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from palaver.config.policy import OperatorPolicy, load_policy
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import Settings, read
 from palaver.config.settings import settings as environment
@@ -42,6 +43,7 @@ from .routing import Handlers
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
     "conversations": "What was said, and what is known about it.",
+    "agents": "Agents on the server, which runs name.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
 """Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""
@@ -63,6 +65,7 @@ def create_app(
     providers: Mapping[str, Provider] | None = None,
     policies: Mapping[str, RetryPolicy] | None = None,
     dialects: Sequence[Dialect] | None = None,
+    policy: OperatorPolicy | None = None,
 ) -> FastAPI:
     """Return the API. Arguments that are left out are made from the settings, and these from the environment, when it
     starts.
@@ -93,6 +96,7 @@ def create_app(
             catalog=Catalog(opened),
             measured=Measured(opened, known),
             policies=load_policies(chosen.retry_policies) if policies is None else policies,
+            policy=load_policy(chosen.policy) if policy is None else policy,
             dialect_settings=[read(dialect.settings) for dialect in app.state.dialects if dialect.settings],
         )
         watching = asyncio.create_task(backend.store.rewinds.watch())

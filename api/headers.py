@@ -20,6 +20,7 @@ MAX_WAIT: Final = 60
 """Seconds: below the idle limits of common proxies."""
 _KEY: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?")
 _WAIT: Final = re.compile(r"wait\s*=\s*\"?([0-9]{1,6})\"?", re.IGNORECASE)
+_VERSION_TAG: Final = re.compile(r'"([1-9][0-9]{0,8})"')
 _SEQ: Final = re.compile(r"[0-9]{1,15}")
 
 
@@ -92,6 +93,25 @@ def last_event_id(request: Request) -> int | None:
     return int(event_id)
 
 
+def expected_version(request: Request) -> int | None:
+    """Return the version that the client expects (``If-Match``, ``If-None-Match: *``): 0 for none, -1 for any, None if
+    it does not matter.
+
+    Raises:
+        Problem: ``invalid_precondition``.
+    """
+    match, none_match = request.headers.getlist("if-match"), request.headers.getlist("if-none-match")
+    if not match and not none_match:
+        return None
+    if none_match == ["*"] and not match:
+        return 0
+    if match == ["*"] and not none_match:
+        return -1
+    if len(match) != 1 or none_match or not (tag := _VERSION_TAG.fullmatch(match[0].strip())):
+        raise Problem("invalid_precondition", 'If-Match takes one ETag, such as "7", or *; If-None-Match takes *.')
+    return int(tag[1])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Header:
     """A request header that a route looks at, as the annotation of a parameter of its handler."""
@@ -129,6 +149,17 @@ PreferredWait = Annotated[
         preferred_wait,
         {"type": "string", "examples": ["wait=30", "respond-async"]},
         "`wait=N`: answer 200 with the run when it ends within N seconds (60 at most).",
+    ),
+]
+ExpectedVersion = Annotated[
+    int | None,
+    Header(
+        "If-Match",
+        expected_version,
+        {"type": "string", "examples": ['"7"', "*"]},
+        "Only if this is still the newest version: the `ETag` that was read, or `*` for any. `If-None-Match: *`: only "
+        "if there is none.",
+        problems=("invalid_precondition",),
     ),
 ]
 LastEventId = Annotated[

@@ -24,6 +24,7 @@ from palaver.errors import (
     StateConflict,
     StoreUnavailable,
     TimePassed,
+    UnknownAgent,
     UnknownConversation,
     UnknownRun,
     classify,
@@ -45,15 +46,21 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "malformed_request": (400, "The request is not well-formed"),
         "invalid_host": (400, "The Host header is not a host"),
         "invalid_idempotency_key": (400, "The Idempotency-Key cannot be used"),
+        "invalid_precondition": (400, "If-Match or If-None-Match cannot be used"),
         "invalid_cursor": (400, "There is no such place to go on from"),
         "unauthenticated": (401, "A valid API key is required"),
         "open_address": (403, "This address is not served without API keys"),
         "host_not_allowed": (403, "This host name is not served"),
+        "policy_violation": (403, "A rule of the operator's policy does not allow this"),
+        "agent_not_allowed": (403, "The key is not for this agent"),
+        "second_person_required": (403, "The call needs the approval of a second person"),
+        "not_to_be_edited": (403, "The arguments of the call may not be changed"),
         "origin_not_allowed": (403, "Pages of this origin are not served"),
         "operators_only": (403, "This is for operators"),
         "not_found": (404, "There is nothing here"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
+        "agent_not_found": (404, "There is no such agent"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The request did not arrive in time"),
@@ -79,7 +86,9 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "wrong_action": (409, "The action wants another kind of answer"),
         "digest_mismatch": (409, "The decision is about another call"),
         "not_paused": (409, "The run is not paused"),
+        "agents_full": (409, "There are too many agents"),
         "action_expired": (410, "The time for the action is over"),
+        "agent_changed": (412, "The agent is not as the request expects"),
         "payload_too_large": (413, "The body is too large"),
         "uri_too_long": (414, "The URL is too long"),
         "unsupported_media_type": (415, "The body must be application/json"),
@@ -90,6 +99,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "endpoint_not_allowed": (422, "An agent may not have this endpoint"),
         "unknown_price": (422, "A model has no price"),
         "unknown_tool": (422, "There is no such tool"),
+        "unknown_agent": (422, "There is no such agent on the server"),
         "unknown_policy": (422, "There is no such retry policy"),
         "invalid_policy": (422, "The retry policy does not fit"),
         "duplicate_tool": (422, "A tool is named twice"),
@@ -154,6 +164,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("run_not_found", _sentence(error))
         case UnknownConversation():
             return Problem("conversation_not_found", _sentence(error))
+        case UnknownAgent():
+            return Problem("agent_not_found", _sentence(error))
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case StateConflict():

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from palaver.config.providers import Provider, example_model
 from palaver.errors import FieldError, Refused
 from palaver.schemas.actions import ToolPattern
-from palaver.schemas.fields import ModelName, Tag, ToolName
+from palaver.schemas.fields import AgentReference, ModelName, Tag, ToolName
 from palaver.schemas.json_pointers import Path, pointer
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
@@ -46,6 +46,7 @@ _NO_MESSAGES: Final = frozenset({"system", "developer"})
 _PATTERNS: Final[Mapping[str, str]] = {
     _pattern(ToolName): "must be a tool's name: letters, digits, _ and -, at most 64",
     _pattern(ToolPattern): "must be a tool's name, or a glob such as send_*",
+    _pattern(AgentReference): "must be the name of an agent on the server, such as support or support@7",
     _pattern(Tag): "must be 1 to 64 characters without spaces",
 }
 

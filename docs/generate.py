@@ -1,4 +1,4 @@
-"""What follows from code in pages: ``python -m docs.generate events`` (or limits, metrics, presets, one-step).
+"""What follows from code in pages: ``python -m docs.generate events`` (or limits, metrics, policy, presets, one-step).
 
 Tests compare each with its page.
 """
@@ -6,12 +6,19 @@ Tests compare each with its page.
 from __future__ import annotations
 
 import argparse
+import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import getsource, isclass
+from itertools import pairwise
+from textwrap import dedent
 from types import NoneType
-from typing import Final, get_args
+from typing import Final, Literal, get_args, get_origin
+
+from pydantic import BaseModel
 
 from docs import one_step
 from docs.wrap import wrapped
+from palaver.config.policy import PolicyRule
 from palaver.config.presets import PRESETS
 from palaver.events.classes import EVENTS, BaseEvent
 from palaver.events.kinds import EventKind, StoredIn
@@ -60,6 +67,47 @@ def presets() -> str:
     return "\n".join(_table(("name", "provider", "`base_url`", "`api_key_env`"), rows)) + "\n"
 
 
+def policy() -> str:
+    """The table of keys in docs/reference/policy.md."""
+    return "\n".join(_table(("key", "takes", "says"), _keys(PolicyRule, ""))) + "\n"
+
+
+_TAKES: Final[Mapping[object, str]] = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _keys(model: type[BaseModel], above: str) -> Iterator[tuple[str, ...]]:
+    """A row for each key of a table, and of those in it."""
+    said = _sentences_of_fields(model)
+    for name, field in model.model_fields.items():
+        kinds = [kind for kind in get_args(field.annotation) or (field.annotation,) if kind is not NoneType]
+        inner = next((kind for kind in kinds if isclass(kind) and issubclass(kind, BaseModel)), None)
+        if inner is not None:
+            yield from _keys(inner, f"{above}{name}.")
+            continue
+        takes = ", ".join(dict.fromkeys(_takes(kind) for kind in kinds))
+        yield f"`{above}{name}`", takes, said.get(name, "").partition(". ")[0].rstrip(".")
+
+
+def _takes(kind: object) -> str:
+    if isinstance(kind, str):
+        return f"`{kind}`"
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(kind))
+    return _TAKES.get(kind, "names and globs")
+
+
+def _sentences_of_fields(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring below each field."""
+    (definition,) = ast.parse(dedent(getsource(model))).body
+    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    return {
+        field.target.id: " ".join(str(below.value.value).replace("``", "`").split())
+        for field, below in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
+
+
 def _grouped(heads: tuple[str, ...], rows: Iterable[tuple[str, tuple[str, ...]]]) -> str:
     groups: dict[str, list[tuple[str, ...]]] = {}
     for group, row in rows:
@@ -105,6 +153,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "limits": limits,
     "metrics": metrics,
     "presets": presets,
+    "policy": policy,
     "one-step": one_step.page,
 }
 """Each by the name that the command takes."""

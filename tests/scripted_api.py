@@ -283,6 +283,9 @@ class ScriptedAPI:
             def do_POST(self) -> None:
                 self._answer()
 
+            def do_PUT(self) -> None:
+                self._answer()
+
             def do_PATCH(self) -> None:
                 self._answer()
 

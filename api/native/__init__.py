@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    agents,
     bulk,
     control,
     conversation_events,
@@ -23,6 +24,7 @@ from .dialect import NATIVE
 
 __all__ = [
     "NATIVE",
+    "agents",
     "bulk",
     "control",
     "conversation_events",

@@ -82,6 +82,9 @@ async def cancel(
         "steer": {"items": [{"type": "message", "content": "In metres, please."}]},
         "pause": {"items": [{"type": "pause", "now": True}]},
         "resume": {"items": [{"type": "resume"}]},
+        "approve as a second person": {
+            "items": [{"type": "approval", "action_id": _ACTION, "decision": "approve", "digest": "0" * 64}]
+        },
         "deny and stop": {
             "items": [{"type": "approval", "action_id": "all", "decision": "deny"}, {"type": "stop"}]
         },
@@ -93,6 +96,7 @@ async def cancel(
     problems=(
         "idempotency_key_reused", "run_not_found", "run_ended", "unknown_action",
         "no_pending_action", "action_already_resolved", "action_expired", "wrong_action", "digest_mismatch",
+        "second_person_required", "not_to_be_edited", "agent_not_allowed",
         "not_paused", "conversation_full", "steering_full", "duplicate_item", "invalid_arguments", "unknown_tool",
         "empty_input", "store_nearly_full", "not_durable",
     ),

@@ -12,7 +12,7 @@ from palaver.schemas.conversation import Conversation, ConversationPatch, NewCon
 from .. import operations
 from ..answers import answer
 from ..audit import detail
-from ..operations import Backend, IncludedInMessages, MessagePage
+from ..operations import Backend, Caller, IncludedInMessages, MessagePage
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
@@ -49,10 +49,10 @@ _EMPTY: Final = NewConversation()
     },
     problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
 )
-async def create_conversation(backend: Backend, body: NewConversation = _EMPTY) -> Response:
+async def create_conversation(backend: Backend, caller: Caller, body: NewConversation = _EMPTY) -> Response:
     """An empty conversation. Not needed for a first run: that begins one of its own. With an `id` of your own, the same
     request may be sent again."""
-    made, there = await operations.create_conversation(backend, body)
+    made, there = await operations.create_conversation(backend, body, caller)
     return answer(made, 200 if there else 201, {"Location": conversation_path(made.id)})
 
 
@@ -82,10 +82,12 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
     answers={200: ("The conversation as it is now.", Conversation)},
     problems=(*AGENT_PROBLEMS, "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable"),
 )
-async def change_conversation(backend: Backend, conversation_id: ConversationId, body: ConversationPatch) -> Response:
+async def change_conversation(
+    backend: Backend, caller: Caller, conversation_id: ConversationId, body: ConversationPatch
+) -> Response:
     """Each field of the body takes the place of the old value; fields that are left out stay."""
     detail(changed=sorted(body.model_fields_set))
-    return answer(await operations.change_conversation(backend, conversation_id, body))
+    return answer(await operations.change_conversation(backend, conversation_id, body, caller))
 
 
 @NATIVE.route(

@@ -131,7 +131,7 @@ class Filters(BaseModel):
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
     submitted_by: Name | None = Field(default=None, description="Only runs that the API key of this name submitted.")
-    agent: Name | None = Field(default=None, description="Only runs of agents with this name.")
+    agent: Name | None = Field(default=None, description="Only runs of agents with this name, or `name@version`.")
     tag: Name | None = Field(default=None, description="Only runs with this tag.")
     metadata: Entries = Field(default={}, description="Only runs whose metadata have all of these entries.")
     provider: Name | None = Field(default=None, description="Only runs that ask this provider, or asked it last.")

@@ -56,7 +56,7 @@ class NewMessages(Strict):
     },
     problems=(
         "idempotency_key_reused", "conversation_not_found", "conversation_full", "steering_full", "empty_input",
-        "unsupported_content", "invalid_history", "store_nearly_full", "not_durable",
+        "unsupported_content", "invalid_history", "store_nearly_full", "not_durable", "agent_not_allowed",
     ),
 )  # fmt: skip
 async def append(
@@ -143,7 +143,8 @@ async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId,
     answers={202: ("A run does it. `Location` is that run; `Idempotency-Replayed: true`: it was begun before.", Run)},
     problems=(
         "idempotency_key_reused", "conversation_not_found", "conversation_busy", "conversation_full",
-        "nothing_to_condense", "no_agent", "too_many_runs", "store_nearly_full", "not_durable",
+        "nothing_to_condense", "no_agent", "too_many_runs", "store_nearly_full", "not_durable", "policy_violation",
+        "agent_not_allowed",
     ),
 )  # fmt: skip
 async def condense(backend: Backend, caller: Caller, conversation_id: ConversationId, key: IdempotencyKey) -> Response:

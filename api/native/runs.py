@@ -52,6 +52,7 @@ class RunQuery(Query):
     summary="Submit a run",
     examples={
         "smallest": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}, "input": "hello"},
+        "an agent on the server": {"agent": "support@7", "input": "Where is my order?"},
         "go on": {"conversation_id": "conv_00" + "0" * 26, "input": "and then?", "tags": ["demo"]},
         "steer": {"conversation_id": "conv_00" + "0" * 26, "input": "In metres, please.", "on_conflict": "steer"},
         "ask people and the client": {

@@ -62,6 +62,8 @@ _NO_PROMPT: Final = (
 """The prompt if the client leaves it to the server."""
 _MODEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}")
 _RETRIED: Final = (ErrorClass.RATE_LIMITED, ErrorClass.PROVIDER_ERROR, ErrorClass.CONNECTION, ErrorClass.TIMEOUT)
+RETRY_FIELDS: Final = ("num_retries", "retry_multiplier", "retry_min_wait", "retry_max_wait")
+"""The fields of a model that say how its calls are retried."""
 _KINDS: Final = frozenset({"openai", "anthropic", "litellm_proxy", "hosted_vllm"})
 """LiteLLM's names of the protocols that there are here."""
 _LEAST_SIZE: Final = 10

@@ -176,7 +176,9 @@ async def conversation_info(backend: Backend, conversation: ConversationUuid) ->
     answers={200: ("Changed.", OpenHandsSuccess)},
     problems=("conversation_not_found", "store_nearly_full", "not_durable"),
 )
-async def change_conversation(backend: Backend, conversation: ConversationUuid, body: ConversationChange) -> Response:
+async def change_conversation(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: ConversationChange
+) -> Response:
     """Replace the fields that the body has."""
     fields: dict[str, Any] = {}
     if "title" in body.model_fields_set:
@@ -186,7 +188,7 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
     id = operations.conversation_of(backend, conversation)
     with refusing(named={"metadata": "tags"}):
         patch = ConversationPatch(**fields)
-    await operations.change_conversation(backend, id, patch)
+    await operations.change_conversation(backend, id, patch, caller)
     return done()
 
 
@@ -201,19 +203,19 @@ async def change_conversation(backend: Backend, conversation: ConversationUuid, 
 async def delete_conversation(backend: Backend, caller: Caller, conversation: ConversationUuid) -> Response:
     """Forget it. A run that is going on is cancelled first, and waited for; 409: a worker has not let go of it."""
     id = operations.conversation_of(backend, conversation)
-    await _say_that_it_goes(backend, conversation)
+    await _say_that_it_goes(backend, caller, conversation)
     await operations.clear_conversation(backend, id, caller, seconds=_LETTING_GO)
     return done()
 
 
-async def _say_that_it_goes(backend: Backend, conversation: UUID) -> None:
+async def _say_that_it_goes(backend: Backend, caller: Caller, conversation: UUID) -> None:
     """Say so before the unfinished runs are cancelled: clients that wait for them are to hear that the conversation is
     gone, and not that it has stopped. This is only a courtesy: if it fails, the conversation is deleted all the
     same."""
     with suppress(UnknownConversation, StateConflict, NoRoom, NotDurable):
         snapshot = await load_snapshot(backend, conversation)
         if snapshot.conversation.active_run or snapshot.conversation.queued_runs:
-            await save_state(backend, conversation, with_its_agent, deleted_with=snapshot.newest_run)
+            await save_state(backend, caller, conversation, with_its_agent, deleted_with=snapshot.newest_run)
 
 
 @OPENHANDS.route(

@@ -18,7 +18,7 @@ from palaver.vocabulary.ids import uuid_of
 from .. import operations
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
-from .agents import OpenHandsAgent, Policy, spec_of
+from .agents import RETRY_FIELDS, OpenHandsAgent, Policy, spec_of
 from .content import OpenHandsClientTool, OpenHandsContent, OpenHandsSecret, client_tools_of, user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .history import find_position
@@ -110,14 +110,27 @@ class StartConversation(LenientModel):
         """
         if faults := list(self._faults()):
             raise Refused.of_faults(faults)
-        return spec_of(
-            self.validated_agent(),
+        agent = self.validated_agent()
+        spec = spec_of(
+            agent,
             max_iterations=self.max_iterations,
             stuck=self.stuck_detection_thresholds.limits() if self.stuck_detection else None,
             client_tools=client_tools_of(self.client_tools or ()),
             policy=self.confirmation_policy,
             analyzed=self.security_analyzer is not None,
         )
+        spec.model_fields_set.difference_update(self._unsaid(agent))
+        return spec
+
+    def _unsaid(self, agent: OpenHandsAgent) -> Iterator[str]:
+        """Yield the fields of the spec that come from no field of the request: a rule of the operator's may fill them
+        in."""
+        if "confirmation_policy" not in self.model_fields_set:
+            yield "approvals"
+        if "max_iterations" not in self.model_fields_set:
+            yield "max_steps"
+        if agent.llm.model_fields_set.isdisjoint(RETRY_FIELDS):
+            yield "retry"
 
     def conversation(self) -> NewConversation:
         """Return the conversation to begin, under an id of its own if none is chosen."""
@@ -168,7 +181,7 @@ async def start_conversation(backend: Backend, caller: Caller, body: StartConver
     first = body.initial_message
     message = None if first is None else user_message(first.content)
     begun, there = await operations.create_conversation(
-        backend, body.conversation(), dialect_texts={NAME: body.state().text()}
+        backend, body.conversation(), caller, dialect_texts={NAME: body.state().text()}
     )
     number = uuid_of(begun.id)
     if first is not None and message is not None:

@@ -15,7 +15,7 @@ from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
-from ..operations import Backend
+from ..operations import Backend, Caller
 from .content import announced, shown
 from .events import Writer
 from .state import ClientState, full_state
@@ -147,12 +147,13 @@ _TRIES: Final = 5
 _Patch: TypeAlias = Callable[[Snapshot, ClientState], ConversationPatch]
 
 
-async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **changes: Any) -> None:
+async def save_state(backend: Backend, caller: Caller, conversation: UUID, patch: _Patch, **changes: Any) -> None:
     """Change fields of the stored state, and the conversation by ``patch``, in one step: made anew if somebody else
     changes the conversation meanwhile.
 
     Raises:
         UnknownConversation: there is no such conversation (any more).
+        Refused: everything that is wrong with the agent.
         StateConflict: ``conversation_revised``: others change it again and again.
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """
@@ -161,7 +162,7 @@ async def save_state(backend: Backend, conversation: UUID, patch: _Patch, **chan
         state = snapshot.state.changed(**changes)
         try:
             body, texts = patch(snapshot, state), {NAME: state.text()}
-            await operations.change_conversation(backend, snapshot.id, body, dialect_texts=texts)
+            await operations.change_conversation(backend, snapshot.id, body, caller, dialect_texts=texts)
             return
         except StateConflict as conflict:
             if conflict.code != "conversation_revised" or not left:

@@ -118,14 +118,18 @@ async def respond_to_confirmation(
             await _reject(backend, caller, snapshot, body.reason)
 
 
-async def confirmation_policy(backend: Backend, conversation: ConversationUuid, body: NewPolicy) -> None:
+async def confirmation_policy(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: NewPolicy
+) -> None:
     """NeverConfirm, AlwaysConfirm or ConfirmRisky. Nobody is asked about finish and think."""
-    await save_state(backend, conversation, _with_approvals, policy=body.policy)
+    await save_state(backend, caller, conversation, _with_approvals, policy=body.policy)
 
 
-async def security_analyzer(backend: Backend, conversation: ConversationUuid, body: NewAnalyzer) -> None:
+async def security_analyzer(
+    backend: Backend, caller: Caller, conversation: ConversationUuid, body: NewAnalyzer
+) -> None:
     """Any analyzer: here tools declare themselves whether they are risky. Without an analyzer the risk is not known."""
-    await save_state(backend, conversation, _with_approvals, analyzer=body.security_analyzer)
+    await save_state(backend, caller, conversation, _with_analyzer, analyzer=body.security_analyzer)
 
 
 async def set_secrets(backend: Backend, conversation: ConversationUuid, body: NewSecrets) -> None:
@@ -169,7 +173,7 @@ async def begin_run(backend: Backend, caller: Caller, snapshot: Snapshot) -> Non
         raise StateConflict("conversation_busy", run.id if run else None, "the conversation is running")
     elif snapshot.status is ExecutionStatus.FINISHED:
         # Nothing changes by that but the revision: sockets tell the state anew, which ends the wait of the client.
-        await operations.change_conversation(backend, snapshot.id, ConversationPatch())
+        await operations.change_conversation(backend, snapshot.id, ConversationPatch(), caller)
     elif snapshot.run is not None and snapshot.run.status.allows("retry") and not snapshot.unanswered:
         await operations.retry(backend, snapshot.run.id, Retry(), caller)
     else:
@@ -192,7 +196,7 @@ async def _pause(backend: Backend, caller: Caller, conversation: UUID, reason: s
     the same."""
     snapshot = await load_snapshot(backend, conversation)
     if snapshot.status is ExecutionStatus.IDLE:
-        await save_state(backend, conversation, with_its_agent, paused_after=snapshot.newest_run or "")
+        await save_state(backend, caller, conversation, with_its_agent, paused_after=snapshot.newest_run or "")
     elif snapshot.status is not ExecutionStatus.WAITING:
         await _act(backend, caller, snapshot, [Pause(type="pause", now=True, reason=reason)])
 
@@ -217,4 +221,12 @@ def _with_approvals(snapshot: Snapshot, state: ClientState) -> ConversationPatch
     if agent is None:
         return ConversationPatch(revision=revision)
     required = approvals(state.policy, agent.tools, analyzed=state.analyzer is not None)
-    return ConversationPatch(agent=agent.model_copy(update={"approvals": required}), revision=revision)
+    # With other approvals it is not the agent of the server any more, if it was one.
+    changed = operations.as_it_was(agent).model_copy(update={"approvals": required, "version": None})
+    return ConversationPatch(agent=changed, revision=revision)
+
+
+def _with_analyzer(snapshot: Snapshot, state: ClientState) -> ConversationPatch:
+    """Return the patch for another analyzer: the confirmation policy is the one that was, and not the request's."""
+    patch = _with_approvals(snapshot, state)
+    return patch if patch.spec is None else patch.model_copy(update={"agent": operations.as_it_was(patch.spec)})

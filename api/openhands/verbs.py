@@ -27,6 +27,11 @@ _TITLE_PROMPT: Final = (
 _RUN_PROBLEMS: Final = (
     "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs", "queue_full",
     "conversation_full", "store_nearly_full", "not_durable", "conversation_moved_on", "conversation_changed",
+    "second_person_required", "policy_violation", "agent_not_allowed",
+)  # fmt: skip
+_POLICY_PROBLEMS: Final = (
+    "conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable", "policy_violation",
+    "agent_not_allowed",
 )  # fmt: skip
 _CHANGE_PROBLEMS: Final = ("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable")
 _QUESTION_PROBLEMS: Final = (
@@ -38,7 +43,7 @@ _FORK_PROBLEMS: Final = (
 )  # fmt: skip
 _CONDENSE_PROBLEMS: Final = (
     "conversation_not_found", "conversation_busy", "conversation_full", "nothing_to_condense", "no_agent", "no_answer",
-    "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
+    "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable", "policy_violation", "agent_not_allowed",
 )  # fmt: skip
 _PAUSED: Final = "Paused, or over, or waiting for somebody already."
 _FROM_NEXT_RUN: Final = "It holds from the next run on."
@@ -126,9 +131,9 @@ VERBS: Final = (
     Verb("events/respond_to_confirmation", steering.respond_to_confirmation, "Decide on what waits for confirmation",
          "Decided, or nothing waited.", _RUN_PROBLEMS, shown_first=True),
     Verb("confirmation_policy", steering.confirmation_policy, "Say which calls wait for confirmation",
-         _FROM_NEXT_RUN, _CHANGE_PROBLEMS, shown_first=True),
+         _FROM_NEXT_RUN, _POLICY_PROBLEMS, shown_first=True),
     Verb("security_analyzer", steering.security_analyzer, "Say what judges how risky a call is",
-         _FROM_NEXT_RUN, _CHANGE_PROBLEMS, shown_first=True),
+         _FROM_NEXT_RUN, _POLICY_PROBLEMS, shown_first=True),
     Verb("secrets", steering.set_secrets, "Set secrets", "Tools are given them from their next call on.",
          ("conversation_not_found", "no_secret_key", "secrets_full", "not_durable")),
     Verb("navigate", steering.navigate, "Go back to an event",

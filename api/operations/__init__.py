@@ -15,6 +15,8 @@ from palaver.store.reading.listing import RunPage
 from palaver.store.redis.single_flight import SingleFlight
 
 from .acting import acting_for
+from .admission import as_it_was
+from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
 from .asking import ask
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
@@ -60,6 +62,7 @@ from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watche
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 
 __all__ = [
+    "AgentPage",
     "Backend",
     "Batches",
     "Bulk",
@@ -103,6 +106,7 @@ __all__ = [
     "acting_for",
     "admit_watcher",
     "append",
+    "as_it_was",
     "ask",
     "await_run",
     "begin",
@@ -119,8 +123,10 @@ __all__ = [
     "follow",
     "follow_log",
     "fork",
+    "keep_agent",
     "last_message",
     "leave_position",
+    "list_agents",
     "list_conversations",
     "list_models",
     "list_runs",
@@ -129,6 +135,7 @@ __all__ = [
     "once_there",
     "place_of_watcher",
     "position_left",
+    "read_agent",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",
@@ -145,6 +152,7 @@ __all__ = [
     "read_run",
     "read_tools",
     "read_usage",
+    "remove_agent",
     "retry",
     "secret_names",
     "set_secrets",

@@ -10,6 +10,7 @@ from palaver.schemas.conversation import Fork, SideAnswer
 from palaver.schemas.models import AgentSpec, Budget, Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
+from .admission import as_it_was
 from .backend import Backend, Caller
 from .control import cancel
 from .conversations import delete_conversation, read_conversation
@@ -53,7 +54,7 @@ async def ask(backend: Backend, conversation_id: str, question: str, caller: Cal
 def _without_tools(agent: AgentSpec) -> AgentSpec:
     """Return the agent for the question: it knows its tools, as the log has calls of them, and may not call one."""
     choice = "none" if agent.tools or agent.client_tools else None
-    return agent.model_copy(update={"max_steps": 1, "tool_choice": choice, "response_format": None})
+    return as_it_was(agent).model_copy(update={"max_steps": 1, "tool_choice": choice, "response_format": None})
 
 
 async def _forget(backend: Backend, conversation_id: str, run: Run | None, caller: Caller) -> None:

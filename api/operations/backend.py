@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from pydantic_settings import BaseSettings
 
+from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import follow_up
@@ -46,15 +47,15 @@ class Caller:
     name: str | None = None
     """The name of the key, if it has one."""
     tenant: str = ""
-    """The tag of the tenant whose key it is; empty for the default tenant."""
+    """The tag of the tenant that the key is of; empty for the default tenant."""
     scopes: frozenset[Scope] | None = None
-    """The scopes of the key; None for all."""
+    """The scopes that the key is held to; None: all."""
     agents: frozenset[str] | None = None
-    """The names of the agents that the key may use; None for any."""
+    """The agents that the key is held to, each ``name`` or ``name@version``; None: any, also inline ones."""
     conversation: str | None = None
-    """The conversation that the key is held to; None for any."""
+    """The conversation that the key is held to; None: any."""
     operator: bool = False
-    """True if the key is an operator's: what is of other tenants is there for it, too."""
+    """True if the key sees all tenants."""
     arrived: float = field(default_factory=time.monotonic)
     """The time of arrival, by the monotonic clock."""
 
@@ -105,6 +106,8 @@ class Backend:
     providers: Mapping[str, Provider]
     catalog: Catalog
     policies: Mapping[str, RetryPolicy]
+    policy: OperatorPolicy
+    """The operator's rules for runs."""
     measured: Measured
     reads: SingleFlight = field(default_factory=lambda: SingleFlight(_READS))
     """Reads of runs that many may want at the same moment."""

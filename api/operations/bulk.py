@@ -19,18 +19,20 @@ from palaver.errors import (
     NewerVersion,
     NoRoom,
     NotDurable,
+    Refused,
     StateConflict,
     UnknownConversation,
     UnknownRun,
     classify,
 )
 from palaver.schemas.filters import RunFilter
-from palaver.schemas.models import CancelMode, Run
+from palaver.schemas.models import CancelMode, Retry, Run
 from palaver.steps.leases import Settled
 from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.lifecycle import RunAction
 from palaver.vocabulary.limits import limit_of
 
+from .admission import admit_retry_of
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .listing import list_runs
 
@@ -155,12 +157,20 @@ class _Doing:
         return _codes(runs, outcomes, unsafe)
 
     async def _retry(self, runs: Sequence[Run]) -> Mapping[str, str]:
-        outcomes, unsafe = await durable_reply(self.backend.store.bulk.retry(runs, by=self.caller.name))
+        refused: dict[str, str] = {}
+        retries: list[tuple[Run, Retry]] = []
+        for run in runs:
+            try:
+                retries.append((run, await admit_retry_of(run, self.backend, self.caller)))
+            except Refused as refusal:
+                refused[run.id] = refusal.code
+        runs = [run for run, _ in retries]
+        outcomes, unsafe = await durable_reply(self.backend.store.bulk.retry(retries, by=self.caller.name))
         paired = zip(runs, outcomes, strict=True)
         made = {run.id: outcome for run, outcome in paired if isinstance(outcome, Submitted)}
         self.backend.publisher.publish_soon([delivery for new in made.values() for delivery in new.deliveries])
         self.retried_as |= {run_id: new.run_id for run_id, new in made.items()}
-        return _codes(runs, outcomes, unsafe)
+        return {**refused, **_codes(runs, outcomes, unsafe)}
 
     async def _delete(self, runs: Sequence[Run]) -> Mapping[str, str]:
         """Delete runs, those of one conversation in turn: each deletion goes through its log."""

@@ -57,7 +57,7 @@ async def act(
     """
     if any(isinstance(item, Steering) for item in items):
         await within_deadline(backend.store.capacity.admit())
-    await admit_items(run_id, items, backend)
+    await admit_items(run_id, items, backend, caller)
     try:
         acted, unsafe = await durable_reply(
             backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key)

@@ -20,7 +20,7 @@ from palaver.vocabulary.ids import is_id, tenant_of, uuid_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .admission import admit_conversation
-from .backend import Backend, within_deadline
+from .backend import Backend, Caller, within_deadline
 
 LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through, about: status changes lie between messages."""
@@ -44,7 +44,7 @@ class MessagePage(BaseModel):
 
 
 async def create_conversation(
-    backend: Backend, body: NewConversation, *, dialect_texts: DialectTexts | None = None
+    backend: Backend, body: NewConversation, caller: Caller, *, dialect_texts: DialectTexts | None = None
 ) -> tuple[Conversation, bool]:
     """Begin an empty conversation; or return, with true, the one that has the chosen id already, as it is.
     ``dialect_texts`` are texts that dialects store with it, by the names of the dialects.
@@ -56,12 +56,17 @@ async def create_conversation(
     """
     chosen = None if body.id is None else chosen_id(backend, body.id)
     check_dialect_texts(dialect_texts)
-    body = await admit_conversation(body, backend)
+    body = await admit_conversation(body, backend, caller)
     return await within_deadline(backend.store.conversations.begin(body, chosen, dialect_texts=dialect_texts))
 
 
 async def change_conversation(
-    backend: Backend, conversation_id: str, body: ConversationPatch, *, dialect_texts: DialectTexts | None = None
+    backend: Backend,
+    conversation_id: str,
+    body: ConversationPatch,
+    caller: Caller,
+    *,
+    dialect_texts: DialectTexts | None = None,
 ) -> Conversation:
     """Replace the fields of a conversation that ``body`` has. ``dialect_texts`` are as with `create_conversation`; None
     removes a text.
@@ -73,7 +78,7 @@ async def change_conversation(
         NoRoom, NotDurable, StoreUnavailable: it was not changed, or not safely.
     """
     check_dialect_texts(dialect_texts)
-    body = await admit_conversation(body, backend)
+    body = await admit_conversation(body, backend, caller)
     return await within_deadline(backend.store.conversations.change(conversation_id, body, dialect_texts=dialect_texts))
 
 

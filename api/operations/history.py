@@ -28,7 +28,7 @@ async def append(
         UnknownConversation, StateConflict: there is no such conversation, or no room in it.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
-    await admit_messages(conversation_id, input, backend)
+    await admit_messages(conversation_id, input, backend, caller)
     await within_deadline(backend.store.capacity.admit())
     messages = (Message(role="user", content=input),) if isinstance(input, str) else input
     append = backend.store.history.append(conversation_id, messages, idempotency_key=key, by=caller.name)
@@ -81,9 +81,15 @@ async def fork(
         why = "falls on another shard than the conversation that is forked: leave it out"
         raise Refused.of_faults([FieldError("/id", "validation_error", why)])
     check_dialect_texts(dialect_texts)
-    body = await admit_conversation(body, backend)
+    admitted = await admit_conversation(body, backend, caller)
     forking = backend.store.history.fork(
-        conversation_id, body, target, dialect_texts=dialect_texts, idempotency_key=key, by=caller.name
+        conversation_id,
+        admitted,
+        target,
+        received=body,
+        dialect_texts=dialect_texts,
+        idempotency_key=key,
+        by=caller.name,
     )
     try:
         with carrying_secrets():

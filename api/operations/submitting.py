@@ -12,7 +12,7 @@ from palaver.schemas.models import Retry, Run, Submission
 from palaver.store.runs.runs import Submitted
 from palaver.telemetry.logs import bind_log_context
 
-from .admission import admit_retry, admit_submission
+from .admission import admit_condensing, admit_retry, admit_submission
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .conversations import has_messages
 from .secrets import carrying_secrets
@@ -54,10 +54,12 @@ async def begin(
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
     try:
-        submission, lacks = await admit_submission(submission, backend)
+        admitted, lacks = await admit_submission(submission, backend, caller)
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
-        submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, lacks=lacks, show=show)
+        submitting = backend.store.runs.submit(
+            admitted, received=submission, idempotency_key=key, by=caller.name, lacks=lacks, show=show
+        )
         submitted, unsafe = await durable_reply(submitting)
     except UnknownConversation:
         fault = FieldError("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
@@ -87,7 +89,10 @@ async def condense(backend: Backend, conversation_id: str, caller: Caller, *, ke
     if not await has_messages(backend, conversation_id, _FEW):
         raise StateConflict("nothing_to_condense", None, "too little was said to be condensed")
     submission = Submission(conversation_id=conversation_id, input=(), tags=("condense",))
-    submitting = backend.store.runs.submit(submission, idempotency_key=key, by=caller.name, condenses=True, show=True)
+    admitted = await admit_condensing(submission, backend, caller)
+    submitting = backend.store.runs.submit(
+        admitted, received=submission, idempotency_key=key, by=caller.name, condenses=True, show=True
+    )
     submitted, unsafe = await durable_reply(submitting)
     backend.publisher.publish_soon(submitted.deliveries)
     if unsafe:
@@ -103,10 +108,10 @@ async def retry(backend: Backend, run_id: str, body: Retry, caller: Caller, *, k
         UnknownRun, StateConflict: there is no such run, or it left nothing to go on with.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
-    body = await admit_retry(run_id, body, backend)
+    admitted = await admit_retry(run_id, body, backend, caller)
     try:
         with carrying_secrets():
-            retrying = backend.store.control.retry(run_id, body, idempotency_key=key, by=caller.name)
+            retrying = backend.store.control.retry(run_id, admitted, received=body, idempotency_key=key, by=caller.name)
             made, unsafe = await durable_reply(retrying)
     except StateConflict as conflict:
         if conflict.code != "unknown_step":

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import acting, conversations, deciding, exporting, looking, running
+from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.version import __version__
@@ -103,22 +103,31 @@ for _command in (
 ):
     app.command(_command.__name__)(ungrouped(_command))
 
-_conversations: Final = typer.Typer(
-    name="conversations",
-    help="List, show, rename, tag and delete conversations.",
-    cls=WholeHelp,
-    no_args_is_help=True,
-    rich_markup_mode=None,
+
+def _group(name: str, about: str, verbs: Mapping[str, Callable[..., None]]) -> None:
+    """Add a command that has verbs of its own."""
+    group = typer.Typer(name=name, help=about, cls=WholeHelp, no_args_is_help=True, rich_markup_mode=None)
+    for verb, command in verbs.items():
+        group.command(verb)(ungrouped(command))
+    app.add_typer(group)
+
+
+_group(
+    "conversations",
+    "List, show, rename, tag and delete conversations.",
+    {
+        "list": conversations.list_conversations,
+        "show": conversations.show_conversation,
+        "rename": conversations.rename,
+        "tag": conversations.tag,
+        "delete": conversations.delete_conversation,
+    },
 )
-for _name, _verb in (
-    ("list", conversations.list_conversations),
-    ("show", conversations.show_conversation),
-    ("rename", conversations.rename),
-    ("tag", conversations.tag),
-    ("delete", conversations.delete_conversation),
-):
-    _conversations.command(_name)(ungrouped(_verb))
-app.add_typer(_conversations)
+_group(
+    "agents",
+    "Keep agents on the server: put, list, show and delete them.",
+    {"put": agents.put, "list": agents.list_agents, "show": agents.show, "delete": agents.delete},
+)
 
 
 def _version(requested: bool) -> None:

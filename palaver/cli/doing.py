@@ -130,7 +130,8 @@ def answer_commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
 def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]:
     """Each action with its commands, one to a line."""
     for action in actions:
-        yield f"{call_text(action)} waits for {awaited(action.type)} until {moment(action.expires_at)}"
+        whose = " of a second person" if action.second_person else ""
+        yield f"{call_text(action)} waits for {awaited(action.type)}{whose} until {moment(action.expires_at)}"
         for command in answer_commands(run_id, action):
             yield f"  {command}"
 

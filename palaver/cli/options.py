@@ -33,6 +33,11 @@ def json_object(what: str) -> Callable[[str], dict[str, Any]]:
     return read
 
 
+def agent(text: str) -> dict[str, Any] | str:
+    """A whole agent, as JSON or from ``@FILE``; anything else is the name of one on the server."""
+    return json_object("an agent is")(text) if text.lstrip()[:1] in ("{", "[", "@") else text
+
+
 def one_of(names: Iterable[str]) -> Callable[[str], str]:
     """Takes one of these names and nothing else."""
     known = [str(name) for name in names]
@@ -115,9 +120,10 @@ Agent = Annotated[
     typer.Option(
         "--agent",
         "-a",
-        parser=json_object("an agent is"),
-        metavar="JSON",
-        help="The whole agent, or @FILE, in place of --model, --tool, --ask, --instructions and --max-steps.",
+        parser=agent,
+        metavar="JSON|NAME",
+        help="The whole agent, or @FILE, or the name of one on the server (support, support@7), in place of --model, "
+        "--tool, --ask, --instructions and --max-steps.",
     ),
 ]
 Ask = Annotated[
@@ -131,7 +137,13 @@ Ask = Annotated[
 ]
 OtherAgent = Annotated[
     Any,
-    typer.Option("--agent", "-a", parser=json_object("an agent is"), metavar="JSON", help="Another agent, or @FILE."),
+    typer.Option(
+        "--agent",
+        "-a",
+        parser=agent,
+        metavar="JSON|NAME",
+        help="Another agent, or @FILE, or the name of one on the server.",
+    ),
 ]
 Budget = Annotated[
     list[Any] | None,

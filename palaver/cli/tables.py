@@ -84,7 +84,7 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
         "question": run.input_preview,
         "status": _status(run),
         "waiting": waiting(run),
-        "agent": run.agent.name,
+        "agent": run.agent.name and f"{run.agent.name}@{run.agent.version}" if run.agent.version else run.agent.name,
         "model": run.agent.model,
         "tools": ", ".join(run.agent.tools),
         "client tools": ", ".join(tool.name for tool in run.agent.client_tools),

@@ -15,6 +15,7 @@ from palaver.client.sse import Frame
 from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.schemas.actions import PendingAction
+from palaver.schemas.agents import ServerAgent
 from palaver.schemas.conversation import (
     AppendedMessages,
     Conversation,
@@ -115,6 +116,16 @@ def runs_of(page: Page, response: Response) -> tuple[Run, ...]:
 def models_of(page: Page, response: Response) -> tuple[ListedModel, ...]:
     """The models of a page. Raises `APIError` when they are not models."""
     return tuple(_model(ListedModel, entry, response) for entry in page.data)
+
+
+def agent_of(response: Response) -> ServerAgent:
+    """The agent that was kept or read."""
+    return _model(ServerAgent, _object(response), response)
+
+
+def agents_of(page: Page, response: Response) -> tuple[ServerAgent, ...]:
+    """The agents of one page."""
+    return tuple(_model(ServerAgent, entry, response) for entry in page.data)
 
 
 def conversation_of(response: Response) -> Conversation:

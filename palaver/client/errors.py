@@ -139,6 +139,7 @@ def error_type(status: int) -> type[APIError]:
         404: NotFound,
         409: Conflict,
         410: Conflict,
+        412: Conflict,
         413: Unprocessable,
         415: Unprocessable,
         422: Unprocessable,

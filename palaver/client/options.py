@@ -20,8 +20,9 @@ Until: TypeAlias = Literal["terminal", "action"]
 class AgentOptions(TypedDict, total=False):
     """The agent that answers: ``agent``, or ``model`` and the four that go with it."""
 
-    agent: AgentSpec | Mapping[str, Any] | None
-    """The whole agent, as a spec or as JSON."""
+    agent: AgentSpec | Mapping[str, Any] | str | None
+    """The whole agent, as a spec or as JSON; or the name of one on the server, such as ``support`` or
+    ``support@7``."""
     model: str | None
     """``provider/name``."""
     instructions: str | None
@@ -33,7 +34,7 @@ class AgentOptions(TypedDict, total=False):
     max_steps: int | None
     """Model calls that a run may make."""
     client_tools: ClientTools
-    """Tools that run here: typed functions, or declarations. They go with either form."""
+    """Tools that run here: typed functions, or declarations. They go with a whole agent or a model."""
 
 
 class SubmitOptions(AgentOptions, total=False):
@@ -108,7 +109,7 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
     Client tools go to either form: a spec keeps those that it declares itself.
 
     Raises:
-        ValueError: both forms at once, or a short form without a model.
+        ValueError: both forms at once, a short form without a model, or client tools with a name.
     """
     if isinstance(tools := options.get("tools"), str):
         raise ValueError(f"tools is a list of names: tools=[{tools!r}]")
@@ -123,6 +124,10 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
     if agent is not None:
         if model is not None or details:
             raise ValueError("give either agent or model, instructions, tools, max_steps and approvals, not both")
+        if isinstance(agent, str):
+            if toolset.declarations:
+                raise ValueError("an agent on the server declares its client_tools itself: give it by its name alone")
+            return agent
         spec = wire(agent)
         own = spec.get("client_tools") or []
         names = {tool.get("name") for tool in own if isinstance(tool, Mapping)}
@@ -134,6 +139,11 @@ def agent_object(options: AgentOptions, toolset: ClientToolset) -> Any:
         return None
     declared = {"client_tools": list(toolset.declarations)} if toolset.declarations else {}
     return {"model": model, **details, **declared}
+
+
+def named_or_wire(agent: AgentSpec | Mapping[str, Any] | str | None) -> Any:
+    """An agent on the wire, as a spec or by its name."""
+    return agent if agent is None or isinstance(agent, str) else wire(agent)
 
 
 def wire(agent: AgentSpec | Mapping[str, Any]) -> dict[str, Any]:

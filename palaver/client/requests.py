@@ -306,6 +306,33 @@ def fork(conversation_id: str, body: Mapping[str, Any], key: str | None) -> Requ
     return Request("POST", _path("conversations", conversation_id, "fork"), headers=_key(key), body=without_none(body))
 
 
+def put_agent(name: str, agent: Any, version: int | None) -> Request:
+    """``PUT /v1/agents/{name}``; twice makes no second version."""
+    return Request("PUT", _path("agents", name), headers=_expecting(version), body=agent)
+
+
+def get_agent(name: str) -> Request:
+    """``GET /v1/agents/{name}``."""
+    return Request("GET", _path("agents", name))
+
+
+def list_agents(limit: int, cursor: str | None) -> Request:
+    """``GET /v1/agents``: one page."""
+    return Request("GET", "/v1/agents", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})
+
+
+def delete_agent(name: str, version: int | None) -> Request:
+    """``DELETE /v1/agents/{name}``."""
+    return Request("DELETE", _path("agents", name), headers=_expecting(version))
+
+
+def _expecting(version: int | None) -> dict[str, str]:
+    """The header that asks for that version of an agent, 0 for none."""
+    if version is None:
+        return {}
+    return {"If-Match": f'"{version}"'} if version else {"If-None-Match": "*"}
+
+
 def list_models(limit: int, cursor: str | None) -> Request:
     """``GET /v1/models``: one page."""
     return Request("GET", "/v1/models", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})

@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     """The TOML file of model providers."""
     retry_policies: Path | None = None
     """The TOML file of named retry policies."""
+    policy: Path | None = None
+    """The TOML file of the operator's rules for runs: approvals that nobody waives, allowed tools and models, limits.
+    The API reads it when it starts."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated."""
     tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)

@@ -1,6 +1,7 @@
 """The TOML files that settings point at.
 
-A key that nobody knows is left out with a warning: while a deployment rolls, a file may be newer than a process.
+A key that nobody knows is left out with a warning: while a deployment rolls, a file may be newer than a process. In a
+file of rules it is an error: what a rule says must not be left out.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import logging
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.names import did_you_mean
@@ -55,6 +58,33 @@ def read_model(model: type[M], path: Path, variable: str) -> M:
         raise ConfigurationError(f"{variable}: {path}: {wrong}") from None
 
 
+def read_strictly(model: type[M], path: Path, variable: str) -> M:
+    """Read the file as a ``model``: unlike with `read_model`, a key that nobody knows is an error.
+
+    Raises:
+        ConfigurationError: when it cannot be read, or something in it does not fit; says where, and what would fit.
+    """
+    tables = read_toml(path, variable)
+    try:
+        return model.model_validate_json(to_json(tables))
+    except ValidationError as error:
+        wrong = "; ".join(_in_words(model, details) for details in error.errors(include_url=False))
+        raise ConfigurationError(f"{variable}: {path}: {wrong}") from None
+
+
+def _in_words(model: type[BaseModel], details: Any) -> str:
+    place = [part for part in details["loc"] if not _is_branch(part)]
+    message = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if details["type"] == "extra_forbidden":
+        message = f"is no key here{did_you_mean(str(place[-1]), _names_beside(model, tuple(place)))}"
+    return f"{'.'.join(map(str, place))}: {message}"
+
+
+def _is_branch(part: object) -> bool:
+    """Tell whether a part of a place is the name that pydantic has for a branch of a union."""
+    return isinstance(part, str) and ("[" in part or part.startswith("constrained-"))
+
+
 def warn_of_unknown(place: str, names: Iterable[str], path: Path, variable: str) -> None:
     """Say that the key at ``place`` is left out, and which of the ``names`` that are known there it may have been."""
     hint = did_you_mean(place.rpartition(".")[2], names)
@@ -70,10 +100,12 @@ def _unknown(model: type[BaseModel], tables: Mapping[str, Any]) -> list[tuple[An
 
 
 def _names_beside(model: type[BaseModel], place: tuple[Any, ...]) -> Iterable[str]:
-    """Return the keys that may stand beside the one at ``place``, which is a chain of models and of mappings to
-    models."""
+    """Return the keys that may stand beside the one at ``place``, which is a chain of models, each perhaps optional,
+    and of mappings to models."""
     kind: Any = model
     for part in place[:-1]:
         kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[1]
+        if get_origin(kind) is UnionType:
+            kind = next((option for option in get_args(kind) if hasattr(option, "model_fields")), kind)
     fields: Mapping[str, Any] = kind.model_fields
     return fields

@@ -27,6 +27,7 @@
      ├── NotDurable                   written, but not as safely as PALAVER_DURABILITY asks
      ├── UnknownRun
      ├── UnknownConversation
+     ├── UnknownAgent
      ├── IdempotencyMismatch
      ├── NoRoom
      ├── TimePassed
@@ -267,6 +268,14 @@ class UnknownConversation(PalaverError):
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(_nothing_of("conversation", conversation_id))
+
+
+class UnknownAgent(PalaverError):
+    """There is no agent of that name on the server, or no such version of it."""
+
+    def __init__(self, name: str, version: int | None = None) -> None:
+        of = f"no version {version} of the agent" if version is not None else "no agent"
+        super().__init__(f"there is {of} {name[:64]} on the server")
 
 
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}

@@ -30,6 +30,9 @@ class Approvals(Strict):
     """Names and globs of tools whose calls never wait, such as ``think`` and ``finish``, whatever ``require`` says."""
     exempt_alone: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
     """The same for a call that is the only one of its answer: beside others it waits as ``require`` says."""
+    second_person: Annotated[tuple[ToolPattern, ...], AtMost("approval_patterns")] = ()
+    """Names and globs of tools whose calls, where they wait, somebody else approves than who submitted the run or spoke
+    into it: a key with another name. Such a call is approved as it is; anybody may deny it."""
     timeout: float = Field(default=86_400, ge=1, le=_MONTH)
     """Seconds. A call that nobody has decided on by then is denied."""
 
@@ -41,6 +44,10 @@ class Approvals(Strict):
         if isinstance(self.require, str):
             return self.require == "always" or (risky and self.require == "risky")
         return risky or any(fnmatchcase(tool, pattern) for pattern in self.require)
+
+    def needs_second_person(self, tool: str) -> bool:
+        """Tell whether somebody else than the submitter has to approve a call of ``tool`` that waits."""
+        return any(fnmatchcase(tool, pattern) for pattern in self.second_person)
 
 
 class ClientTool(Strict):
@@ -70,6 +77,9 @@ class PendingAction(BaseModel):
     digest: str
     """SHA-256 of the tool's name and the arguments, hexadecimal: what a decision is about."""
     expires_at: datetime
+    second_person: bool = False
+    """True if who submitted the run, or spoke into it, may not approve the call, and nobody may change its arguments:
+    somebody else has to approve it as it is."""
 
 
 def digest(tool: str, arguments: str) -> str:

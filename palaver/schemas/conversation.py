@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, Field
 
-from palaver.schemas.fields import AtMost, Metadata, Strict, Tags
-from palaver.schemas.models import AgentSpec, Message, NewSecrets, Usage
+from palaver.schemas.fields import AgentReference, AtMost, Metadata, Tags
+from palaver.schemas.models import AgentSpec, Message, NewSecrets, Usage, WithAgent
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 ConversationStatus = RunStatus | Literal["idle"]
@@ -96,14 +96,14 @@ class ConversationCount(BaseModel):
     """All of them were looked at; else there may be more."""
 
 
-class NewConversation(Strict):
+class NewConversation(WithAgent):
     """The body of ``POST /v1/conversations``."""
 
     id: Annotated[str, Field(max_length=64)] | None = None
     """A UUID, or an id as they are here, to know it by: if there is a conversation of that id, it is answered as it
     is. None for a new one."""
-    agent: AgentSpec | None = None
-    """May come with the first run instead."""
+    agent: AgentSpec | AgentReference | None = None
+    """A whole agent, or the name of one on the server. May come with the first run instead."""
     title: Title | None = None
     metadata: Metadata = Field(default={})
     tags: Tags = ()
@@ -119,7 +119,7 @@ class Fork(NewConversation):
     """The position in its log up to which; None for all, but a turn with open calls."""
 
 
-class ConversationPatch(Strict):
+class ConversationPatch(WithAgent):
     """The body of ``PATCH /v1/conversations/{id}``. Each field of the body takes the place of the old value, whole; a
     field that is left out stays."""
 
@@ -127,8 +127,9 @@ class ConversationPatch(Strict):
     """Null takes it away."""
     metadata: Metadata = Field(default={})
     tags: Tags = ()
-    agent: AgentSpec | None = None
-    """The agent that answers from the next run on; existing runs go on as they were. Null takes it away."""
+    agent: AgentSpec | AgentReference | None = None
+    """The agent that answers from the next run on, whole or by its name; existing runs go on as they were. Null takes
+    it away."""
     revision: Annotated[int, Field(ge=0)] | None = None
     """Change it only if it still has this one."""
 

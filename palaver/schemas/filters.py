@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
+from palaver.schemas.agents import referred
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
@@ -26,7 +27,7 @@ class RunFilter(TypedDict, total=False):
     submitted_by: str | None
     """The key that submitted it, by its name in ``PALAVER_API_KEYS``."""
     agent: str | None
-    """The name of the run's agent."""
+    """The name of the run's agent; of one on the server also with a version, ``support@7``."""
     provider: str | None
     model: str | None
     """``provider/name``. Both are those that the run asks now, or asked last."""
@@ -77,7 +78,7 @@ def admits(filters: RunFilter, run: Run) -> bool:
         and (tag is None or tag in run.tags)
         and metadata.items() <= run.metadata.items()
         and filters.get("submitted_by") in (None, run.submitted_by)
-        and filters.get("agent") in (None, run.agent.name)
+        and filters.get("agent") in (None, run.agent.name, *referred(run.agent))
         and filters.get("provider") in (None, run.model.partition("/")[0])
         and filters.get("model") in (None, run.model)
         and (

@@ -17,6 +17,7 @@ from palaver.schemas.content import Content, text_of
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.endpoints import Endpoint
 from palaver.schemas.fields import (
+    AgentReference,
     AsItCame,
     AtMost,
     Metadata,
@@ -40,7 +41,9 @@ class AgentSpec(ModelOptions):
     endpoint: Endpoint | None = None
     """The address of the models ``inline/NAME``; all others are of providers that the operator has set up."""
     name: Tag | None = None
-    """Your name for this agent, to find its runs by."""
+    """Your name for this agent, to find its runs by; of an agent on the server, the name that it has there."""
+    version: int | None = Field(default=None, ge=1)
+    """The version of an agent on the server. Runs say it; a request names such an agent as ``name@version``."""
     instructions: Annotated[str, AtMost("instructions")] = ""
     """The system message; empty for none."""
     tools: Annotated[tuple[ToolName, ...], AtMost("agent_tools")] = ()
@@ -82,6 +85,24 @@ class AgentSpec(ModelOptions):
     def model_name(self) -> str:
         """The provider's own name of the model."""
         return self.model.partition("/")[2]
+
+
+class WithAgent(Strict):
+    """A body that says which agent answers."""
+
+    agent: AgentSpec | AgentReference | None = None
+    """A whole agent, or the name of one on the server: ``support``, or ``support@7`` for a version."""
+
+    @property
+    def spec(self) -> AgentSpec | None:
+        """The agent, once a name has been looked up.
+
+        Raises:
+            LookupError: it is still a name.
+        """
+        if isinstance(self.agent, str):
+            raise LookupError(f"nobody has looked up the agent {self.agent}")
+        return self.agent
 
 
 NewSecrets = Annotated[dict[SecretName, SecretText | None], AtMost("secrets")]
@@ -263,11 +284,12 @@ class Run(BaseModel):
         return self.status is RunStatus.PAUSED or bool(self.pending_actions)
 
 
-class Submission(Strict):
+class Submission(WithAgent):
     """The body of ``POST /v1/runs``. Only ``agent`` (or the conversation's own) and ``input`` are needed."""
 
-    agent: AgentSpec | None = None
-    """May be left out when the conversation has one."""
+    agent: AgentSpec | AgentReference | None = None
+    """A whole agent, or the name of one on the server: ``support``, or ``support@7`` for a version. May be left out
+    when the conversation has one."""
     input: Annotated[str | tuple[Message, ...], AtMost("input_text", items="input_messages")]
     """The user's words, or messages to add to the conversation (whole turns only)."""
     conversation_id: str | None = None
@@ -287,7 +309,7 @@ class Submission(Strict):
     """Secrets that the conversation has from now on, for tools; null removes one."""
 
 
-class Retry(Strict):
+class Retry(WithAgent):
     """The body of ``POST /v1/runs/{id}/retry``: how to go on with a run that has ended, or from where to fork it.
 
     A field that is left out is as it was in that run.
@@ -297,7 +319,6 @@ class Retry(Strict):
     """Fork: a new conversation with everything before this model step, and a run in it that repeats the step."""
     input: Annotated[str, AtMost("input_text"), Field(min_length=1)] | None = None
     """With ``from_step``: the user's words at the end of the new conversation."""
-    agent: AgentSpec | None = None
     budget: Budget | None = None
     deadline: datetime | None = None
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""

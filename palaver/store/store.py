@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, 
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.store.agents.agents import Agents
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.fleet import Fleet
@@ -55,6 +56,7 @@ class Store:
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)
         self.history = History(scripts, self.runs, self.capacity, self.vault)
+        self.agents = Agents(connection, scripts, self.capacity)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.due = DueIndex(connection, scripts, settings)

@@ -1,4 +1,4 @@
-"""Scopes: the parts of the API that a key may be held to."""
+"""Scopes: the parts of the API that a key opens. Each route names the one that it needs."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ Scope = Literal[
     "webhooks:write",
     "admin",
 ]
-SCOPES: Final = get_args(Scope)
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)

@@ -1,7 +1,7 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
 what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
-usage, and of tools on a loop are caught by their tests."""
+usage, of the operator's policy, and of tools on a loop are caught by their tests."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.chaos.ledger_mutants import LEDGER_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
+from tests.chaos.policy_mutants import POLICY_MUTANTS
 from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
@@ -31,6 +32,7 @@ KINDS = (
     IN_PLACE_MUTANTS,
     LEDGER_MUTANTS,
     OUTAGE_MUTANTS,
+    POLICY_MUTANTS,
     PROTOCOL_MUTANTS,
     TOOL_MUTANTS,
 )

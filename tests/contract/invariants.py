@@ -79,6 +79,23 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
         check_counts(shard)
 
 
+async def _check_agents(redis: Any, name: str, ttl: int) -> None:
+    """Agents on the server stay; of one that was removed, the numbers of its versions are known for a while."""
+    tag, _, rest = name.partition("}:")
+    if rest == "names":
+        assert ttl == -1, f"{name} has a TTL"
+        return
+    kind, _, agent = rest.partition(":")
+    assert kind == "agent", f"{name} is a key that nobody knows"
+    versions, listed = _text(await redis.hgetall(name)), _text(await redis.hgetall(f"{tag}}}:names"))
+    newest, oldest = int(versions["newest"]), int(versions["oldest"])
+    assert ("removed" in versions) == (ttl > 0) == (agent not in listed), f"{name} is half removed"
+    if agent in listed:
+        numbered = {f"{what}:{number}" for what in ("spec", "facts") for number in range(oldest, newest + 1)}
+        assert versions.keys() == {"newest", "oldest", *numbered}, f"{name} has other versions than it says"
+        assert int(listed[agent]) == newest, f"{name} is not listed in its newest version"
+
+
 async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
@@ -90,6 +107,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
+            continue
+        if text.startswith("{palaver:agents"):
+            await _check_agents(redis, text, ttl)
             continue
         tag, _, rest = text.partition(":")
         shard = shards.setdefault(tag[2:4], Shard())

@@ -80,14 +80,16 @@ def calls(
     approval: Sequence[str] = (),
     client: Sequence[str] = (),
     timeout: float = 3600.0,
+    second_person: Sequence[str] = (),
 ) -> Continue:
-    """The model's message that asks for tools, all of them tool steps; some wait for an approval or a client's output
-    first."""
+    """The model's message that asks for tools, all of them tool steps; some wait for an approval, perhaps that of a
+    second person, or a client's output first."""
     asked = tuple(ToolCall(id=call_id, name="calculator", arguments='{"x": 1}') for call_id in ids)
     opened = []
     for call in asked:
         awaits: ActionType | None = "approval" if call.id in approval else "client_tool" if call.id in client else None
-        opened.append(OpenCall(call, call.id in idempotent, awaits, timeout if awaits else 0.0))
+        by_other = call.id in second_person
+        opened.append(OpenCall(call, call.id in idempotent, awaits, timeout if awaits else 0.0, second_person=by_other))
     return Continue(Message(role="assistant", content="let me see", tool_calls=asked), calls=tuple(opened))
 
 

@@ -104,7 +104,7 @@ async def test_many_are_done_though_the_replica_lags(servers: Any, driver: Store
     old = await driver.get(failed)
     servers[1].pause()
     with pytest.raises(NotDurable) as error:
-        await driver.store.bulk.retry([old, old])
+        await driver.store.bulk.retry([(old, Retry()), (old, Retry())])
     made, refused = error.value.reply
     assert [each.run_id for each in made.deliveries] == [made.run_id]
     assert isinstance(refused, StateConflict)

@@ -237,7 +237,7 @@ async def test_many_are_retried(driver: StoreDriver) -> None:
         failed.append(run_id)
     moved_on = await driver.submit(conversation_id=lease.conversation_id)
     runs = [await driver.get(run_id) for run_id in failed]
-    *made, refused = await driver.store.bulk.retry(runs)
+    *made, refused = await driver.store.bulk.retry([(run, Retry()) for run in runs])
     assert [(await driver.get(each.run_id)).retried_from for each in made if isinstance(each, Submitted)] == failed[:2]
     assert [len(each.deliveries) for each in made if isinstance(each, Submitted)] == [1, 1]
     assert isinstance(refused, StateConflict)

@@ -8,6 +8,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.errors import NewerVersion, StaleLease
+from palaver.schemas.models import Retry
 from palaver.steps.leases import Stray
 from palaver.store import Store
 from palaver.store.redis import keys
@@ -78,7 +79,7 @@ async def test_an_older_api_does_to_the_others_what_is_asked_of_many(driver: Sto
         run_id, lease = await each.begin()
         await each.give_up(lease)
         failed.append(await each.get(run_id))
-    first, left, last = await driver.store.bulk.retry(failed)
+    first, left, last = await driver.store.bulk.retry([(run, Retry()) for run in failed])
     assert isinstance(first, Submitted)
     assert isinstance(left, NewerVersion)
     assert isinstance(last, Submitted)

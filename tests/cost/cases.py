@@ -510,6 +510,18 @@ async def _keep_secrets(driver: StoreDriver, n: int) -> Act:
     return lambda: vault.keep(conversation_id, values)
 
 
+async def _keep_agent(driver: StoreDriver, n: int) -> Act:
+    agents, instructions = driver.store.agents, "x" * 1024 * n
+    await agents.keep("", "support", AGENT)
+    return lambda: agents.keep("", "support", AGENT.model_copy(update={"instructions": instructions}))
+
+
+async def _remove_agent(driver: StoreDriver, n: int) -> Act:
+    for steps in range(n):
+        await driver.store.agents.keep("", "support", AGENT.model_copy(update={"max_steps": steps + 1}))
+    return lambda: driver.store.agents.remove("", "support")
+
+
 CASES: Final = (
     Case("settle", "calls of tools that there are not", _settle_unknown_tools),
     Case("settle", "tool calls", _settle()),
@@ -556,6 +568,8 @@ CASES: Final = (
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
     Case("create_tenant", "tenants that are there", _create_tenant, most=10_000),
+    Case("keep_agent", "KiB of an agent", _keep_agent, most=195),
+    Case("remove_agent", "versions", _remove_agent, most=100),
     Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),

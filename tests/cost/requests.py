@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from api.app import create_app
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.conversation import NewConversation
-from palaver.schemas.models import Message, Submission
+from palaver.schemas.models import AgentSpec, Message, Submission
 from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet
@@ -187,6 +187,18 @@ def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
     return prepare
 
 
+async def _agents(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.store.agents.keep("", f"agent-{k}", AgentSpec(model="fake/echo"))
+    return Ask("/v1/agents?limit=200")
+
+
+async def _versions(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.store.agents.keep("", "support", AgentSpec(model="fake/echo", max_steps=k + 1))
+    return Ask("/v1/agents/support")
+
+
 async def _tools(api: World, n: int) -> Ask:
     for version in range(limit_of("tool_sets")):
         tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
@@ -325,6 +337,10 @@ CASES: Final = (
     Case("GET /v1/conversations/{conversation_id}/secrets", "entries", limit_of("input_messages"),
          _of_conversation("/secrets")),
     Case("DELETE /v1/conversations/{conversation_id}", "entries", limit_of("input_messages"), _delete_conversation),
+    Case("PUT /v1/agents/{name}", "unknown fields", _VALUES, _body("/v1/agents/support", fields)),
+    Case("GET /v1/agents", "agents", 200, _agents),
+    Case("GET /v1/agents/{name}", "versions", limit_of("agent_versions"), _versions),
+    Case("DELETE /v1/agents/{name}", "versions", limit_of("agent_versions"), _versions),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),

@@ -99,6 +99,17 @@ def test_everything_works_under_the_shipped_users(guarded: Cluster) -> None:
     assert guarded.denied() == []
 
 
+def test_agents_are_kept_under_the_shipped_users(guarded: Cluster) -> None:
+    spec = {"model": "fake/tool-1", "tools": ["calculator"]}
+    assert guarded.http.put("/v1/agents/support", json=spec).status_code == 201
+    assert guarded.http.put("/v1/agents/support", json={**spec, "max_steps": 9}).json()["version"] == 2
+    run = guarded.ended(guarded.post({"agent": "support@1", "input": "hello"}))
+    assert (run.status, run.agent.name, run.agent.version) == ("completed", "support", 1)
+    assert [agent["name"] for agent in guarded.http.get("/v1/agents").json()["data"]] == ["support"]
+    assert guarded.http.delete("/v1/agents/support").status_code == 204
+    assert guarded.denied() == []
+
+
 def test_what_no_worker_has_and_every_list_is_read_by_the_api(guarded: Cluster) -> None:
     lacking = guarded.submit("away/echo")
     guarded.saw(lacking, "run.waiting", reason="no_worker", code="key:NOBODY_HAS_IT")
@@ -235,6 +246,7 @@ REFUSED: dict[str, tuple[str, Callable[[redis.Redis], object]]] = {
         "palaver-api",
         lambda server: server.delete("{palaver:provider:fake}:gate"),
     ),
+    "a worker changes no agents": ("palaver-worker", lambda server: server.delete("{palaver:agents}:names")),
     "a worker forgets nothing": ("palaver-worker", lambda server: server.flushall()),
     "a worker does not configure": ("palaver-worker", lambda server: server.config_get("*")),
     "a worker changes no users": ("palaver-worker", lambda server: server.acl_list()),

@@ -51,3 +51,12 @@ def test_all_is_well_or_nobody_answers() -> None:
     assert away.returncode == 1
     assert re.search(r"store +answer +ERROR +ConnectionError", away.stdout)
     assert run().returncode == 78
+
+
+def test_rules_that_do_not_fit_are_one_sentence(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[rules.limits]\nmax_step = 5\n")
+    refused = run(PALAVER_REDIS_URL="redis://127.0.0.1:1/0", PALAVER_POLICY=str(policy))
+    assert (refused.returncode, refused.stdout) == (78, "")
+    assert "rules.limits.max_step: is no key here; did you mean 'max_steps'?" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -302,6 +302,21 @@ def send(seconds: Seconds = 0) -> str:
     return f"sent after {seconds:g} s"
 
 
+@tool(risky=True)
+def refund(amount: int) -> str:
+    """Pays money back, and must not run twice."""
+    _write("begin", "refund", amount=amount)
+    _write("end", "refund")
+    return f"paid {amount}"
+
+
+@tool(inline=True)
+def refund_inline(amount: int) -> str:
+    """The same in the model worker; nobody has declared it risky."""
+    _write("begin", "refund_inline", amount=amount)
+    return f"paid {amount}"
+
+
 @tool
 def stubborn(seconds: Seconds = 30) -> str:
     """Has time, and does not give in."""

@@ -20,6 +20,7 @@ from starlette.types import Message as AsgiMessage
 from api.app import create_app
 from api.native import NATIVE
 from api.openhands import OPENHANDS
+from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure
@@ -127,8 +128,9 @@ class World:
 
 @asynccontextmanager
 async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[World]:
-    """An API on a fake Redis, where some worker had these ``tools``; without any, there never was one."""
-    server = fakeredis.FakeServer()
+    """An API on a fake Redis, where some worker had these ``tools``; without any, there never was one. ``rules`` are
+    the operator's, as in PALAVER_POLICY; ``server`` is the Redis of another such API."""
+    server = changes.get("server") or fakeredis.FakeServer()
     redis = FakeRedis(server=server)
     store = Store(redis, settings)
     publisher = RecordingPublisher()
@@ -137,7 +139,8 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     dialects = changes.get("dialects", (NATIVE, OPENHANDS))
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), "model")
-    app = create_app(settings, store, publisher, providers, POLICIES, dialects)
+    policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))
+    app = create_app(settings, store, publisher, providers, POLICIES, dialects, policy)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

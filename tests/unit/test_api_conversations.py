@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from api import operations
+from api.operations import Caller
 from palaver.errors import Refused
 from palaver.schemas.conversation import ConversationPatch, NewConversation
 from palaver.schemas.models import Message, ToolCall
@@ -349,11 +350,15 @@ async def test_a_dialect_keeps_no_more_than_it_may() -> None:
     async with world() as api:
         texts = {"dialect": "é" * (limit_of("kept") // 2 + 1)}
         with pytest.raises(Refused):
-            await operations.create_conversation(api.app.state.backend, NewConversation(), dialect_texts=texts)
+            await operations.create_conversation(
+                api.app.state.backend, NewConversation(), Caller(True), dialect_texts=texts
+            )
         backend, short = api.app.state.backend, {"dialect": "{}"}
-        made, _ = await operations.create_conversation(backend, NewConversation(), dialect_texts=short)
+        made, _ = await operations.create_conversation(backend, NewConversation(), Caller(True), dialect_texts=short)
         with pytest.raises(Refused):
-            await operations.change_conversation(backend, made.id, ConversationPatch(), dialect_texts=texts)
+            await operations.change_conversation(
+                backend, made.id, ConversationPatch(), Caller(True), dialect_texts=texts
+            )
         assert (await operations.read_dialect_text(backend, made.id, "dialect")).text == "{}"
 
 

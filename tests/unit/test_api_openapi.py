@@ -19,6 +19,7 @@ from api.native.control import CancelRequest
 from api.problems import CODES
 from palaver.events import EVENTS, EventKind
 from palaver.schemas.actions import RunInput
+from palaver.schemas.agents import NewAgent
 from palaver.schemas.models import Retry, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
@@ -33,11 +34,14 @@ NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 
 def test_every_route_is_there() -> None:
     assert sorted(NAMES) == [
+        "delete /v1/agents/{name}",
         "delete /v1/conversations/{conversation_id}",
         "delete /v1/runs/{run_id}",
         "get /healthz",
         "get /metrics",
         "get /readyz",
+        "get /v1/agents",
+        "get /v1/agents/{name}",
         "get /v1/conversations",
         "get /v1/conversations/count",
         "get /v1/conversations/{conversation_id}",
@@ -64,6 +68,7 @@ def test_every_route_is_there() -> None:
         "post /v1/runs/{run_id}/cancel",
         "post /v1/runs/{run_id}/input",
         "post /v1/runs/{run_id}/retry",
+        "put /v1/agents/{name}",
     ]
 
 
@@ -139,6 +144,7 @@ def test_every_reference_leads_somewhere() -> None:
 @pytest.mark.parametrize(
     ("path", "model"),
     [
+        ("/v1/agents/{name}", NewAgent),
         ("/v1/runs", Submission),
         ("/v1/runs/actions", BulkAction),
         ("/v1/runs/{run_id}/cancel", CancelRequest),
@@ -147,7 +153,8 @@ def test_every_reference_leads_somewhere() -> None:
     ],
 )
 def test_the_examples_fit(path: str, model: type[BaseModel]) -> None:
-    examples = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    (operation,) = (each for method, each in DOCUMENT["paths"][path].items() if method in ("post", "put"))
+    examples = operation["requestBody"]["content"]["application/json"]["examples"]
     assert examples
     for example in examples.values():
         model.model_validate_json(json.dumps(example["value"]))

@@ -57,10 +57,11 @@ class TestAddress:
 
 
 METHODS = (
-    "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "condense", "conversation",
-    "conversation_events", "conversations", "count_conversations", "create_conversation", "delete",
-    "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models", "pause", "queues",
-    "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit", "usage", "wait", "withdraw",
+    "agent", "agents", "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "condense",
+    "conversation", "conversation_events", "conversations", "count_conversations", "create_conversation", "delete",
+    "delete_agent", "delete_conversation", "deny", "events", "export", "fork", "get", "list", "messages", "models",
+    "pause", "put_agent", "queues", "resume", "retry", "run", "secret_names", "send", "set_secrets", "steer", "submit",
+    "usage", "wait", "withdraw",
 )  # fmt: skip
 
 

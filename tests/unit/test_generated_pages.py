@@ -11,6 +11,7 @@ PAGES = {
     "events": "docs/reference/events.md",
     "limits": "docs/reference/limits.md",
     "metrics": "docs/reference/metrics.md",
+    "policy": "docs/reference/policy.md",
     "presets": "docs/how-to/providers.md",
     "one-step": "docs/why/one-step.md",
 }

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from palaver.cli.text import document, one_line
 from palaver.config.brokers import is_redis
 from palaver.config.exits import refusing
+from palaver.config.policy import load_policy
 from palaver.config.settings import Settings, settings
 from palaver.store.server.findings import Finding, Level
 from palaver.store.server.needs import Role
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     with refusing():
         here = settings()
+        load_policy(here.policy)
         findings = Preflight(here, options.role or _role(here)).look()
     if options.json:
         print(document({"data": [asdict(finding) for finding in findings]}))
@@ -48,7 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="palaver check",
         description="Ask the Redis of PALAVER_REDIS_URL, and that of PALAVER_BROKER_URL, whether they keep what they "
-        "are given, and whether their user may do what its role has to. Exits 1 if something is wrong.",
+        "are given, and whether their user may do what its role has to. Exits 1 if something is wrong, and 78 if the "
+        "settings or the rules of PALAVER_POLICY are.",
     )
     parser.add_argument(
         "--role", choices=get_args(Role), help="whose commands to ask for [that of the user in the address, or worker]"

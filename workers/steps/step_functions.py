@@ -117,7 +117,14 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
             approvals = attempt.lease.agent.approvals
             if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
                 open_calls.append(
-                    OpenCall(call, tool.idempotent, awaits="approval", timeout=approvals.timeout, limit=tool.timeout)
+                    OpenCall(
+                        call,
+                        tool.idempotent,
+                        awaits="approval",
+                        timeout=approvals.timeout,
+                        limit=tool.timeout,
+                        second_person=approvals.needs_second_person(tool.name),
+                    )
                 )
             elif tool.inline:
                 outcome = answer(call, await make_call(attempt, tool, call, arguments), ends_run=tool.ends_run)

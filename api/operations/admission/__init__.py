@@ -6,48 +6,54 @@ faults; one answer has all faults of a request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from pydantic import SecretStr
 
-from palaver.errors import FieldError, Refused
 from palaver.schemas.actions import Item
 from palaver.schemas.conversation import ConversationPatch, Fork, NewConversation
-from palaver.schemas.models import AgentSpec, Message, Retry, Submission
-from palaver.vocabulary.limits import limit_of
+from palaver.schemas.models import AgentSpec, Message, Retry, Run, Submission, WithAgent
 
-from ..backend import Backend, within_deadline
-from . import content, history, items, money, schedule, spec
+from ..backend import Backend, Caller, within_deadline
+from . import content, governing, history, items, money, schedule, spec
+from .agents import as_it_was, refuse_other_agents, refuse_other_names, with_named
+from .faults import at_the_root, refuse
 from .resolution import look_up, resolve
-from .spec import AGENT_PROBLEMS, UnknownName
+from .spec import AGENT_PROBLEMS
 
 __all__ = [
     "AGENT_PROBLEMS",
+    "admit_agent",
+    "admit_condensing",
     "admit_conversation",
     "admit_items",
     "admit_messages",
     "admit_retry",
+    "admit_retry_of",
     "admit_secrets",
     "admit_submission",
+    "as_it_was",
     "refuse",
+    "refuse_other_names",
 ]
 
-Body = TypeVar("Body", Submission, Retry, NewConversation, Fork, ConversationPatch)
+Body = TypeVar("Body", bound=WithAgent)
 OfConversation = TypeVar("OfConversation", NewConversation, Fork, ConversationPatch)
 
 
-async def admit_submission(submission: Submission, backend: Backend) -> tuple[Submission, str | None]:
-    """Check a submission. Return it with its retry policy in the place of the policy's name, and what its run waits for
-    if no worker is there, as in ``waiting``.
+async def admit_submission(submission: Submission, backend: Backend, caller: Caller) -> tuple[Submission, str | None]:
+    """Check a submission. Return it with its agent and its retry policy in the place of their names, and with what the
+    operator's policy demands; and what its run waits for if no worker is there, as in ``waiting``.
 
     Raises:
         Refused: everything that is wrong with it.
         UnknownConversation: it depends on the agent of a conversation that is not there.
         StoreUnavailable: it is not known yet whether its tools are there.
     """
-    agent, conversation_id = submission.agent, submission.conversation_id
+    submission = await with_named(submission, backend, caller)
+    agent, conversation_id = submission.spec, submission.conversation_id
     known = await look_up(agent, backend)
     models, owner = known.models, ""
     # Most need no look at the agent that the conversation has.
@@ -69,59 +75,107 @@ async def admit_submission(submission: Submission, backend: Backend) -> tuple[Su
         if agent is None and conversation_id is not None:
             agent = await _agent_of(conversation_id, backend)
         lacks = f"provider:{agent.provider}" if agent is not None else None
-    return _with_policy(submission, backend), lacks
+    if conversation_id is not None and submission.on_conflict == "steer":
+        await _check_heard(conversation_id, backend, caller)
+    return await governing.submission(_with_policy(submission, backend), backend, caller), lacks
 
 
-async def admit_retry(run_id: str, body: Retry, backend: Backend) -> Retry:
-    """Check a retry or a fork of a run. Return it with the retry policy of its agent in the place of the policy's name.
+async def admit_condensing(submission: Submission, backend: Backend, caller: Caller) -> Submission:
+    """Return the submission of a run that condenses a conversation, with what the operator's policy demands.
+
+    Raises:
+        Refused: the policy, or the key of the caller, does not allow the conversation's agent.
+        UnknownConversation, StoreUnavailable: its agent cannot be looked at.
+    """
+    return await governing.submission(submission, backend, caller)
+
+
+async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Caller) -> None:
+    """Check an agent that is to be kept on the server under that name.
+
+    Raises:
+        Refused: everything that is wrong with it, at its places in a body that is the agent; or ``agent_not_allowed``.
+        StoreUnavailable: it is not known yet whether its tools are there.
+    """
+    refuse_other_names(name, caller)
+    known = await look_up(agent, backend)
+    with at_the_root():
+        refuse(chain(spec.kept_faults(name, agent), spec.faults(agent, known)))
+        body = _with_policy(NewConversation(agent=agent), backend)
+        numbered = agent.model_copy(
+            update={"retry": body.spec.retry if body.spec else None, "name": name, "version": 1}
+        )
+        await governing.check(numbered, backend, caller)
+
+
+async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller) -> Retry:
+    """Check a retry or a fork of a run. Return it with its agent and the retry policy in the place of their names, and
+    with what the operator's policy demands.
 
     Raises:
         Refused: everything that is wrong with it.
         UnknownRun: it depends on the agent of a run that is not there.
         StoreUnavailable: it is not known yet whether its tools are there.
     """
-    known = await look_up(body.agent, backend)
+    body = await with_named(body, backend, caller)
+    known = await look_up(body.spec, backend)
     models, owner = known.models, ""
-    if body.agent is None and money.needs_prices(body.budget):
+    if body.spec is None and money.needs_prices(body.budget):
         run = await within_deadline(backend.store.runs.get(run_id))
         models, owner = resolve(run.agent, backend.providers), "run"
     refuse(
         chain(
-            spec.faults(body.agent, known) if body.agent is not None else (),
+            spec.faults(body.spec, known) if body.spec is not None else (),
             money.faults(body.budget, models, owner),
             history.input_faults(body.input) if body.input is not None else (),
             schedule.faults(body),
         )
     )
-    return _with_policy(body, backend)
+    body = _with_policy(body, backend)
+    if not governing.concerns(backend, caller):
+        return body
+    return await governing.retry(await within_deadline(backend.store.runs.get(run_id)), body, backend, caller)
 
 
-async def admit_conversation(body: OfConversation, backend: Backend) -> OfConversation:
-    """Check a new conversation, a fork or a change of one. Return it with the retry policy of its agent in the place of
-    the policy's name.
+async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
+    """Return the retry of a run as it was, with what the operator's policy demands.
+
+    Raises:
+        Refused: the policy, or the key of the caller, does not allow its agent.
+    """
+    return await governing.retry(run, Retry(), backend, caller)
+
+
+async def admit_conversation(body: OfConversation, backend: Backend, caller: Caller) -> OfConversation:
+    """Check a new conversation, a fork or a change of one. Return it with its agent and the retry policy in the place
+    of their names, and with what the operator's policy demands.
 
     Raises:
         Refused: everything that is wrong with its agent or its secrets.
         StoreUnavailable: it is not known yet whether its tools are there.
     """
-    known = await look_up(body.agent, backend)
+    body = await with_named(body, backend, caller)
+    known = await look_up(body.spec, backend)
     secrets = body.secrets if isinstance(body, NewConversation) else None
     refuse(
         chain(
-            spec.faults(body.agent, known) if body.agent is not None else (),
+            spec.faults(body.spec, known) if body.spec is not None else (),
             spec.secret_faults(secrets, "/secrets", seals=known.seals),
         )
     )
-    return _with_policy(body, backend)
+    return await governing.conversation(_with_policy(body, backend), backend, caller)
 
 
-async def admit_messages(conversation_id: str, input: str | Sequence[Message], backend: Backend) -> None:
+async def admit_messages(
+    conversation_id: str, input: str | Sequence[Message], backend: Backend, caller: Caller
+) -> None:
     """Check the user's messages for a conversation. One without an agent takes any: its models are not known yet.
 
     Raises:
         Refused: everything that is wrong with them.
         UnknownConversation, StoreUnavailable: its agent cannot be looked at.
     """
+    await _check_heard(conversation_id, backend, caller)
     agent = await _agent_of(conversation_id, backend) if content.has_parts(input) else None
     refuse(
         chain(
@@ -132,7 +186,7 @@ async def admit_messages(conversation_id: str, input: str | Sequence[Message], b
     )
 
 
-async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend) -> None:
+async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend, caller: Caller) -> None:
     """Check the items of an input. The store decides which action is meant, and whether it is still pending.
 
     Raises:
@@ -140,6 +194,8 @@ async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend) -> 
         UnknownRun: the arguments of a call are edited, and the run is not there.
     """
     refuse(items.faults(inputs))
+    if caller.agents is not None:
+        refuse_other_agents((await within_deadline(backend.store.runs.get(run_id))).agent, caller)
     if items.edits(inputs):
         run = await within_deadline(backend.store.runs.get(run_id))
         tools = await within_deadline(backend.catalog.tools())
@@ -155,20 +211,31 @@ def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend
     refuse(spec.secret_faults(secrets, pointer, seals=backend.store.vault.usable))
 
 
-def refuse(faults: Iterable[FieldError | UnknownName]) -> None:
-    """Raise a problem if there is a fault. It looks for no more faults than the problem names."""
-    first = islice(faults, limit_of("faults"))
-    if named := [fault.as_fault() if isinstance(fault, UnknownName) else fault for fault in first]:
-        raise Refused.of_faults(named)
-
-
 async def _agent_of(conversation_id: str, backend: Backend) -> AgentSpec | None:
     return (await within_deadline(backend.store.runs.conversation(conversation_id))).agent
 
 
+async def _check_heard(conversation_id: str, backend: Backend, caller: Caller) -> None:
+    """Check that the caller's key is for the agent that hears what is said in a conversation now.
+
+    Raises:
+        Refused: ``agent_not_allowed``.
+        UnknownConversation, StoreUnavailable: its agent cannot be looked at.
+    """
+    if caller.agents is None:
+        return
+    conversation = await within_deadline(backend.store.runs.conversation(conversation_id))
+    if conversation.active_run is not None:
+        refuse_other_agents((await within_deadline(backend.store.runs.get(conversation.active_run))).agent, caller)
+    elif conversation.agent is not None:
+        refuse_other_agents(conversation.agent, caller)
+
+
 def _with_policy(body: Body, backend: Backend) -> Body:
-    agent = body.agent
+    agent = body.spec
     if agent is None or not isinstance(agent.retry, str):
         return body
     named = agent.model_copy(update={"retry": backend.policies[agent.retry].dump()})
+    if "retry" not in agent.model_fields_set:
+        named.model_fields_set.discard("retry")
     return body.model_copy(update={"agent": named})

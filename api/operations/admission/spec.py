@@ -25,7 +25,8 @@ from .resolution import AgentModels, KnownNames, pointer_of
 
 AGENT_PROBLEMS: Final = (
     "unknown_provider", "unknown_tool", "duplicate_tool", "invalid_schema", "unknown_policy", "invalid_policy",
-    "unsupported_option", "endpoint_not_allowed", "no_secret_key", "secrets_full",
+    "unsupported_option", "endpoint_not_allowed", "no_secret_key", "secrets_full", "unknown_agent", "policy_violation",
+    "agent_not_allowed", "second_person_required",
 )  # fmt: skip
 """The codes of the problems that an agent may have."""
 _LISTED: Final = 50
@@ -57,6 +58,7 @@ class UnknownName:
 
 def faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError | UnknownName]:
     """Yield the faults of an agent, at their places in a body that has it as ``agent``."""
+    yield from _version_faults(agent)
     yield from _endpoint_faults(agent, known)
     yield from _provider_faults(agent, known)
     yield from _tool_faults(agent, known.tools)
@@ -69,6 +71,18 @@ def faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError | Unknown
     yield from _option_faults(agent, known.models)
 
 
+def kept_faults(name: str, agent: AgentSpec) -> Iterator[FieldError]:
+    """Yield the faults that an agent has only if it is to be kept on the server under that name."""
+    if agent.name not in (None, name):
+        yield FieldError("/agent/name", "validation_error", "is not the name in the path: leave it out")
+    if agent.endpoint is not None and agent.endpoint.api_key is not None:
+        why = "is not kept with an agent: set the provider up in PALAVER_PROVIDERS, or give the key with each run"
+        yield FieldError("/agent/endpoint/api_key", "endpoint_not_allowed", why)
+    if len(agent.model_dump_json().encode()) > limit_of("agent_bytes"):
+        count_exceeded("agent_bytes")
+        yield FieldError("/agent", "validation_error", f"has more than {limit_of('agent_bytes')} bytes as JSON")
+
+
 def missing(conversation_id: str | None) -> Iterator[FieldError]:
     """Yield a fault if there is no agent, and no conversation that could have one."""
     if conversation_id is None:
@@ -79,6 +93,14 @@ def secret_faults(secrets: object, where: str, *, seals: bool) -> Iterator[Field
     """Yield a fault if there are ``secrets`` and no key to encrypt them with."""
     if secrets and not seals:
         yield FieldError(where, "no_secret_key", "cannot be kept: PALAVER_SECRET_KEY is not set for the API")
+
+
+def _version_faults(agent: AgentSpec) -> Iterator[FieldError]:
+    if agent.version is not None and "version" in agent.model_fields_set:
+        why = (
+            "is given by the server: name its agents as NAME or NAME@VERSION in the place of this one, or leave it out"
+        )
+        yield FieldError("/agent/version", "unknown_agent", why)
 
 
 def _endpoint_faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError]:
@@ -140,7 +162,12 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[Fie
     known = [name for name in agent.tools if tools is None or name in tools]
     approvals = agent.approvals
     require = () if isinstance(approvals.require, str) else approvals.require
-    lists = {"require": require, "exempt": approvals.exempt, "exempt_alone": approvals.exempt_alone}
+    lists = {
+        "require": require,
+        "exempt": approvals.exempt,
+        "exempt_alone": approvals.exempt_alone,
+        "second_person": approvals.second_person,
+    }
     for field, patterns in lists.items():
         for index, pattern in enumerate(patterns):
             if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
+from palaver.client.aio.agents import AsyncAgents
 from palaver.client.aio.control import AsyncRunControl
 from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
@@ -33,7 +34,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class AsyncPalaver(AsyncRunControl, AsyncConversations):
+class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;
@@ -68,9 +69,10 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
     ) -> Run:
         """Submit a run; returns it as it is then, mostly queued.
 
-        Say who answers with ``agent``, or with ``model`` and, if wanted, ``instructions``, ``tools``, ``approvals``
-        and ``max_steps``, or with neither to go on with the conversation's own. ``client_tools`` go with the first
-        two; here they are only declared (`wait` answers calls of functions, `answer` those of others).
+        Say who answers with ``agent``, whole or the name of one on the server, or with ``model`` and, if wanted,
+        ``instructions``, ``tools``, ``approvals`` and ``max_steps``, or with neither to go on with the conversation's
+        own. ``client_tools`` go with a whole agent or a model; here they are only declared (`wait` answers calls of
+        functions, `answer` those of others).
 
         The request carries an idempotency key, a fresh one unless given, so that it is sent again after a lost
         answer without making a second run. With ``wait`` the answer comes when the run has ended or needs
@@ -102,7 +104,8 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
 
         Returns the ended run, or one that is paused or needs somebody: then it has ``pending_actions``, and `wait`
         goes on with it. With ``until="terminal"`` it waits until somebody has acted.
-        With neither ``agent`` nor ``model``, functions answer for the agent that the conversation has.
+        With neither a whole ``agent`` nor a ``model``, functions answer for the agent that is named, or that the
+        conversation has.
 
         Raises:
             RunFailed: the run's status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
@@ -111,8 +114,8 @@ class AsyncPalaver(AsyncRunControl, AsyncConversations):
         """
         begun = time.monotonic()
         toolset = ClientToolset.of(options.get("client_tools", ()))
-        nobody_named = options.get("agent") is None and options.get("model") is None
-        if nobody_named and len(toolset.functions) == len(toolset.declarations):
+        described = options.get("model") is not None or not isinstance(options.get("agent"), str | None)
+        if not described and len(toolset.functions) == len(toolset.declarations):
             options["client_tools"] = ()
         run = await self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
         waiter = RunWaiter(self._transport, run.id, timeout=timeout, since=begun, until=until, toolset=toolset)

@@ -19,6 +19,7 @@ from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
 from palaver.client.resuming import EventCursor
+from palaver.client.sync.agents import Agents
 from palaver.client.sync.control import RunControl
 from palaver.client.sync.conversations import Conversations
 from palaver.client.sync.exporting import export
@@ -34,7 +35,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class Palaver(RunControl, Conversations):
+class Palaver(RunControl, Conversations, Agents):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;
@@ -69,9 +70,10 @@ class Palaver(RunControl, Conversations):
     ) -> Run:
         """Submit a run; returns it as it is then, mostly queued.
 
-        Say who answers with ``agent``, or with ``model`` and, if wanted, ``instructions``, ``tools``, ``approvals``
-        and ``max_steps``, or with neither to go on with the conversation's own. ``client_tools`` go with the first
-        two; here they are only declared (`wait` answers calls of functions, `answer` those of others).
+        Say who answers with ``agent``, whole or the name of one on the server, or with ``model`` and, if wanted,
+        ``instructions``, ``tools``, ``approvals`` and ``max_steps``, or with neither to go on with the conversation's
+        own. ``client_tools`` go with a whole agent or a model; here they are only declared (`wait` answers calls of
+        functions, `answer` those of others).
 
         The request carries an idempotency key, a fresh one unless given, so that it is sent again after a lost
         answer without making a second run. With ``wait`` the answer comes when the run has ended or needs
@@ -103,7 +105,8 @@ class Palaver(RunControl, Conversations):
 
         Returns the ended run, or one that is paused or needs somebody: then it has ``pending_actions``, and `wait`
         goes on with it. With ``until="terminal"`` it waits until somebody has acted.
-        With neither ``agent`` nor ``model``, functions answer for the agent that the conversation has.
+        With neither a whole ``agent`` nor a ``model``, functions answer for the agent that is named, or that the
+        conversation has.
 
         Raises:
             RunFailed: the run's status is ``failed``, unless ``raise_on_failure`` is False. Other ends return.
@@ -112,8 +115,8 @@ class Palaver(RunControl, Conversations):
         """
         begun = time.monotonic()
         toolset = ClientToolset.of(options.get("client_tools", ()))
-        nobody_named = options.get("agent") is None and options.get("model") is None
-        if nobody_named and len(toolset.functions) == len(toolset.declarations):
+        described = options.get("model") is not None or not isinstance(options.get("agent"), str | None)
+        if not described and len(toolset.functions) == len(toolset.declarations):
             options["client_tools"] = ()
         run = self.submit(input, wait=LONG_POLL if timeout is None else int(min(timeout, LONG_POLL)), **options)
         waiter = RunWaiter(self._transport, run.id, timeout=timeout, since=begun, until=until, toolset=toolset)

@@ -18,7 +18,7 @@ from palaver.client.answers import (
     side_answer_of,
 )
 from palaver.client.errors import NotFound
-from palaver.client.options import BulkOptions, check, wire
+from palaver.client.options import BulkOptions, check, named_or_wire
 from palaver.client.requests import BULK_PAGE, Request
 from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.actions import ALL, Item
@@ -201,7 +201,7 @@ class RunControl:
         conversation_id: str,
         through: int | None = None,
         *,
-        agent: AgentSpec | Mapping[str, Any] | None = None,
+        agent: AgentSpec | Mapping[str, Any] | str | None = None,
         title: str | None = None,
         idempotency_key: str | None = None,
     ) -> Conversation:
@@ -213,7 +213,7 @@ class RunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be made.
         """
-        body = {"through": through, "agent": None if agent is None else wire(agent), "title": title}
+        body = {"through": through, "agent": named_or_wire(agent), "title": title}
         return conversation_of(self._transport.call(requests.fork(conversation_id, body, idempotency_key)))
 
     def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Run:
@@ -240,7 +240,7 @@ class RunControl:
         from_step: int | None = None,
         *,
         input: str | None = None,
-        agent: AgentSpec | Mapping[str, Any] | None = None,
+        agent: AgentSpec | Mapping[str, Any] | str | None = None,
         budget: Budget | Mapping[str, float] | None = None,
         deadline: datetime | None = None,
         idempotency_key: str | None = None,
@@ -259,7 +259,7 @@ class RunControl:
         body = {
             "from_step": from_step,
             "input": input,
-            "agent": None if agent is None else wire(agent),
+            "agent": named_or_wire(agent),
             "budget": requests.budget_object(budget),
             "deadline": requests.moment("deadline", deadline),
         }

@@ -83,7 +83,7 @@ class Conversations:
         await self._capacity.admit()
         chosen = conversation_id or self._reading.new_conversation()
         about = {name: getattr(new, name) for name in _ABOUT}
-        secrets = starmap(HashField, self._vault.begun_with(chosen, with_key(new.secrets, new.agent)).items())
+        secrets = starmap(HashField, self._vault.begun_with(chosen, with_key(new.secrets, new.spec)).items())
         begin = BeginConversation(
             conversation=keys.conversation(chosen),
             log=keys.log(chosen),
@@ -113,8 +113,8 @@ class Conversations:
             log=keys.log(conversation_id),
             revision=patch.revision,
             hash_fields=tuple(fields_of(about, dialect_texts or {})),
-            secrets=self._vault.sealed(conversation_id, with_key({}, patch.agent)),
-            endpoint=endpoint_of(patch.agent) if "agent" in about else None,
+            secrets=self._vault.sealed(conversation_id, with_key({}, patch.spec)),
+            endpoint=endpoint_of(patch.spec) if "agent" in about else None,
         )
         await durable_reply(self._scripts.run_durably(change), lambda reply: _changed(conversation_id, reply))
         return await self._reading.conversation(conversation_id)

@@ -106,7 +106,8 @@ def _tests(filters: RunFilter) -> Iterator[FieldTest]:
     if (before := filters.get("ended_before")) is not None:
         yield FieldTest("ended_at", "to", str(records.millis(before)))
     if (agent := filters.get("agent")) is not None:
-        yield FieldTest("agent", "has", f'"name":{_in_agent(agent)}')
+        # Without the end of the name: it may be one with a version.
+        yield FieldTest("agent", "has", f'"name":{_in_agent(agent.partition("@")[0])}'[:-1])
     if (provider := filters.get("provider")) is not None:
         yield FieldTest("agent", "has", _in_agent(f"{provider}/")[:-1])
     for text in (filters.get("model"), filters.get("tool")):

@@ -75,6 +75,9 @@ def agent_json(spec: AgentSpec) -> str:
     unsaid["client_tools"] = {
         place: {"acknowledgement"} for place, tool in enumerate(spec.client_tools) if tool.acknowledgement is None
     }
+    unsaid["version"] = spec.version is None
+    if not spec.approvals.second_person:
+        unsaid["approvals"] = {"second_person"}
     unsaid["condense_at_messages"] = spec.condense_at_messages is None
     # The key of an endpoint is stored apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
@@ -172,7 +175,7 @@ def _sum(field: bytes, parts: Sequence[Fields]) -> int:
 
 def action(fields: dict[str, Any]) -> PendingAction:
     """A pending action from its JSON."""
-    values = {name: fields[name] for name in PendingAction.model_fields}
+    values = {name: fields[name] for name in PendingAction.model_fields if name in fields}
     return PendingAction(**{**values, "expires_at": instant(fields["expires_at"])})
 
 

@@ -44,6 +44,11 @@ palaver:worker-providers zset  providers that workers can call, by time of repor
 palaver:tenants    hash     tenants by name, and their names by tag                            no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
+The agents of a tenant share a hash tag, which ends with ``:`` and the tag of the tenant if it has one.
+
+{palaver:agents}:names      hash    for the name of each agent its newest version                      no TTL
+{palaver:agents}:agent:<name> hash  its versions     none while it is there; TTL when it is removed: 400 days
+
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
 what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
 down.
@@ -106,6 +111,20 @@ def worker(worker_id: str) -> str:
 def tool_set(digest: str) -> str:
     """The declarations of a set of tools."""
     return f"{TOOL_SETS}:{digest}"
+
+
+def agents(tenant: str) -> str:
+    """The names of a tenant's agents."""
+    return f"{_agents_of(tenant)}:names"
+
+
+def agent_versions(tenant: str, name: str) -> str:
+    """The versions of one of them."""
+    return f"{_agents_of(tenant)}:agent:{name}"
+
+
+def _agents_of(tenant: str) -> str:
+    return f"{{palaver:agents:{tenant}}}" if tenant else "{palaver:agents}"
 
 
 def cancel_channel(worker_id: str) -> str:

@@ -52,8 +52,10 @@ class BulkControl:
             for run in runs
         )
 
-    async def retry(self, runs: Sequence[Run], *, by: str | None = None) -> Sequence[Submitted | Exception]:
-        """Go on with each where it stopped, as `RunControl.retry`; their statuses must allow it.
+    async def retry(
+        self, retries: Sequence[tuple[Run, Retry]], *, by: str | None = None
+    ) -> Sequence[Submitted | Exception]:
+        """Go on with each run where it stopped, as `RunControl.retry`; their statuses must allow it.
 
         Raises:
             NotDurable: gone on with, but not as safely as PALAVER_DURABILITY asks. Its ``reply`` is what would have
@@ -61,9 +63,9 @@ class BulkControl:
         """
         submits = [
             await self._runs.to_submit(
-                again_of(run, Retry()), run.conversation_id, "retry", IdempotencyKey(), by=by, retried_from=run.id
+                again_of(run, retry), run.conversation_id, "retry", IdempotencyKey(), by=by, retried_from=run.id
             )
-            for run in runs
+            for run, retry in retries
         ]
         return await self._done((submit, partial(taken_on, submit)) for submit in submits)
 

@@ -78,11 +78,18 @@ class RunControl:
         return await durable_reply(self._scripts.run_durably(act), partial(_acted, run_id, conversation_id, len(items)))
 
     async def retry(
-        self, run_id: str, retry: Retry, *, idempotency_key: str | None = None, by: str | None = None
+        self,
+        run_id: str,
+        retry: Retry,
+        *,
+        received: Retry | None = None,
+        idempotency_key: str | None = None,
+        by: str | None = None,
     ) -> Submitted:
         """Go on where an ended run stopped, with a new run: the work that was done is in the conversation's log.
 
         With ``from_step`` that is a new conversation, which has everything before that model step of the run.
+        ``received`` is the body as it came, as for `Runs.submit`.
 
         Raises:
             UnknownRun: there is no such run.
@@ -93,7 +100,8 @@ class RunControl:
         run = await self._runs.get(run_id)
         if not run.status.terminal:
             raise StateConflict("run_active", run_id, f"the run has not ended: it is {run.status}")
-        key = idempotency(idempotency_key, f"{run_id} {retry.model_dump_json(exclude_defaults=True)}", by)
+        said = received or retry
+        key = idempotency(idempotency_key, f"{run_id} {said.model_dump_json(exclude_defaults=True)}", by)
         again = again_of(run, retry)
         if retry.from_step is not None:
             return await self._fork(run, retry.from_step, again, key, by)
@@ -106,7 +114,7 @@ class RunControl:
     async def _fork(self, run: Run, step: int, again: Submission, key: IdempotencyKey, by: str | None) -> Submitted:
         through = await self._position_before(run, step)
         target = self._runs.new_conversation_beside(run.id)
-        copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id, agent=again.agent)
+        copied = await self._runs.copy(run.conversation_id, through=through, made_anew=run.id, agent=again.spec)
         try:
             made = await self._runs.take_on(
                 await self._runs.to_submit(again, target, "fork", key, by=by, retried_from=run.id, fork=copied)
@@ -211,7 +219,7 @@ def _acted(
 def again_of(run: Run, retry: Retry) -> Submission:
     """Return the submission that goes on with ``run``: a field that ``retry`` does not set stays as it was."""
     return Submission(
-        agent=retry.agent or run.agent,
+        agent=retry.spec or run.agent,
         input=() if retry.input is None else (Message(role="user", content=retry.input),),
         deadline=retry.deadline,
         budget=retry.budget or run.budget,

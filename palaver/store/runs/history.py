@@ -79,6 +79,7 @@ class History:
             messages=texts,
             title=title,
             folded=title and title.casefold(),
+            by=by,
         )
         return await durable_reply(self._scripts.run_durably(append), partial(_appended, conversation_id))
 
@@ -110,12 +111,13 @@ class History:
         body: ForkRequest,
         target: str | None = None,
         *,
+        received: ForkRequest | None = None,
         dialect_texts: DialectTexts | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> tuple[Conversation, bool]:
         """A new conversation that begins with the log of this one; with true, one that an earlier request made.
-        ``target`` is its id, on the same shard.
+        ``target`` is its id, on the same shard. ``received`` is the body as it came, as for `Runs.submit`.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -127,7 +129,7 @@ class History:
         """
         check_conversation_id(conversation_id)
         key = IdempotencyRecord.of(
-            idempotency_key, conversation_id, f"fork {body.model_dump_json(exclude_unset=True)}", by
+            idempotency_key, conversation_id, f"fork {(received or body).model_dump_json(exclude_unset=True)}", by
         )
         chosen = target or self._runs.new_conversation_beside(conversation_id)
         fork = Fork(
@@ -154,7 +156,7 @@ class History:
         about = {name: getattr(body if name in body.model_fields_set else source, name) for name in _ABOUT}
         copied = await self._runs.copy(conversation_id, through=through, made_anew=None, agent=about["agent"])
         try:
-            secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(body.secrets, body.agent)})
+            secrets = self._vault.begun_with(chosen, {**copied.secrets, **with_key(body.secrets, body.spec)})
             fields = (*fields_of(about, dialect_texts or {}), *starmap(HashField, secrets.items()))
             fork = replace(
                 fork,

@@ -83,6 +83,7 @@ class Runs(Listing):
         self,
         submission: Submission,
         *,
+        received: Submission | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
         condenses: bool = False,
@@ -92,7 +93,8 @@ class Runs(Listing):
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
         who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``condenses`` does
         nothing else. ``lacks`` is what no worker has that its first step needs, as in ``waiting``; None if one may be
-        there. With ``show`` a new run comes with the answer.
+        there. With ``show`` a new run comes with the answer. ``received`` is the submission as it came, if it was
+        completed since: the idempotency key is that of the former.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -105,7 +107,8 @@ class Runs(Listing):
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
         # Without defaults: a field that a later version adds must not change what an old body hashes to.
-        body = submission.model_dump_json(exclude_defaults=True) if idempotency_key is not None else ""
+        said = received or submission
+        body = said.model_dump_json(exclude_defaults=True) if idempotency_key is not None else ""
         key = idempotency(idempotency_key, f"condense {body}" if condenses else body, by)
         conversation_id = submission.conversation_id
         if conversation_id is None:
@@ -154,7 +157,7 @@ class Runs(Listing):
         run_id = new_run_id(shard, tenant_of(target))
         content = submission.input
         messages = (Message(role="user", content=content),) if isinstance(content, str) else content
-        agent, ceiling = submission.agent, 0 if nearly_full else self._capacity.runs_of_a_shard()
+        agent, ceiling = submission.spec, 0 if nearly_full else self._capacity.runs_of_a_shard()
         trace = new_trace()
         secrets = with_key(submission.secrets, agent)
         hidden = tuple(filter(None, secrets.values()))

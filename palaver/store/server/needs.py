@@ -18,6 +18,7 @@ Command = Sequence[str]
 """A command with its arguments."""
 
 _KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
+_AGENTS: Final = "{palaver:agents}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
 _BINDING: Final = "_kombu.binding.preflight"
 _EVENTS: Final = "/{db}.celeryev/*"
@@ -74,7 +75,7 @@ _STORE: Final[Sequence[str]] = (
     "time",
 )
 _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
-    ("api", "store"): (*_STORE, f"rename {_KEY} {_KEY}", f"zlexcount {_KEY} - +"),
+    ("api", "store"): (*_STORE, f"rename {_KEY} {_KEY}", f"zlexcount {_KEY} - +", f"hset {_AGENTS} f 1"),
     ("api", "broker"): (f"lpush {MODEL.queue} 1", f"llen {MODEL.queue}"),
     ("worker", "store"): (
         *_STORE,

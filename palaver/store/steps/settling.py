@@ -264,6 +264,7 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
             "arguments": call.arguments,
             "digest": about,
             "timeout": int(step.timeout * 1000),
+            **({"second_person": True} if step.second_person else {}),
         }
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.listing import Find
@@ -58,11 +59,13 @@ __all__ = [
     "ForgetConversations",
     "Fork",
     "HandBack",
+    "KeepAgent",
     "KeepSecrets",
     "Postpone",
     "Promote",
     "ReadLog",
     "Release",
+    "RemoveAgent",
     "Renew",
     "RenewPlaces",
     "ReportAnswer",
@@ -79,6 +82,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
+    KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant,
 )  # fmt: skip

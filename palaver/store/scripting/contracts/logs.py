@@ -67,6 +67,8 @@ class Append(Script[Appended | Mismatch | Rejected | Unknown]):
     title: str | None
     folded: str | None
     """The folded title, as in `Submit`."""
+    by: str | None
+    """The name of the key that asks."""
     messages: tuple[Json, ...]
 
 

@@ -93,5 +93,7 @@ class RefusalCode(StrEnum):
     ACTION_EXPIRED = "action_expired"
     WRONG_ACTION = "wrong_action"
     DIGEST_MISMATCH = "digest_mismatch"
+    SECOND_PERSON_REQUIRED = "second_person_required"
+    NOT_TO_BE_EDITED = "not_to_be_edited"
     NO_PENDING_ACTION = "no_pending_action"
     NOT_PAUSED = "not_paused"

@@ -1,6 +1,17 @@
 -- Applies input to an unfinished run: decisions, outputs, messages, pause, resume.
 -- needs: turn
 
+-- Remember that somebody, nil without a name, has put words or an output into the run: RUN `spoke:<name>`.
+local function spoke(by) redis.call('HSET', RUN, 'spoke:' .. (by or ''), 1) end
+
+-- Whether the key of that name is of somebody else than who submitted the run or spoke into it. Without names nobody
+-- can tell.
+local function is_second_person(by)
+  if not by then return false end
+  local first = redis.call('HMGET', RUN, 'submitted_by', 'spoke:' .. by, 'spoke:')
+  return first[1] and first[1] ~= by and not first[2] and not first[3]
+end
+
 -- Apply the decision on an action that was removed from the list. Returns the id of its call if that has a result now.
 local function apply_decision(item, action, by)
   local name = redis.call('HGET', RUN, 'seq') .. '/' .. action.call_id

@@ -14,6 +14,8 @@ if STATUS == RunStatus.CANCELLING or has_ended() then return reply.ended { statu
 
 local ALL = Action.ALL
 local pending, by_id, by_call, targets, taken = pending_actions(), {}, {}, {}, {}
+local by = cjson.decode(args.by)
+local name, speaks = by ~= cjson.null and by or nil, false
 for _, action in ipairs(pending) do by_id[action.id], by_call[action.call_id] = action, action end
 
 -- The actions that an item is about. One request may decide on each action once.
@@ -47,10 +49,17 @@ local function refusal(item)
     if action.expires_at <= NOW then return RefusalCode.ACTION_EXPIRED end
     if action.type ~= action_type then return RefusalCode.WRONG_ACTION end
     if item.digest and item.digest ~= action.digest then return RefusalCode.DIGEST_MISMATCH end
+    if action.second_person and item.type == ItemType.EDIT then return RefusalCode.NOT_TO_BE_EDITED end
+    if action.second_person and item.type == ItemType.APPROVE and (speaks or not is_second_person(name)) then
+      return RefusalCode.SECOND_PERSON_REQUIRED
+    end
     taken[action.id] = true
   end
 end
 
+for _, item in ipairs(args.items) do
+  speaks = speaks or item.type == ItemType.MESSAGE or item.type == ItemType.OUTPUT
+end
 local messages, stop = {}, nil
 for i, item in ipairs(args.items) do
   if item.type == ItemType.MESSAGE then messages[#messages + 1] = item.text end
@@ -62,7 +71,8 @@ local refused = steering_refused(messages)
 if refused then return reply.refused_item { number = #args.items, code = refused } end
 remember('run', ID, 'request', args.request)
 
-local by, answered = cjson.decode(args.by), {}
+local answered = {}
+if speaks then spoke(name) end
 if next(taken) then drop_actions(taken) end
 for _, item in ipairs(args.items) do
   for _, action in ipairs(targets[item] or {}) do

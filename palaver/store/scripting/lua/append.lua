@@ -19,7 +19,10 @@ if status == RunStatus.CANCELLING then
 elseif active then
   code = with_run(active, function()
     local why = steering_refused(args.messages)
-    if not why then steer(args.messages) end
+    if not why then
+      steer(args.messages)
+      spoke(args.by)
+    end
     return why
   end)
 elseif conversation_full() then

@@ -46,7 +46,10 @@ if active then
   if conflict == OnConflict.STEER and status ~= RunStatus.CANCELLING then
     local code = with_run(active, function()
       local why = steering_refused(args.messages)
-      if not why then steer(args.messages) end
+      if not why then
+        steer(args.messages)
+        spoke(args.submitted_by)
+      end
       return why
     end)
     if code then return refused(code, active) end

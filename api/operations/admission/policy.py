@@ -1,0 +1,239 @@
+"""The operator's rules for runs, applied to an agent and a budget.
+
+A field that the request gives and that a rule does not allow is a fault, which names the rule. One that it leaves out
+gets what the rule demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from palaver.config.policy import PolicyRule, RequiredApprovals, RetryCeiling, fits
+from palaver.errors import ErrorClass, FieldError
+from palaver.schemas.actions import Approvals
+from palaver.schemas.models import AgentSpec, Budget
+from palaver.steps.retry import MODEL_CALL, RetryPolicy
+from palaver.vocabulary.limits import limit_of
+
+from ..catalog import KnownTools
+from .resolution import pointer_of
+
+Rules = Mapping[str, PolicyRule]
+_CODE: Final = "policy_violation"
+_PATTERNS: Final = limit_of("approval_patterns")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The agent and the budget that rules are applied to, and what is known about them."""
+
+    agent: AgentSpec
+    budget: Budget | None
+    budget_given: bool
+    """True if the request gives the budget; else it is that of the run that is gone on with, or none."""
+    tools: KnownTools | None
+    """The tools of the workers; needed for rules about risky ones."""
+    owner: str = ""
+    """The thing that has the agent, if the request has none."""
+
+    def gives(self, field: str) -> bool:
+        """Tell whether the request gives this field of the agent."""
+        return field in self.agent.model_fields_set
+
+    def fault(self, path: str, why: str) -> FieldError:
+        """Return the fault of a field of the agent."""
+        if self.owner:
+            return FieldError("/agent", _CODE, f"the {self.owner}'s {path.removeprefix('/agent')} {why}")
+        return FieldError(path, _CODE, why)
+
+
+def needs_tools(rules: Rules) -> bool:
+    """Tell whether the rules are about tools by how they are declared."""
+    return any(rule.approvals is not None and rule.approvals.require == "risky" for rule in rules.values())
+
+
+def faults(subject: Subject, rules: Rules) -> Iterator[FieldError]:
+    """Yield a fault for each field that a rule does not allow."""
+    for name, rule in rules.items():
+        yield from _inline_faults(subject, name, rule)
+        yield from _tool_faults(subject, name, rule.tools)
+        yield from _model_faults(subject, name, rule.models)
+        yield from _approval_faults(subject, name, rule.approvals)
+        yield from _step_faults(subject, name, rule.max_steps)
+        yield from _budget_faults(subject, name, rule.budget)
+        yield from _retry_faults(subject, name, rule.retry)
+
+
+def tightened(subject: Subject, rules: Rules) -> tuple[AgentSpec, Budget | None]:
+    """Return the agent and the budget with all that the rules demand; the same objects if nothing is to be changed."""
+    agent = subject.agent
+    changes: dict[str, Any] = {
+        "approvals": _approvals(subject, [rule.approvals for rule in rules.values() if rule.approvals]),
+        "max_steps": min([agent.max_steps, *(rule.max_steps for rule in rules.values() if rule.max_steps)]),
+        "retry": _retry(agent, [rule.retry for rule in rules.values() if rule.retry]),
+    }
+    changed = {field: value for field, value in changes.items() if value != getattr(agent, field)}
+    budget = _budget(subject.budget, [rule.budget for rule in rules.values() if rule.budget])
+    return agent.model_copy(update=changed) if changed else agent, budget
+
+
+def _inline_faults(subject: Subject, name: str, rule: PolicyRule) -> Iterator[FieldError]:
+    if not rule.inline_agents and subject.agent.version is None:
+        yield subject.fault("/agent", f"is inline: the rule {name} allows only agents on the server, by their names")
+
+
+def _tool_faults(subject: Subject, name: str, allowed: Iterable[str] | None) -> Iterator[FieldError]:
+    for index, tool in enumerate(subject.agent.tools if allowed is not None else ()):
+        if not fits(allowed or (), tool):
+            why = f"is a tool that the rule {name} does not allow; it allows: {_listed(allowed)}"
+            yield subject.fault(f"/agent/tools/{index}", why)
+
+
+def _model_faults(subject: Subject, name: str, allowed: Iterable[str] | None) -> Iterator[FieldError]:
+    for index, model in enumerate(subject.agent.models if allowed is not None else ()):
+        if not fits(allowed or (), model):
+            why = f"is a model that the rule {name} does not allow; it allows: {_listed(allowed)}"
+            yield subject.fault(pointer_of(index), why)
+
+
+def _approval_faults(subject: Subject, name: str, required: RequiredApprovals | None) -> Iterator[FieldError]:
+    if required is None or not subject.gives("approvals"):
+        return
+    approvals, tools = subject.agent.approvals, _asked_for(required, subject)
+    why = f"waives an approval that the rule {name} demands"
+    if tools and approvals.require == "never" and "require" in approvals.model_fields_set:
+        yield subject.fault("/agent/approvals/require", f"{why}: leave it out")
+    for field in ("exempt", "exempt_alone"):
+        for index, pattern in enumerate(getattr(approvals, field)):
+            if any(fits((pattern,), tool) for tool in tools):
+                yield subject.fault(f"/agent/approvals/{field}/{index}", f"{why}: take it out")
+
+
+def _step_faults(subject: Subject, name: str, most: int | None) -> Iterator[FieldError]:
+    if most is not None and subject.gives("max_steps") and subject.agent.max_steps > most:
+        yield subject.fault("/agent/max_steps", f"is more than the rule {name} allows: {most}")
+
+
+def _budget_faults(subject: Subject, name: str, ceiling: Budget | None) -> Iterator[FieldError]:
+    if ceiling is None or subject.budget is None or not subject.budget_given:
+        return
+    for field, most in ceiling:
+        given = getattr(subject.budget, field)
+        if most is not None and given is not None and given > most:
+            yield FieldError(f"/budget/{field}", _CODE, f"is more than the rule {name} allows: {most:g}")
+
+
+def _retry_faults(subject: Subject, name: str, ceiling: RetryCeiling | None) -> Iterator[FieldError]:
+    given = subject.agent.retry
+    if ceiling is None or not subject.gives("retry") or not isinstance(given, dict):
+        return
+    policy = RetryPolicy.parse(given)
+    why = f"is more than the rule {name} allows"
+    for error_class, rule in policy.rules.items():
+        if ceiling.attempts is not None and rule.attempts > ceiling.attempts:
+            where = f"/agent/retry/rules/{error_class.value}/attempts"
+            yield subject.fault(where, f"{why}: {ceiling.attempts}")
+    for field in ("max_elapsed", "patience"):
+        most = getattr(ceiling, field)
+        if most is not None and field in given and getattr(policy, field).total_seconds() > most:
+            yield subject.fault(f"/agent/retry/{field}", f"{why}: {most:g}")
+
+
+def _asked_for(required: RequiredApprovals, subject: Subject) -> tuple[str, ...]:
+    """Return the tools of the agent whose calls have to wait. One that no worker has declared may be risky."""
+    known = subject.tools or {}
+    match required.require:
+        case "always":
+            return subject.agent.tools
+        case "risky":
+            safe = {tool for tool, versions in known.items() if not any(version.risky for version in versions)}
+            return tuple(tool for tool in subject.agent.tools if tool not in safe)
+        case patterns:
+            return tuple(tool for tool in subject.agent.tools if fits(patterns, tool))
+
+
+def _approvals(subject: Subject, demanded: list[RequiredApprovals]) -> Approvals:
+    """Return the agent's approvals with what is demanded. A tool is named by its name: it may be declared otherwise
+    later."""
+    asked_for = {required: _asked_for(required, subject) for required in demanded}
+    if not any(tools or (required.require == "risky" and subject.agent.tools) for required, tools in asked_for.items()):
+        return subject.agent.approvals
+    named = [tool for required, tools in asked_for.items() if not isinstance(required.require, str) for tool in tools]
+    approvals, all_of_them = subject.agent.approvals, [tool for tools in asked_for.values() for tool in tools]
+    always = any(required.require == "always" and tools for required, tools in asked_for.items())
+    second = [tool for required in demanded for tool in _for_a_second_person(required, asked_for[required])]
+    changes = {
+        "require": "always" if always else _with_names(approvals.require, named),
+        "exempt": _without(approvals.exempt, all_of_them),
+        "exempt_alone": _without(approvals.exempt_alone, all_of_them),
+        "second_person": _few((*approvals.second_person, *second), ("*",)),
+    }
+    return approvals.model_copy(update=changes)
+
+
+def _for_a_second_person(required: RequiredApprovals, tools: tuple[str, ...]) -> tuple[str, ...]:
+    if required.approver != "other":
+        return ()
+    # Which calls wait then, the worker sees from the declarations that it has.
+    return ("*",) if isinstance(required.require, str) else tools
+
+
+def _with_names(require: str | tuple[str, ...], names: Iterable[str]) -> str | tuple[str, ...]:
+    """Return what an agent requires, with the calls of these tools: names and globs stand for risky tools, too."""
+    if require == "always":
+        return require
+    patterns = (*(() if isinstance(require, str) else require), *names)
+    return _few(patterns, "always") if patterns else "risky"
+
+
+def _few(patterns: Iterable[str], otherwise: Any) -> Any:
+    """Return the patterns, each once; ``otherwise`` if they are more than an agent may have."""
+    distinct = tuple(dict.fromkeys(patterns))
+    return distinct if len(distinct) <= _PATTERNS else otherwise
+
+
+def _without(patterns: tuple[str, ...], tools: Iterable[str]) -> tuple[str, ...]:
+    return tuple(pattern for pattern in patterns if not any(fits((pattern,), tool) for tool in tools))
+
+
+def _budget(budget: Budget | None, ceilings: list[Budget]) -> Budget | None:
+    fields = dict(budget or {})
+    for ceiling in ceilings:
+        for field, most in ceiling:
+            if most is not None:
+                given = fields.get(field)
+                fields[field] = most if given is None else min(given, most)
+    return budget if fields == dict(budget or {}) else Budget(**fields)
+
+
+def _retry(agent: AgentSpec, ceilings: list[RetryCeiling]) -> Any:
+    """Return the agent's policy for retries, with no more than the ceilings allow. Waits for the store are nobody's
+    retries."""
+    if not ceilings:
+        return agent.retry
+    before = policy = MODEL_CALL if agent.retry is None else RetryPolicy.parse(agent.retry).over(MODEL_CALL)
+    for ceiling in ceilings:
+        policy = _within(policy, ceiling)
+    return agent.retry if policy == before else policy.dump()
+
+
+def _within(policy: RetryPolicy, ceiling: RetryCeiling) -> RetryPolicy:
+    rules = {
+        error_class: rule
+        if ceiling.attempts is None or error_class is ErrorClass.STORAGE
+        else replace(rule, attempts=min(rule.attempts, ceiling.attempts))
+        for error_class, rule in policy.rules.items()
+    }
+    times = {
+        field: type(now)(seconds=min(now.total_seconds(), most))
+        for field in ("max_elapsed", "patience")
+        for now, most in [(getattr(policy, field), getattr(ceiling, field))]
+        if most is not None
+    }
+    return replace(policy, rules=rules, **times)
+
+
+def _listed(patterns: Iterable[str] | None) -> str:
+    return ", ".join([*(patterns or ())][:20])

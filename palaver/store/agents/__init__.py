@@ -1,0 +1,1 @@
+"""Agents that a tenant keeps on the server."""

@@ -1,0 +1,127 @@
+"""Mutants of the operator's policy, of second persons and of agents on the server (ADRs 0097 and 0098): each takes one
+condition away, and the test that is named must say so.
+
+python -m tests.chaos.policy_mutants [NAME …]
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_POLICY: Final = "tests/unit/test_api_policy.py"
+_PERSONS: Final = "tests/contract/test_second_person.py"
+_AGENTS: Final = "tests/contract/test_agents.py"
+_SERVED: Final = "tests/unit/test_api_server_agents.py"
+_LUA: Final = "palaver/store/scripting/lua/"
+_ADMISSION: Final = "api/operations/admission/"
+_RULES: Final = f"{_ADMISSION}policy.py"
+_GOVERNING: Final = f"{_ADMISSION}governing.py"
+
+
+def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:
+    return TestedMutant(name, test, Change(file, old, new))
+
+
+POLICY_MUTANTS: Final = by_name(
+    _mutant(
+        "who submitted approves",
+        _PERSONS,
+        f"{_LUA}act.lua",
+        "item.type == ItemType.APPROVE and (speaks or not is_second_person(name))",
+        "item.type == ItemType.APPROVE and speaks",
+    ),
+    _mutant("who speaks in the same request approves", _PERSONS, f"{_LUA}act.lua", "(speaks or not is_", "(not is_"),
+    _mutant(
+        "who spoke into the run approves",
+        _PERSONS,
+        f"{_LUA}_input.lua",
+        "and not first[2] and not first[3]",
+        "and not first[3]",
+    ),
+    _mutant(
+        "who spoke without a name approves under another one",
+        _PERSONS,
+        f"{_LUA}_input.lua",
+        "and not first[2] and not first[3]",
+        "and not first[2]",
+    ),
+    _mutant("words through the conversation are nobody's", _PERSONS, f"{_LUA}append.lua", "      spoke(args.by)\n", ""),
+    _mutant("words that steer are nobody's", _PERSONS, f"{_LUA}submit.lua", "        spoke(args.submitted_by)\n", ""),
+    _mutant(
+        "the arguments are changed by the second person alone",
+        _PERSONS,
+        f"{_LUA}act.lua",
+        "if action.second_person and item.type == ItemType.EDIT then",
+        "if false then",
+    ),
+    _mutant("a waiver is taken", _POLICY, _RULES, 'tools and approvals.require == "never" and', "False and"),
+    _mutant("an exemption is taken", _POLICY, _RULES, "if any(fits((pattern,), tool) for tool in tools):", "if False:"),
+    _mutant(
+        "what is left out gets no floor",
+        _POLICY,
+        _RULES,
+        "agent.model_copy(update=changed) if changed else agent, budget",
+        "agent, budget",
+    ),
+    _mutant(
+        "the loosest budget counts",
+        _POLICY,
+        _RULES,
+        "fields[field] = most if given is None else min(given, most)",
+        "fields[field] = most if given is None else max(given, most)",
+    ),
+    _mutant(
+        "a tool that nobody has declared is safe",
+        _POLICY,
+        _RULES,
+        "for tool in subject.agent.tools if tool not in safe)",
+        "for tool in subject.agent.tools if tool in known and tool not in safe)",
+    ),
+    _mutant(
+        "the agent of a conversation keeps its waiver",
+        _POLICY,
+        _GOVERNING,
+        "if owner and governed is agent and caller.agents is None:",
+        "if owner and caller.agents is None:",
+    ),
+    _mutant(
+        "a key for some agents runs any",
+        _SERVED,
+        f"{_ADMISSION}agents.py",
+        "caller.agents.isdisjoint(referred(agent))",
+        "False",
+    ),
+    _mutant(
+        "a key is of the request as it was completed",
+        _SERVED,
+        "palaver/store/runs/runs.py",
+        "said = received or submission",
+        "said = submission",
+    ),
+    _mutant(
+        "a repeated version is a new one",
+        _AGENTS,
+        f"{_LUA}keep_agent.lua",
+        "if THERE and redis.call('HGET', keys.versions, 'spec:' .. NEWEST_VERSION) == args.spec then",
+        "if false then",
+    ),
+    _mutant(
+        "a removed agent's numbers are given again",
+        _AGENTS,
+        f"{_LUA}remove_agent.lua",
+        "redis.call('HSET', keys.versions, 'removed', 1)",
+        "redis.call('DEL', keys.versions)",
+    ),
+    _mutant(
+        "another tenant's agent",
+        _AGENTS,
+        "palaver/store/redis/keys.py",
+        'return f"{{palaver:agents:{tenant}}}" if tenant else "{palaver:agents}"',
+        'return "{palaver:agents}"',
+    ),
+)
+
+if __name__ == "__main__":
+    play_named(POLICY_MUTANTS)
