@@ -11,6 +11,8 @@ from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, 
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.store.access.api_keys import ApiKeys
+from palaver.store.access.tenancy import DefaultTenancy, Tenancy
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.fleet import Fleet
@@ -62,6 +64,8 @@ class Store:
         self.tools = Tools(connection)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
+        self.tenants: Tenancy = DefaultTenancy()
+        self.api_keys = ApiKeys(connection, scripts)
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
         self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)

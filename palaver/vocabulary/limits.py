@@ -359,6 +359,14 @@ _ALL: Final = (
         ("page_bytes", "those events together, but for the last", MIB, "bytes", "the rest comes with the next page"),
     ),
     *_group(
+        "Keys",
+        ("api_keys", "keys of a tenant, about", 1_000, "keys", "409 `keys_full`"),
+        ("api_key_scopes", "scopes that a request names for a key", 16, "scopes", "422 `validation_error`"),
+        ("api_key_agents", "agents that a key is held to", 100, "agents", "422 `validation_error`"),
+        ("api_key_life", "time until a key expires, if it does", 315_360_000, "seconds", "422 `validation_error`"),
+        ("api_keys_known", "keys that an API process remembers", 10_000, "keys", "others are looked up again"),
+    ),
+    *_group(
         "Traces",
         ("spans", "attempts and runs whose spans wait to be sent, a shard", 50_000, "records", "the oldest go"),
         ("span_events", "events of a run in its trace", 128, "events", "the oldest go"),

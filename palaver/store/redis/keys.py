@@ -38,6 +38,13 @@ palaver:worker-tools zset   digests of these sets, by time of report  trimmed by
 palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
+The keys of the API that the store keeps share a hash tag; of what opens it, only digests are here.
+
+{palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not
+{palaver:keys}:of:<tag>     zset    the keys of a tenant by time of creation; without a tag the default one's  no TTL
+{palaver:keys}:used:<id>    string  the minute in which it was last used                               TTL: 400 days
+{palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
+
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
 what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
 down.
@@ -68,6 +75,8 @@ WORKERS = "palaver:workers"
 TOOL_SETS = "palaver:worker-tools"
 WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
+_API_KEYS: Final = "{palaver:keys}"
+API_KEYS_VERSION: Final = f"{_API_KEYS}:version"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
 ReadyKeys = Annotated[tuple[str, ...], QUEUES]
@@ -92,6 +101,21 @@ def worker(worker_id: str) -> str:
 def tool_set(digest: str) -> str:
     """The declarations of a set of tools."""
     return f"{TOOL_SETS}:{digest}"
+
+
+def api_key(key_id: str) -> str:
+    """The record of a key of the API."""
+    return f"{_API_KEYS}:key:{key_id}"
+
+
+def api_key_used(key_id: str) -> str:
+    """The minute in which a key of the API was last used."""
+    return f"{_API_KEYS}:used:{key_id}"
+
+
+def api_keys(tag: str) -> str:
+    """The keys of the API that a tenant has."""
+    return f"{_API_KEYS}:of:{tag}"
 
 
 def cancel_channel(worker_id: str) -> str:
