@@ -30,7 +30,7 @@ class Hosts:
 
     def __init__(self, settings: Settings) -> None:
         self._names = frozenset(name.lower().strip("[]") for name in settings.allowed_hosts)
-        self._keyed = bool(settings.api_keys)
+        self._keyed = settings.keyed
         self._open = settings.insecure_open
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
@@ -94,7 +94,7 @@ def refuse_open_bind(settings: Settings, host: str) -> None:
     Raises:
         ConfigurationError: without keys, and ``host``, where connections are to come in, is one that others reach.
     """
-    if not settings.api_keys and not settings.insecure_open and not is_loopback(host):
+    if not settings.keyed and not settings.insecure_open and not is_loopback(host):
         raise ConfigurationError(f"PALAVER_HOST: {host} is reached from elsewhere, and there are no keys: {_SAY_SO}")
 
 

@@ -29,6 +29,8 @@ from palaver.errors import (
     classify,
 )
 
+from .operations import InsufficientScope, InvalidKey
+
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
 ROOM_AFTER: Final = 5
@@ -47,15 +49,19 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_idempotency_key": (400, "The Idempotency-Key cannot be used"),
         "invalid_cursor": (400, "There is no such place to go on from"),
         "unauthenticated": (401, "A valid API key is required"),
+        "invalid_token": (401, "The API key is not valid"),
         "open_address": (403, "This address is not served without API keys"),
+        "insufficient_scope": (403, "The key is not for this"),
         "host_not_allowed": (403, "This host name is not served"),
         "origin_not_allowed": (403, "Pages of this origin are not served"),
         "not_found": (404, "There is nothing here"),
+        "key_not_found": (404, "There is no such key"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The request did not arrive in time"),
+        "keys_full": (409, "There are too many keys"),
         "run_ended": (409, "The run has already ended"),
         "run_active": (409, "The run has not ended"),
         "conversation_busy": (409, "The conversation is busy with another run"),
@@ -97,6 +103,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "duplicate_item": (422, "An action is answered twice"),
         "unknown_position": (422, "The log cannot be cut there"),
         "unknown_step": (422, "The run has no such step"),
+        "unknown_tenant": (422, "There is no such tenant"),
         "unknown_conversation": (422, "There is no such conversation"),
         "no_agent": (422, "There is no agent to run"),
         "empty_input": (422, "The input says nothing"),
@@ -145,6 +152,13 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     match error:
         case Problem():
             return error
+        case InsufficientScope():
+            needed = f', scope="{" ".join(error.scopes)}"' if error.scopes else ""
+            how = f'Bearer realm="palaver", error="insufficient_scope"{needed}'
+            return Problem(error.code, error.detail, headers={"WWW-Authenticate": how})
+        case InvalidKey():
+            how = 'Bearer realm="palaver", error="invalid_token"'
+            return Problem(error.code, error.detail, headers={"WWW-Authenticate": how})
         case Refused():
             # Codes of single faults are more than those of problems.
             code = error.code if error.code in CODES else "validation_error"

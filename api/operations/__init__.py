@@ -33,6 +33,7 @@ from .conversations import (
     read_messages,
 )
 from .history import append, fork, withdraw
+from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
@@ -51,7 +52,15 @@ from .queues import (
     read_refused,
     read_room,
 )
+from .scopes import (
+    InsufficientScope,
+    keep_to_conversation,
+    keep_to_run,
+    refuse_held,
+    require_scope,
+)
 from .secrets import secret_names, set_secrets
+from .stored_keys import InvalidKey, LiveKey, StoredKeys, is_away, key_ended
 from .submitting import Taken, begin, condense, retry, submit
 from .tools import ToolState, read_tools
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run, watching_for
@@ -73,8 +82,11 @@ __all__ = [
     "Included",
     "IncludedInMessages",
     "InputOutcome",
+    "InsufficientScope",
+    "InvalidKey",
     "LackedState",
     "ListedConversations",
+    "LiveKey",
     "LogEntry",
     "LostState",
     "MessagePage",
@@ -91,6 +103,7 @@ __all__ = [
     "RunPage",
     "SingleFlight",
     "StoredEvent",
+    "StoredKeys",
     "Taken",
     "ToolState",
     "Until",
@@ -109,14 +122,20 @@ __all__ = [
     "conversation_of",
     "count_conversations",
     "create_conversation",
+    "create_key",
     "delete_conversation",
     "delete_run",
     "follow",
     "follow_log",
     "fork",
+    "is_away",
+    "keep_to_conversation",
+    "keep_to_run",
+    "key_ended",
     "last_message",
     "leave_position",
     "list_conversations",
+    "list_keys",
     "list_models",
     "list_runs",
     "log_end",
@@ -139,7 +158,11 @@ __all__ = [
     "read_room",
     "read_run",
     "read_tools",
+    "refuse_held",
+    "require_scope",
     "retry",
+    "revoke_key",
+    "rotate_key",
     "secret_names",
     "set_secrets",
     "submit",

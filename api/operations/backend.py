@@ -20,6 +20,7 @@ from palaver.steps.leases import Delivery, Settled
 from palaver.steps.retry import RetryPolicy
 from palaver.store import Store
 from palaver.store.redis.single_flight import SingleFlight
+from palaver.vocabulary.scopes import Scope
 
 from .catalog import Catalog
 from .measured import Measured
@@ -43,6 +44,16 @@ class Caller:
     """True if the caller has a key, or if no keys are set."""
     name: str | None = None
     """The name of the key, if it has one."""
+    tenant: str = ""
+    """The tag of its tenant; empty for the default tenant."""
+    scopes: frozenset[Scope] | None = None
+    """The scopes of the key; None: all."""
+    agents: frozenset[str] | None = None
+    """Agents of the server that it may run; None: any."""
+    conversation: str | None = None
+    """The one conversation that it is for; None: any."""
+    operator: bool = False
+    """True if it sees all tenants."""
     arrived: float = field(default_factory=time.monotonic)
     """The time of arrival, by the monotonic clock."""
 

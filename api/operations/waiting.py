@@ -15,6 +15,7 @@ from palaver.store.reading.feeds import watches_for
 from palaver.vocabulary.limits import count_exceeded
 
 from .backend import Backend, Caller
+from .stored_keys import InvalidKey, key_ended
 
 T = TypeVar("T")
 
@@ -86,7 +87,8 @@ def _full(backend: Backend) -> str | None:
         count_exceeded("watchers")
         return f"this process serves {settings.max_watchers} of them (PALAVER_MAX_WATCHERS)"
     # Where there is one name only, nobody is kept out by whoever has it.
-    if feeds.watching_for[whose] >= settings.max_watchers_per_key and len({key.name for key in settings.api_keys}) > 1:
+    several = key_ended.get() is not None or len({key.name for key in settings.api_keys}) > 1
+    if several and feeds.watching_for[whose] >= settings.max_watchers_per_key:
         count_exceeded("watchers_per_key")
         key = f"your key, {whose}," if whose else "keys without a name"
         return f"{key} may have {settings.max_watchers_per_key} of them in this process (PALAVER_MAX_WATCHERS_PER_KEY)"
@@ -115,13 +117,20 @@ async def await_run(backend: Backend, run: Run, until: Until, seconds: float) ->
 
 
 async def in_time(backend: Backend, wait: Coroutine[Any, Any, T], seconds: float) -> T | None:
-    """Return the result of a wait; None if there is none after ``seconds``, or when the process has to end."""
-    waiting, closing = asyncio.create_task(wait), asyncio.create_task(backend.closing.wait())
+    """Return the result of a wait; None if there is none after ``seconds``, or when the process has to end.
+
+    Raises:
+        InvalidKey: the key of the caller is not valid any more.
+    """
+    waiting, ended = asyncio.create_task(wait), key_ended.get()
+    endings = [asyncio.create_task(event.wait()) for event in (backend.closing, ended) if event is not None]
     try:
-        await asyncio.wait([waiting, closing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([waiting, *endings], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ended is not None and ended.is_set():
+            raise InvalidKey
         return waiting.result() if waiting.done() else None
     finally:
-        await end(waiting, closing)
+        await end(waiting, *endings)
 
 
 async def _follow(backend: Backend, run: Run, until: Until) -> Run:

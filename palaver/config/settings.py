@@ -80,6 +80,8 @@ class Settings(BaseSettings):
     """Bytes of what a call prints that go to the worker's log."""
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
+    require_keys: bool = False
+    """True if the API wants a key though ``api_keys`` has none: one that `palaver keys create` has made."""
     metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
     queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
@@ -204,6 +206,11 @@ class Settings(BaseSettings):
     def sealer(self) -> Sealer:
         """The sealer, which seals and opens secrets of conversations."""
         return Sealer([key_of(key.get_secret_value()) for key in self.secret_key])
+
+    @property
+    def keyed(self) -> bool:
+        """True if the API wants keys."""
+        return bool(self.api_keys) or self.require_keys
 
     @property
     def store_url(self) -> str:

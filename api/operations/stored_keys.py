@@ -1,0 +1,231 @@
+"""The keys of the API that the store keeps, remembered for a moment by this process.
+
+A record is used as long as the version of all records was read within the last second and is the same (ADR 0095). Where
+nobody uses such keys, nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+from typing import Final
+
+from palaver.errors import ErrorClass, Refused, StoreUnavailable, classify
+from palaver.processes.tasks import end
+from palaver.secrets.api_keys import KeyParts
+from palaver.store.access.api_keys import ApiKeys, KeyRecord
+from palaver.store.redis.single_flight import SingleFlight
+from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .backend import Caller, within_deadline
+
+_log: Final = logging.getLogger("palaver.api")
+EVERY: Final = 0.4
+"""Seconds between two looks at the version."""
+TRUSTED: Final = 0.9
+"""Seconds since the beginning of the last look for which records are used without another one."""
+_UNUSED: Final = 60.0
+"""Seconds after which a record that nobody uses is forgotten."""
+_READS: Final = 16
+"""Lookups under way at once: whoever makes keys up has the server look for them."""
+_MOST: Final = limit_of("api_keys_known")
+_MINUTE: Final = 60
+_UNKNOWN: Final = b"unknown"
+"""No version is like this."""
+
+key_ended: Final[ContextVar[asyncio.Event | None]] = ContextVar("palaver-key-ended", default=None)
+"""Set once the key of the present request is revoked or has expired; None for a caller without such a key."""
+
+
+class InvalidKey(Refused):
+    """A key of the store is not valid: it never was, was revoked, or has expired, perhaps while its bearer waited."""
+
+    def __init__(self) -> None:
+        super().__init__("invalid_token", "It was revoked, has expired, or never was a key.")
+
+
+def is_away(error: Exception) -> bool:
+    """Tell whether an error says that the store does not answer."""
+    return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+
+
+class LiveKey:
+    """A key of the store that is valid, as far as this process knows."""
+
+    def __init__(self, record: KeyRecord, ends_at: float) -> None:
+        self.record = record
+        self.ends_at = ends_at
+        """The time at which it expires, by the monotonic clock."""
+        self.ended: Final = asyncio.Event()
+        self.holders = 0
+        """Requests, streams and sockets of its bearer that are under way."""
+        self.used_at = time.monotonic()
+        self.noted = 0
+        """The last minute of use that was noted."""
+
+    @property
+    def valid(self) -> bool:
+        """True until it is revoked or expires."""
+        return not self.ended.is_set() and time.monotonic() < self.ends_at
+
+    def caller(self) -> Caller:
+        """Return its bearer, who asks now."""
+        grant = self.record.grant
+        return Caller(
+            trusted=True,
+            name=grant.name,
+            tenant=grant.tenant,
+            scopes=grant.scopes,
+            agents=grant.agents,
+            conversation=grant.conversation,
+            operator=grant.operator,
+        )
+
+
+class StoredKeys:
+    """The keys that this process has met lately."""
+
+    def __init__(self, keys: ApiKeys) -> None:
+        self._keys = keys
+        self._reads = SingleFlight(_READS)
+        self._known: OrderedDict[str, LiveKey] = OrderedDict()
+        """By id; the first has not been used for longest."""
+        self._version = _UNKNOWN
+        self._looked_at = float("-inf")
+        """The time at which the last look began that was answered."""
+        self._clock = 0.0
+        """Redis's time, less the monotonic one."""
+        self._used: dict[str, int] = {}
+        """Minutes of use that are to be written, by id."""
+        self._watching: asyncio.Task[None] | None = None
+
+    async def open(self, key: bytes) -> LiveKey | None:
+        """Return the key that this is; None if it is none, or not valid.
+
+        Raises what Redis raises, and StoreUnavailable: that is not known.
+        """
+        parts = KeyParts.of(key.decode("ascii", "replace"))
+        if parts is None:
+            return None
+        live = self._known.get(parts.id)
+        if live is None or time.monotonic() - self._looked_at > TRUSTED:
+            live = await within_deadline(self._reads.read(parts.id, lambda: self._look_up(parts.id)))
+        if live is None or not parts.opens(live.record.digest) or not live.valid:
+            return None
+        self._note(live)
+        return live
+
+    @contextmanager
+    def held(self, live: LiveKey) -> Iterator[None]:
+        """Serve the bearer of a key that was just opened: what takes long ends with the key."""
+        if live.record.id not in self._known:
+            # It was forgotten for a change since it was read, which may have been one of this key.
+            self._known[live.record.id], self._version = live, _UNKNOWN
+        live = self._known[live.record.id]
+        live.holders += 1
+        token = key_ended.set(live.ended)
+        try:
+            yield
+        finally:
+            key_ended.reset(token)
+            live.holders -= 1
+
+    async def close(self) -> None:
+        """Look no more, and write what is known of uses."""
+        if self._watching is not None:
+            await end(self._watching)
+        await self._reads.close()
+        await self._quietly_write()
+
+    def _note(self, live: LiveKey) -> None:
+        live.used_at = time.monotonic()
+        self._known.move_to_end(live.record.id)
+        minute = int(live.used_at + self._clock) // _MINUTE
+        if minute != live.noted:
+            live.noted = self._used[live.record.id] = minute
+
+    async def _look_up(self, key_id: str) -> LiveKey | None:
+        await self._look([key_id])
+        if self._watching is None and self._known:
+            # Not in the context of this request: it lives longer.
+            self._watching = asyncio.create_task(self._watch(), name="palaver-keys", context=Context())
+        return self._known.get(key_id)
+
+    async def _look(self, asked: list[str]) -> None:
+        """Read some keys and the version. If that is another one, whatever is held is read, too, and the rest is
+        forgotten."""
+        began = time.monotonic()
+        now = await self._keys.look(asked)
+        if now.version != self._version:
+            held = {key_id for key_id, live in self._known.items() if live.holders}
+            if held:
+                began = time.monotonic()
+                now = await self._keys.look(held.union(asked))
+            for key_id in self._known.keys() - held:
+                del self._known[key_id]
+            asked = [*held.union(asked)]
+        self._version, self._looked_at, self._clock = now.version, began, now.at - began
+        for key_id in asked:
+            if key_id in now.records:
+                self._remember(now.records[key_id])
+            elif key_id in self._known:
+                self._known.pop(key_id).ended.set()
+
+    def _remember(self, record: KeyRecord) -> None:
+        ends_at = float("inf") if record.expires_at is None else record.expires_at - self._clock
+        live = self._known.get(record.id)
+        if live is None:
+            self._known[record.id] = LiveKey(record, ends_at)
+        else:
+            live.record, live.ends_at = record, ends_at
+        if len(self._known) > _MOST:
+            count_exceeded("api_keys_known")
+            spare = (key_id for key_id, live in self._known.items() if not live.holders and key_id != record.id)
+            self._known.pop(next(spare, ""), None)
+
+    async def _watch(self) -> None:
+        """Look at the version again and again, as long as a key is remembered."""
+        try:
+            while self._known:
+                await asyncio.sleep(EVERY)
+                try:
+                    await within_deadline(self._look_again())
+                except Exception as error:
+                    if not is_away(error):
+                        _log.exception("the keys of the store cannot be looked at")
+                self._let_go()
+        finally:
+            self._watching = None
+
+    async def _look_again(self) -> None:
+        began = time.monotonic()
+        if await self._keys.version() == self._version:
+            self._looked_at = began
+        else:
+            await self._look([])
+        await self._write()
+
+    async def _write(self) -> None:
+        if self._used:
+            used, self._used = self._used, {}
+            await self._keys.note_use(used)
+
+    async def _quietly_write(self) -> None:
+        try:
+            await within_deadline(self._write())
+        except Exception as error:
+            _log.info("the last uses of keys are not written: %s", type(error).__name__)
+
+    def _let_go(self) -> None:
+        """End what has expired, and forget what nobody uses."""
+        now = time.monotonic()
+        for key_id, live in [*self._known.items()]:
+            if live.ends_at <= now:
+                live.ended.set()
+            if live.ended.is_set() or (not live.holders and now - live.used_at > _UNUSED):
+                del self._known[key_id]
