@@ -83,7 +83,7 @@ def create_app(
         refuse_open_bind(chosen, chosen.host)
         app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
         opened = store or Store.connect(chosen, shared=True)
-        stored_keys = StoredKeys(opened.api_keys)
+        stored_keys = StoredKeys(opened.api_keys, opened.signing_keys)
         app.state.access = Access.of(chosen, app.state.dialects, stored_keys)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(

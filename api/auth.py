@@ -14,7 +14,7 @@ from starlette.types import Scope
 from palaver.config.settings import ApiKey, Settings
 from palaver.secrets.api_keys import PREFIX
 
-from .operations import Caller, LiveKey, StoredKeys
+from .operations import Caller, LiveKey, LiveToken, StoredKeys
 from .problems import Problem
 
 METRICS: Final = "/metrics"
@@ -26,6 +26,8 @@ DOCUMENTS: Final = frozenset(
 )
 """Paths that are open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
 _STORED: Final = PREFIX.encode()
+_TOKEN: Final = b"eyJ"
+"""The beginning of every token: a header is an object of JSON, in base64."""
 
 
 class Keys:
@@ -63,19 +65,24 @@ class CallerKeys:
         self.stored: Final = stored
 
     def stores(self, key: bytes | None) -> bool:
-        """Tell whether a key is none of the listed ones and looks like one of the store: without a look."""
-        return key is not None and key.startswith(_STORED) and key not in self.listed
+        """Tell whether a key is none of the listed ones and looks like one of the store, or a token: without a
+        look."""
+        if key is None:
+            return False
+        # Where no key is wanted, a proxy before the API may pass on tokens of its own.
+        looks = key.startswith(_STORED) or (key.startswith(_TOKEN) and not self.listed.none)
+        return looks and key not in self.listed
 
-    async def caller(self, key: bytes | None) -> tuple[Caller, LiveKey | None]:
+    async def caller(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
         """Return the caller with this key, and the key if the store has it. Raises StoreUnavailable, and what Redis
         raises, if that is not known."""
         if key is None or not self.stores(key):
             return self.listed.caller(key), None
-        live = await self.stored.open(key)
+        live = await (self.stored.open(key) if key.startswith(_STORED) else self.stored.open_token(key))
         return (Caller(trusted=False) if live is None else live.caller()), live
 
     @contextmanager
-    def held(self, live: LiveKey | None) -> Iterator[None]:
+    def held(self, live: LiveKey | LiveToken | None) -> Iterator[None]:
         """Serve a caller: if the store has the key, what takes long ends with it."""
         if live is None:
             yield

@@ -25,9 +25,10 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from .access_log import log_request
 from .auth import DOCUMENTS, METRICS, QUEUES, CallerKeys, Keys, routed_path, unauthenticated
 from .client_connection import connection_of
+from .cors import Cors
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
-from .operations import Caller, InvalidKey, LiveKey, StoredKeys, is_away, watching_for
+from .operations import Caller, InvalidKey, LiveKey, LiveToken, StoredKeys, is_away, watching_for
 from .problems import Problem
 from .requests import enter_root
 
@@ -44,6 +45,7 @@ class Access:
     """The rules of access, as the settings say: keys and hosts."""
 
     keys: CallerKeys
+    cors: Cors
     hosts: Hosts
     probes: frozenset[str]
     """Paths of routes that answer no more than yes or no, and need no key."""
@@ -64,11 +66,19 @@ class Access:
         probes = frozenset(path for dialect in dialects for path in dialect.probes)
         opened = probes | DOCUMENTS if settings.open_docs else probes
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
-        return cls(CallerKeys(settings, stored), Hosts(settings), probes, opened, narrow, Tracing.of(os.environ))
+        return cls(
+            CallerKeys(settings, stored),
+            Cors(settings),
+            Hosts(settings),
+            probes,
+            opened,
+            narrow,
+            Tracing.of(os.environ),
+        )
 
     async def admit(
         self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect
-    ) -> tuple[Caller, LiveKey | None]:
+    ) -> tuple[Caller, LiveKey | LiveToken | None]:
         """Return the caller of a path, as routes are compared with it, and the caller's key if the store has it. A
         socket of a dialect gets its key from the client later.
 
@@ -91,7 +101,7 @@ class Access:
             raise InvalidKey() if self.keys.stores(key) else unauthenticated()
         return caller, live
 
-    async def _if_known(self, key: bytes | None) -> tuple[Caller, LiveKey | None]:
+    async def _if_known(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
         try:
             return await self.keys.caller(key)
         except Exception as error:
@@ -131,12 +141,14 @@ class Middleware:
         enter_root(scope)
         began, status, arrived_at = False, 0, monotonic()
         connection, head = connection_of(scope), None
+        access: Access = app_state.access
+        allowed = access.cors.headers(headers)
 
         async def send_with_id(message: Message) -> None:
             nonlocal began, status, head
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 began, status = True, message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode()), *allowed]
                 if connection is not None and any(name == b"content-length" for name, _ in message["headers"]):
                     head = message
                     return
@@ -152,7 +164,11 @@ class Middleware:
         with log_context(request=request_id):
             try:
                 _check_limits(scope, headers)
-                access: Access = app_state.access
+                preflight = access.cors.preflight(scope, headers)
+                if preflight is not None:
+                    access.hosts.check(scope, headers)
+                    await preflight(scope, receive, send_with_id)
+                    return
                 caller, live = await access.admit(path, scope, headers, dialect)
                 state["caller"] = caller
                 watching_for(caller)

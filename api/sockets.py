@@ -33,6 +33,7 @@ from .operations import (
     Caller,
     InsufficientScope,
     LiveKey,
+    LiveToken,
     key_ended,
     refuse_held,
     require_scope,
@@ -144,7 +145,9 @@ def has_socket(scope: AsgiScope) -> bool:
     return any(route.path_regex.match(path) for route in _routes)
 
 
-async def _greeted(socket: WebSocket, keys: CallerKeys, key_in: KeyInFrame) -> tuple[Caller, LiveKey | None]:
+async def _greeted(
+    socket: WebSocket, keys: CallerKeys, key_in: KeyInFrame
+) -> tuple[Caller, LiveKey | LiveToken | None]:
     try:
         async with asyncio.timeout(_PATIENCE):
             return await keys.caller(key_in(await socket.receive_text()))

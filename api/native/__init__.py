@@ -17,6 +17,7 @@ from . import (
     queues,
     runs,
     secrets,
+    tokens,
     tools,
 )
 from .dialect import NATIVE
@@ -37,5 +38,6 @@ __all__ = [
     "queues",
     "runs",
     "secrets",
+    "tokens",
     "tools",
 ]

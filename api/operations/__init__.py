@@ -60,8 +60,9 @@ from .scopes import (
     require_scope,
 )
 from .secrets import secret_names, set_secrets
-from .stored_keys import InvalidKey, LiveKey, StoredKeys, is_away, key_ended
+from .stored_keys import InvalidKey, LiveKey, LiveToken, StoredKeys, is_away, key_ended
 from .submitting import Taken, begin, condense, retry, submit
+from .tokens import create_token
 from .tools import ToolState, read_tools
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run, watching_for
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
@@ -87,6 +88,7 @@ __all__ = [
     "LackedState",
     "ListedConversations",
     "LiveKey",
+    "LiveToken",
     "LogEntry",
     "LostState",
     "MessagePage",
@@ -123,6 +125,7 @@ __all__ = [
     "count_conversations",
     "create_conversation",
     "create_key",
+    "create_token",
     "delete_conversation",
     "delete_run",
     "follow",

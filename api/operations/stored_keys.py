@@ -10,17 +10,20 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from contextvars import Context, ContextVar
-from typing import Final
+from typing import Any, Final
 
 from palaver.errors import ErrorClass, Refused, StoreUnavailable, classify
 from palaver.processes.tasks import end
 from palaver.secrets.api_keys import KeyParts
+from palaver.secrets.tokens import signed_with, verified
 from palaver.store.access.api_keys import ApiKeys, KeyRecord
+from palaver.store.access.signing_keys import SigningKey, SigningKeys
 from palaver.store.redis.single_flight import SingleFlight
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.scopes import SCOPES
 
 from .backend import Caller, within_deadline
 
@@ -35,11 +38,14 @@ _READS: Final = 16
 """Lookups under way at once: whoever makes keys up has the server look for them."""
 _MOST: Final = limit_of("api_keys_known")
 _MINUTE: Final = 60
+_SIGNING: Final = "signing keys"
 _UNKNOWN: Final = b"unknown"
 """No version is like this."""
 
 key_ended: Final[ContextVar[asyncio.Event | None]] = ContextVar("palaver-key-ended", default=None)
 """Set once the key of the present request is revoked or has expired; None for a caller without such a key."""
+key_of_request: Final[ContextVar[str | None]] = ContextVar("palaver-key", default=None)
+"""The id of the key of the present request, if the store has it."""
 
 
 class InvalidKey(Refused):
@@ -62,6 +68,8 @@ class LiveKey:
         self.ends_at = ends_at
         """The time at which it expires, by the monotonic clock."""
         self.ended: Final = asyncio.Event()
+        self.tokens: Final[set[asyncio.Event]] = set()
+        """The ends of what is served to tokens that were made with it."""
         self.holders = 0
         """Requests, streams and sockets of its bearer that are under way."""
         self.used_at = time.monotonic()
@@ -72,6 +80,11 @@ class LiveKey:
     def valid(self) -> bool:
         """True until it is revoked or expires."""
         return not self.ended.is_set() and time.monotonic() < self.ends_at
+
+    def end(self) -> None:
+        """Let nobody go on with it."""
+        for ended in (self.ended, *self.tokens):
+            ended.set()
 
     def caller(self) -> Caller:
         """Return its bearer, who asks now."""
@@ -87,11 +100,29 @@ class LiveKey:
         )
 
 
+class LiveToken:
+    """A token that is valid, as far as this process knows."""
+
+    def __init__(self, caller: Caller, ends_at: float, parent: LiveKey | None) -> None:
+        self._caller = caller
+        self.ends_at = ends_at
+        """The time at which it expires, by the monotonic clock."""
+        self.parent = parent
+        """The key that made it; None for one that the store does not have."""
+        self.ended: Final = asyncio.Event()
+
+    def caller(self) -> Caller:
+        """Return its bearer, who asks now."""
+        return self._caller
+
+
 class StoredKeys:
     """The keys that this process has met lately."""
 
-    def __init__(self, keys: ApiKeys) -> None:
+    def __init__(self, keys: ApiKeys, signing: SigningKeys) -> None:
         self._keys = keys
+        self._signing_keys = signing
+        self._signing: Mapping[str, SigningKey] = {}
         self._reads = SingleFlight(_READS)
         self._known: OrderedDict[str, LiveKey] = OrderedDict()
         """By id; the first has not been used for longest."""
@@ -112,28 +143,71 @@ class StoredKeys:
         parts = KeyParts.of(key.decode("ascii", "replace"))
         if parts is None:
             return None
-        live = self._known.get(parts.id)
-        if live is None or time.monotonic() - self._looked_at > TRUSTED:
-            live = await within_deadline(self._reads.read(parts.id, lambda: self._look_up(parts.id)))
+        live = await self._known_now(parts.id)
         if live is None or not parts.opens(live.record.digest) or not live.valid:
             return None
         self._note(live)
         return live
 
+    async def open_token(self, token: bytes) -> LiveToken | None:
+        """Return the token that this is; None if it is none, or not valid. Raises as `open`."""
+        text = token.decode("ascii", "replace")
+        key_id = signed_with(text)
+        if key_id is None:
+            return None
+        if key_id not in self._signing or not self._fresh:
+            await within_deadline(self._reads.read(_SIGNING, lambda: self._look([])))
+        signing = self._signing.get(key_id)
+        claims = None if signing is None else verified(text, signing.secret)
+        if claims is None or claims["exp"] <= time.monotonic() + self._clock:
+            return None
+        parent = None
+        if "key" in claims:
+            parent = await self._known_now(claims["key"])
+            if parent is None or not parent.valid:
+                return None
+            self._note(parent)
+        return LiveToken(_bearer_of(claims, parent), claims["exp"] - self._clock, parent)
+
+    @property
+    def _fresh(self) -> bool:
+        return time.monotonic() - self._looked_at <= TRUSTED
+
+    async def _known_now(self, key_id: str) -> LiveKey | None:
+        live = self._known.get(key_id)
+        if live is None or not self._fresh:
+            live = await within_deadline(self._reads.read(key_id, lambda: self._look_up(key_id)))
+        return live
+
     @contextmanager
-    def held(self, live: LiveKey) -> Iterator[None]:
-        """Serve the bearer of a key that was just opened: what takes long ends with the key."""
+    def held(self, live: LiveKey | LiveToken) -> Iterator[None]:
+        """Serve the bearer of what was just opened: what takes long ends with it."""
+        if isinstance(live, LiveKey):
+            with self._held(live), _while_valid(live.ended, live.record.id):
+                yield
+            return
+        timer = asyncio.get_running_loop().call_later(live.ends_at - time.monotonic(), live.ended.set)
+        try:
+            with self._held(live.parent, live.ended) if live.parent else nullcontext(), _while_valid(live.ended):
+                yield
+        finally:
+            timer.cancel()
+
+    @contextmanager
+    def _held(self, live: LiveKey, token: asyncio.Event | None = None) -> Iterator[None]:
         if live.record.id not in self._known:
             # It was forgotten for a change since it was read, which may have been one of this key.
             self._known[live.record.id], self._version = live, _UNKNOWN
         live = self._known[live.record.id]
         live.holders += 1
-        token = key_ended.set(live.ended)
+        if token is not None:
+            live.tokens.add(token)
         try:
             yield
         finally:
-            key_ended.reset(token)
             live.holders -= 1
+            if token is not None:
+                live.tokens.discard(token)
 
     async def close(self) -> None:
         """Look no more, and write what is known of uses."""
@@ -169,12 +243,14 @@ class StoredKeys:
             for key_id in self._known.keys() - held:
                 del self._known[key_id]
             asked = [*held.union(asked)]
+        if now.version != self._version:
+            self._signing = self._signing_keys.opened(now.signing)
         self._version, self._looked_at, self._clock = now.version, began, now.at - began
         for key_id in asked:
             if key_id in now.records:
                 self._remember(now.records[key_id])
             elif key_id in self._known:
-                self._known.pop(key_id).ended.set()
+                self._known.pop(key_id).end()
 
     def _remember(self, record: KeyRecord) -> None:
         ends_at = float("inf") if record.expires_at is None else record.expires_at - self._clock
@@ -226,6 +302,33 @@ class StoredKeys:
         now = time.monotonic()
         for key_id, live in [*self._known.items()]:
             if live.ends_at <= now:
-                live.ended.set()
+                live.end()
             if live.ended.is_set() or (not live.holders and now - live.used_at > _UNUSED):
                 del self._known[key_id]
+
+
+@contextmanager
+def _while_valid(ended: asyncio.Event, key_id: str | None = None) -> Iterator[None]:
+    tokens = key_ended.set(ended), key_of_request.set(key_id)
+    try:
+        yield
+    finally:
+        key_ended.reset(tokens[0])
+        key_of_request.reset(tokens[1])
+
+
+def _bearer_of(claims: Mapping[str, Any], parent: LiveKey | None) -> Caller:
+    """Return the bearer of a token. It has no right that the key which made it has not."""
+    scopes = frozenset(scope for scope in SCOPES if scope in claims["scope"].split())
+    agents = None if claims.get("agents") is None else frozenset(claims["agents"])
+    if parent is not None:
+        scopes &= parent.record.grant.scopes
+        agents = parent.record.grant.agents
+    return Caller(
+        trusted=True,
+        name=claims["sub"] or None,
+        tenant=claims["tenant"],
+        scopes=scopes,
+        agents=agents,
+        conversation=claims["conversation"],
+    )

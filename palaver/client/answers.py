@@ -25,6 +25,7 @@ from palaver.schemas.conversation import (
 )
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run
+from palaver.schemas.tokens import Token
 from palaver.vocabulary.limits import MIB
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -156,6 +157,11 @@ def made_key_of(response: Response) -> MadeKey:
 def keys_of(response: Response) -> tuple[KeyInfo, ...]:
     """The keys in an answer. Raises `APIError` when there are none."""
     return tuple(_model(KeyList, _object(response), response).data)
+
+
+def token_of(response: Response) -> Token:
+    """The token in an answer. Raises `APIError` when there is none."""
+    return _model(Token, _object(response), response)
 
 
 def side_answer_of(response: Response) -> SideAnswer:

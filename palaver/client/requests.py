@@ -275,6 +275,11 @@ def rotate_key(key_id: str, overlap: int | None) -> Request:
     return Request("POST", _path("keys", key_id, "rotate"), body=body, repeatable=False)
 
 
+def create_token(body: Mapping[str, Any]) -> Request:
+    """``POST /v1/tokens``. Sent twice it makes two, which does no harm."""
+    return Request("POST", "/v1/tokens", body=without_none(body))
+
+
 def revoke_key(key_id: str) -> Request:
     """``DELETE /v1/keys/{id}``."""
     return Request("DELETE", _path("keys", key_id))

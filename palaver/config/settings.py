@@ -27,6 +27,7 @@ _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
+_ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 
@@ -95,6 +96,8 @@ class Settings(BaseSettings):
     """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that the API is asked by, comma separated, without ports; none: any with keys, loopback's without."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins whose pages may read answers, comma separated, each exactly as browsers name it."""
     insecure_open: bool = False
     """Serve at any address though there are no keys: whoever reaches it may do everything."""
     open_docs: bool = False
@@ -196,6 +199,11 @@ class Settings(BaseSettings):
     @classmethod
     def _listed_hosts(cls, value: object) -> object:
         return _hosts(value) if isinstance(value, str) else value
+
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _listed_origins(cls, value: object) -> object:
+        return _origins(value) if isinstance(value, str) else value
 
     @field_validator("secret_key", mode="before")
     @classmethod
@@ -305,6 +313,16 @@ def _hosts(text: str) -> tuple[str, ...]:
         except ValueError as error:
             raise ValueError(f"{part[:80]!r} {error}") from None
     return tuple(hosts)
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    for part in (parts := _parts(text)):
+        if not _ORIGIN.fullmatch(part):
+            raise ValueError(
+                f"{part[:80]!r} is not an origin such as https://app.example.com: a scheme, a host in small letters, a "
+                "port unless it is the usual one, and nothing behind it; there are no patterns"
+            )
+    return parts
 
 
 def read(kind: type[S]) -> S:

@@ -362,8 +362,9 @@ _ALL: Final = (
         "Keys",
         ("api_keys", "keys of a tenant, about", 1_000, "keys", "409 `keys_full`"),
         ("api_key_scopes", "scopes that a request names for a key", 16, "scopes", "422 `validation_error`"),
-        ("api_key_agents", "agents that a key is held to", 100, "agents", "422 `validation_error`"),
+        ("api_key_agents", "agents that a key is held to", 50, "agents", "422 `validation_error`"),
         ("api_key_life", "time until a key expires, if it does", 315_360_000, "seconds", "422 `validation_error`"),
+        ("token_life", "time until a token expires", 900, "seconds", "422 `validation_error`"),
         ("api_keys_known", "keys that an API process remembers", 10_000, "keys", "others are looked up again"),
     ),
     *_group(

@@ -77,9 +77,9 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
 async def _check_api_key(redis: Any, name: str, ttl: int) -> None:
     """A key of the API goes some time after it has expired, and what is known of its use goes, too."""
     kind = name.split(":")[2]
-    assert kind in ("key", "of", "used", "version"), f"{name} is a key that nobody knows"
+    assert kind in ("key", "of", "signing", "used", "version"), f"{name} is a key that nobody knows"
     expires = kind == "key" and orjson.loads(await redis.get(name))["expires_at"] is not None
-    assert (ttl > 0) == (expires or kind == "used"), f"{name} has the TTL {ttl}"
+    assert (ttl > 0) == (expires or kind in ("signing", "used")), f"{name} has the TTL {ttl}"
 
 
 async def read_shards(redis: Any) -> dict[str, Shard]:

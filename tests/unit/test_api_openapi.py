@@ -69,6 +69,7 @@ def test_every_route_is_there() -> None:
         "post /v1/runs/{run_id}/cancel",
         "post /v1/runs/{run_id}/input",
         "post /v1/runs/{run_id}/retry",
+        "post /v1/tokens",
     ]
 
 
@@ -181,7 +182,9 @@ def test_every_code_of_a_problem_is_told_by_some_route() -> None:
 def test_without_keys_the_document_asks_for_none() -> None:
     assert all("security" in operation for _, path, operation in OPERATIONS if path.startswith("/v1"))
     app = create_app(SETTINGS)
-    app.state.access = Access.of(SETTINGS, app.state.dialects, StoredKeys(Store.connect(SETTINGS).api_keys))
+    store = Store.connect(SETTINGS)
+    stored = StoredKeys(store.api_keys, store.signing_keys)
+    app.state.access = Access.of(SETTINGS, app.state.dialects, stored)
     open_document = app.openapi()
     assert "securitySchemes" not in open_document["components"]
     assert '"security"' not in json.dumps(open_document["paths"])

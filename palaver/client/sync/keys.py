@@ -1,20 +1,21 @@
 # Generated from palaver/client/aio/keys.py by `make twin`: change that file, not this one.
-"""Keys of the API: make, list, replace and revoke them."""
+"""Keys of the API, and tokens for pages: make, list, replace and revoke them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from palaver.client import requests
-from palaver.client.answers import keys_of, made_key_of
+from palaver.client.answers import keys_of, made_key_of, token_of
 from palaver.client.errors import NotFound
 from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.api_keys import KeyInfo, MadeKey
+from palaver.schemas.tokens import Token, TokenScope
 from palaver.vocabulary.scopes import Scope
 
 
 class Keys:
-    """The methods of the client about keys. They need a key with the scope ``admin``."""
+    """The methods of the client about keys, which need a key with the scope ``admin``, and about tokens."""
 
     _transport: ApiTransport
 
@@ -68,6 +69,25 @@ class Keys:
             APIError, ConnectionFailed: it was not made, or nobody knows its secret.
         """
         return made_key_of(self._transport.call(requests.rotate_key(key_id, overlap)))
+
+    def create_token(
+        self,
+        *,
+        conversation: str | None = None,
+        run: str | None = None,
+        scopes: Sequence[TokenScope] = ("runs:read",),
+        expires_in: int = 300,
+    ) -> Token:
+        """Make a token for a page: for one conversation, or that of a run, with no more rights than your key, for
+        ``expires_in`` seconds.
+
+        Raises:
+            NotFound: there is no such run or conversation.
+            Unauthorized: you have not all that it is to have.
+            APIError, ConnectionFailed: it was not made; ``no_secret_key``, the server signs none.
+        """
+        body = {"conversation": conversation, "run": run, "scopes": list(scopes), "expires_in": expires_in}
+        return token_of(self._transport.call(requests.create_token(body)))
 
     def revoke_key(self, key_id: str) -> None:
         """Forget a key: within a second it opens nothing any more.

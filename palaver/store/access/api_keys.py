@@ -132,6 +132,8 @@ class KeysNow:
     """Unix time of that moment, by Redis's clock."""
     records: Mapping[str, KeyRecord]
     """By id; of those that are there, expired ones among them."""
+    signing: Mapping[bytes, bytes]
+    """The keys that tokens are signed with, sealed."""
 
 
 class ApiKeys:
@@ -150,7 +152,7 @@ class ApiKeys:
         """
         now = await self._room(grant.tenant)
         made = _made(grant, now, by)
-        await self._scripts.write_durably([*_stored(made.record), _changed()])
+        await self._scripts.write_durably([*_stored(made.record), changed()])
         return made
 
     async def rotate(self, key_id: str, *, overlap: int, by: str | None = None) -> NewKey:
@@ -166,7 +168,7 @@ class ApiKeys:
         made = _made(old.grant, now, by)
         ends = now + overlap if old.expires_at is None else min(old.expires_at, now + overlap)
         ending = _removed(old) if overlap == 0 else [_record(replace(old, expires_at=ends))]
-        await self._scripts.write_durably([*_stored(made.record), *ending, _changed()])
+        await self._scripts.write_durably([*_stored(made.record), *ending, changed()])
         return made
 
     async def revoke(self, key_id: str) -> KeyRecord:
@@ -177,7 +179,7 @@ class ApiKeys:
             NotDurable: it may be back.
         """
         record = await self.get(key_id)
-        await self._scripts.write_durably([*_removed(record), _changed()])
+        await self._scripts.write_durably([*_removed(record), changed()])
         return record
 
     async def get(self, key_id: str) -> KeyRecord:
@@ -196,11 +198,12 @@ class ApiKeys:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.get(keys.API_KEYS_VERSION)
         pipeline.time()
+        pipeline.hgetall(keys.SIGNING_KEYS)
         for key_id in key_ids:
             pipeline.get(keys.api_key(key_id))
-        version, (seconds, micros), *texts = await pipeline.execute()
+        version, (seconds, micros), signing, *texts = await pipeline.execute()
         records = [KeyRecord.of_json(text) for text in texts if text is not None]
-        return KeysNow(version or b"", seconds + micros / 1e6, {record.id: record for record in records})
+        return KeysNow(version or b"", seconds + micros / 1e6, {record.id: record for record in records}, signing)
 
     async def list(self, tenant: str = "") -> Sequence[tuple[KeyRecord, int | None]]:
         """Return the keys of a tenant, the newest first, each with the Unix time of the minute in which it was last
@@ -273,6 +276,6 @@ def _unlisted(tenant: str, key_ids: Sequence[str]) -> Sequence[Command]:
     return ("ZREM", keys.api_keys(tenant), *key_ids), ("UNLINK", *used)
 
 
-def _changed() -> Command:
+def changed() -> Command:
     """What comes last: whoever sees the new version sees all that was written before it."""
     return ("SET", keys.API_KEYS_VERSION, token_hex(8))

@@ -43,6 +43,7 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not
 {palaver:keys}:of:<tag>     zset    the keys of a tenant by time of creation; without a tag the default one's  no TTL
 {palaver:keys}:used:<id>    string  the minute in which it was last used                               TTL: 400 days
+{palaver:keys}:signing      hash    keys that tokens are signed with, sealed, by id                    TTL: two days
 {palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
@@ -76,6 +77,7 @@ TOOL_SETS = "palaver:worker-tools"
 WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
 _API_KEYS: Final = "{palaver:keys}"
+SIGNING_KEYS: Final = f"{_API_KEYS}:signing"
 API_KEYS_VERSION: Final = f"{_API_KEYS}:version"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
