@@ -25,7 +25,8 @@ async def api() -> AsyncIterator[World]:
 
 
 def allowed(answer: httpx.Response) -> str | None:
-    return answer.headers.get("access-control-allow-origin")
+    origin: str | None = answer.headers.get("access-control-allow-origin")
+    return origin
 
 
 @pytest.mark.parametrize("page", [PAGE, "http://localhost:3000"])

@@ -172,7 +172,7 @@ async def test_forged_tokens_are_refused(api: World, run: dict[str, Any]) -> Non
     more = {"kid": key.id, "typ": "at+jwt"}
     lacking = {name: value for name, value in claims.items() if name != "conversation"}
     forged = [
-        jwt.encode(claims, None, algorithm="none", headers=more),
+        jwt.encode(claims, "", algorithm="none", headers=more),
         jwt.encode(claims, key.secret * 2, algorithm="HS384", headers=more),
         jwt.encode(claims, b"x" * 32, algorithm="HS256", headers=more),
         jwt.encode(claims, key.secret, algorithm="HS256", headers={**more, "typ": "JWT"}),
@@ -202,7 +202,8 @@ async def test_two_signing_keys_are_alive(api: World, run: dict[str, Any], monke
     for token in (first, second, first):
         assert (await api.client.get(run["links"]["self"], headers=bearer(token))).status_code == 200
     old = part(first, 0)["kid"]
-    stored = json.loads(await api.redis.hget(keys.SIGNING_KEYS, old))
+    text: Any = await api.redis.hget(keys.SIGNING_KEYS, old)
+    stored = json.loads(text)
     await api.redis.hset(keys.SIGNING_KEYS, old, json.dumps({**stored, "created_at": stored["created_at"] - 172_801}))
     await made(api, run=run["id"])
     assert old.encode() not in await api.redis.hgetall(keys.SIGNING_KEYS)
@@ -218,8 +219,8 @@ async def test_what_signs_is_sealed_and_without_a_key_for_that_there_are_no_toke
 ) -> None:
     await made(api, run=run["id"])
     key = await api.store.signing_keys.current()
-    stored = b"".join((await api.redis.hgetall(keys.SIGNING_KEYS)).values())
-    assert base64.b64encode(key.secret) not in stored
+    stored: Any = await api.redis.hgetall(keys.SIGNING_KEYS)
+    assert base64.b64encode(key.secret) not in b"".join(stored.values())
     async with world(CLOSED.model_copy(update={"secret_key": ()})) as other:
         begun = (await other.client.post("/v1/runs", json=BODY, headers=OPS)).json()
         answer = await other.client.post("/v1/tokens", json={"run": begun["id"]}, headers=OPS)

@@ -60,8 +60,8 @@ METHODS = (
     "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "condense", "conversation",
     "conversation_events", "conversations", "count_conversations", "create_conversation",
     "create_key", "create_token", "delete", "delete_conversation", "deny", "events", "export", "fork", "get", "keys",
-    "list", "messages", "models", "pause", "queues", "resume", "retry", "revoke_key", "rotate_key", "run", "secret_names",
-    "send", "set_secrets", "steer", "submit", "wait", "withdraw",
+    "list", "messages", "models", "pause", "queues", "resume", "retry", "revoke_key", "rotate_key", "run",
+    "secret_names", "send", "set_secrets", "steer", "submit", "wait", "withdraw",
 )  # fmt: skip
 
 
