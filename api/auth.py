@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from starlette.types import Scope
@@ -25,6 +25,7 @@ DOCUMENTS: Final = frozenset(
     {"/", "/docs", "/docs/start.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js", "/openapi.json"}
 )
 """Paths that are open with ``PALAVER_OPEN_DOCS``: a browser that follows a link sends no key."""
+_NOTHING: Final = nullcontext()
 _STORED: Final = PREFIX.encode()
 _TOKEN: Final = b"eyJ"
 """The beginning of every token: a header is an object of JSON, in base64."""
@@ -81,14 +82,9 @@ class CallerKeys:
         live = await (self.stored.open(key) if key.startswith(_STORED) else self.stored.open_token(key))
         return (Caller(trusted=False) if live is None else live.caller()), live
 
-    @contextmanager
-    def held(self, live: LiveKey | LiveToken | None) -> Iterator[None]:
-        """Serve a caller: if the store has the key, what takes long ends with it."""
-        if live is None:
-            yield
-            return
-        with self.stored.held(live):
-            yield
+    def held(self, live: LiveKey | LiveToken | None) -> AbstractContextManager[None]:
+        """Return the context to serve a caller in: if the store has the key, what takes long ends with it."""
+        return _NOTHING if live is None else self.stored.held(live)
 
 
 def bearer(scope: Scope, headers: Mapping[bytes, bytes]) -> bytes | None:
