@@ -55,7 +55,8 @@ class Handlers:
                     parts, convertors = match.groupdict(), route.param_convertors
                     scope["path_params"] = {name: convertors[name].convert(parts[name]) for name in parts}
                     route, request = methods[scope["method"]], Request(scope, receive, send)
-                    answer = await (route.endpoint(request) if scope["method"] in READING else _audited(route, request))
+                    unseen = scope["method"] in READING and not scope["state"]["caller"].operator
+                    answer = await (route.endpoint(request) if unseen else _audited(route, request))
                     await answer(scope, receive, send)
                     return
             if scope["state"]["caller"].scopes is not None and path not in DOCUMENTS:
@@ -72,9 +73,9 @@ async def _audited(route: APIRoute, request: Request) -> Response:
         answer: Response = await route.endpoint(request)
     except Exception as error:
         if isinstance(error, NotDurable | StoreUnavailable) or not isinstance(error, PalaverError):
-            audit.failed()
+            await audit.failed()
         raise
-    audit.answered(answer)
+    await audit.answered(answer)
     return answer
 
 

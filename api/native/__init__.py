@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    audit,
     bulk,
     control,
     conversation_events,
@@ -24,6 +25,7 @@ from .dialect import NATIVE
 
 __all__ = [
     "NATIVE",
+    "audit",
     "bulk",
     "control",
     "conversation_events",

@@ -15,6 +15,7 @@ from palaver.store.reading.listing import RunPage
 from palaver.store.redis.single_flight import SingleFlight
 
 from .asking import ask
+from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .clearing import clear_conversation
@@ -132,6 +133,8 @@ __all__ = [
     "follow_log",
     "fork",
     "is_away",
+    "is_kept",
+    "keep_act",
     "keep_to_conversation",
     "keep_to_run",
     "key_ended",
@@ -146,6 +149,7 @@ __all__ = [
     "once_there",
     "place_of_watcher",
     "position_left",
+    "read_audit",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",

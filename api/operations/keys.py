@@ -25,7 +25,7 @@ async def create_key(backend: Backend, request: KeyRequest, caller: Caller) -> N
         NotDurable, StoreUnavailable: it was not made, or not safely.
     """
     refuse(_faults(request))
-    tag, name = await _tenant(backend, request.tenant, caller)
+    tag, name = await tenant_of(backend, request.tenant, caller)
     if tag and request.operator:
         raise Refused.of_faults([FieldError("/operator", "value_error", "sees all tenants: leave the tenant out")])
     grant = KeyGrant(
@@ -48,7 +48,7 @@ async def list_keys(backend: Backend, caller: Caller, tenant: str | None = None)
     Raises:
         Refused: there is no such tenant, for this caller.
     """
-    tag, _ = await _tenant(backend, tenant, caller)
+    tag, _ = await tenant_of(backend, tenant, caller)
     listed = await within_deadline(backend.store.api_keys.list(tag))
     return [record.shown(used) for record, used in listed if _sees(caller, record)]
 
@@ -86,7 +86,7 @@ def _faults(request: KeyRequest) -> Iterator[FieldError]:
         yield FieldError("/operator", "value_error", "is for a key that is held to nothing")
 
 
-async def _tenant(backend: Backend, name: str | None, caller: Caller) -> tuple[str, str | None]:
+async def tenant_of(backend: Backend, name: str | None, caller: Caller) -> tuple[str, str | None]:
     """Return the tag and the name of the tenant that a request names, or of the caller's.
 
     Raises:

@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.access.api_keys import ApiKeys
+from palaver.store.access.audit import AuditLog
 from palaver.store.access.signing_keys import SigningKeys
 from palaver.store.access.tenancy import DefaultTenancy, Tenancy
 from palaver.store.conversations.conversations import Conversations
@@ -67,6 +68,7 @@ class Store:
         self.spans = SpanOutbox(connection, settings)
         self.tenants: Tenancy = DefaultTenancy()
         self.api_keys = ApiKeys(connection, scripts)
+        self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)

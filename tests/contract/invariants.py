@@ -94,6 +94,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
             continue
+        if text.startswith("{palaver:audit}:"):
+            assert ttl > 0, f"{text} has no TTL"
+            continue
         if text.startswith("{palaver:keys}:"):
             await _check_api_key(redis, text, ttl)
             continue

@@ -262,6 +262,14 @@ def _keys(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask]]:
     return prepare
 
 
+async def _acts(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.store.audit.add(
+            "", "cancel", key="key", facts={"run": f"run {k}", "items": ["approval approve"] * 16}
+        )
+    return Ask(f"/v1/audit?limit={n}")
+
+
 _SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
 _INPUT: Final = "POST /v1/runs/{run_id}/input"
 _PAIRS: Final = limit_of("input_messages") // 2
@@ -346,6 +354,7 @@ CASES: Final = (
     Case("GET /v1/keys", "keys", limit_of("api_keys"), _keys(lambda _: Ask("/v1/keys")), counted_at=200),
     Case("POST /v1/keys/{api_key_id}/rotate", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}/rotate", {}))),
     Case("DELETE /v1/keys/{api_key_id}", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}"))),
+    Case("GET /v1/audit", "acts", limit_of("audit_page"), _acts),
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),

@@ -47,12 +47,14 @@ class Apis:
     urls: tuple[str, str]
     server: RedisServer
 
-    def command(self, *arguments: str, user: str = "palaver-api", **more: str) -> subprocess.CompletedProcess[str]:
-        """``palaver keys``, as it is typed where the API runs."""
+    def command(
+        self, *arguments: str, user: str = "palaver-api", program: str = "keys", **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """``palaver keys``, or another program, as it is typed where the API runs."""
         url = logins.url_of(user, self.server.port)
         environment = {**CLEAN, "PALAVER_REDIS_URL": url, "PALAVER_REQUIRE_KEYS": "true", **more}
-        program = [sys.executable, "-m", "palaver.cli", "keys", *arguments]
-        return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        line = [sys.executable, "-m", "palaver.cli", program, *arguments]
+        return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     def json(self, *arguments: str) -> Any:
         """Its answer as JSON."""
@@ -128,8 +130,22 @@ def test_the_life_of_a_key_under_the_shipped_users(apis: Apis) -> None:
         with pytest.raises(Unauthorized, match="revoked"):
             next(shop.list())
     assert apis.json("revoke", made["id"]) == {"revoked": made["id"]}
+    _check_acts(apis, made["id"], new["id"])
     assert apis.command("revoke", made["id"]).returncode == 1
     assert apis.denied() == []
+
+
+def _check_acts(apis: Apis, old: str, new: str) -> None:
+    """What was done with two keys is kept, and shown."""
+    acts = [json.loads(line) for line in apis.command("--json", program="audit").stdout.splitlines()]
+    about = [act for act in acts if {old, new} & {act["facts"].get("api_key"), act["facts"].get("created")}]
+    assert [(act["operation"], act["key"]) for act in about] == [
+        ("create_key", None), ("rotate_key", None), ("revoke_key", "root"), ("revoke_key", None),
+    ]  # fmt: skip
+    assert {act["operation"] for act in acts if act["operator"]} == {"list_runs", "revoke_key"}
+    shown = apis.command("--since", "1h", program="audit").stdout
+    assert f"root (operator) revoke_key api_key={new} 204 from {HOST}" in shown
+    assert apis.command("--tenant", "nobody", program="audit").returncode == 1
 
 
 def test_a_revocation_is_seen_by_every_process_within_a_second(apis: Apis) -> None:

@@ -41,6 +41,7 @@ def test_every_route_is_there() -> None:
         "get /healthz",
         "get /metrics",
         "get /readyz",
+        "get /v1/audit",
         "get /v1/conversations",
         "get /v1/conversations/count",
         "get /v1/conversations/{conversation_id}",

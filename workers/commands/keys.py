@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
+import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,7 +23,7 @@ from palaver.config.settings import Settings, settings
 from palaver.errors import ErrorClass, NotDurable, Refused, StateConflict, classify
 from palaver.schemas.api_keys import KeyInfo, KeyList, KeyRequest, MadeKey
 from palaver.store import Store
-from palaver.store.access.api_keys import KeyGrant
+from palaver.store.access.api_keys import KeyGrant, KeyRecord
 from palaver.vocabulary.durations import in_seconds
 from palaver.vocabulary.ids import is_id
 from palaver.vocabulary.scopes import SCOPES
@@ -94,6 +96,7 @@ async def _run(here: Settings, options: argparse.Namespace) -> int:
         match options.command:
             case "create":
                 made = await store.api_keys.create(await _grant(store, options))
+                await _keep(store, "create_key", made.record, made.record.id)
                 if not here.keyed:
                     print(f"palaver keys: {_OPEN}", file=sys.stderr)
                 _show_made(made.shown(), options)
@@ -102,11 +105,27 @@ async def _run(here: Settings, options: argparse.Namespace) -> int:
                 _show_list([record.shown(used) for record, used in await store.api_keys.list(tag)], options)
             case "rotate":
                 rotated = await store.api_keys.rotate(options.id, overlap=options.overlap)
+                await _keep(store, "rotate_key", rotated.record, options.id)
                 _show_made(rotated.shown(), options)
             case _:
                 record = await store.api_keys.revoke(options.id)
+                await _keep(store, "revoke_key", record, record.id)
                 _show({"revoked": record.id}, f"revoked {record.id} ({record.grant.name})", options)
     return 0
+
+
+async def _keep(store: Store, operation: str, record: KeyRecord, key_id: str) -> None:
+    """Keep an act of whoever types this."""
+    facts = {"api_key": key_id, "name": record.grant.name, "created": record.id}
+    await store.audit.add(record.grant.tenant, operation, client=f"command of {_user()}", facts=facts)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A user of a container may have no name.
+        return str(os.getuid())
 
 
 async def _grant(store: Store, options: argparse.Namespace) -> KeyGrant:

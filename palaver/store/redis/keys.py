@@ -46,6 +46,8 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:keys}:signing      hash    keys that tokens are signed with, sealed, by id                    TTL: two days
 {palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
 
+{palaver:audit}:of:<tag>    stream  who did what with keys of a tenant     TTL: the retention of it, after the last act
+
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
 what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
 down.
@@ -113,6 +115,11 @@ def api_key(key_id: str) -> str:
 def api_key_used(key_id: str) -> str:
     """The minute in which a key of the API was last used."""
     return f"{_API_KEYS}:used:{key_id}"
+
+
+def audit(tag: str) -> str:
+    """The acts of a tenant."""
+    return f"{{palaver:audit}}:of:{tag}"
 
 
 def api_keys(tag: str) -> str:
