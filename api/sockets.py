@@ -34,6 +34,7 @@ from .operations import (
     InsufficientScope,
     LiveKey,
     LiveToken,
+    is_away,
     key_ended,
     refuse_held,
     require_scope,
@@ -95,7 +96,13 @@ def socket_route(
             return
         caller, live, keys = caller_of(socket), None, socket.app.state.access.keys
         if not caller.trusted:
-            caller, live = await _greeted(socket, keys, key_in)
+            try:
+                caller, live = await _greeted(socket, keys, key_in)
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                await _close(socket, codes.failed)
+                return
             socket.scope["state"]["caller"] = caller
             if not caller.trusted:
                 # Those that came together have waited in vain together.

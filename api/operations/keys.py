@@ -99,7 +99,7 @@ async def tenant_of(backend: Backend, name: str | None, caller: Caller) -> tuple
     named = await within_deadline(tenants.get(name))
     if named is None or (named.tag != caller.tenant and not caller.operator):
         raise Refused.of_faults([FieldError("/tenant", "unknown_tenant", "is not a tenant")])
-    return named.tag, named.name
+    return named.tag, named.name if named.tag else None
 
 
 async def _known(backend: Backend, key_id: str, caller: Caller) -> KeyRecord:

@@ -199,6 +199,7 @@ class StoredKeys:
             # It was forgotten for a change since it was read, which may have been one of this key.
             self._known[live.record.id], self._version = live, _UNKNOWN
         live = self._known[live.record.id]
+        self._see_that_somebody_watches()
         live.holders += 1
         if token is not None:
             live.tokens.add(token)
@@ -225,10 +226,13 @@ class StoredKeys:
 
     async def _look_up(self, key_id: str) -> LiveKey | None:
         await self._look([key_id])
+        self._see_that_somebody_watches()
+        return self._known.get(key_id)
+
+    def _see_that_somebody_watches(self) -> None:
         if self._watching is None and self._known:
             # Not in the context of this request: it lives longer.
             self._watching = asyncio.create_task(self._watch(), name="palaver-keys", context=Context())
-        return self._known.get(key_id)
 
     async def _look(self, asked: list[str]) -> None:
         """Read some keys and the version. If that is another one, whatever is held is read, too, and the rest is

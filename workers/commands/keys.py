@@ -171,7 +171,7 @@ async def _tenant(store: Store, name: str | None) -> tuple[str, str | None]:
     tenant = await store.tenants.get(name)
     if tenant is None:
         refuse(f"palaver keys: there is no tenant {name[:80]!r}", 1)
-    return tenant.tag, tenant.name
+    return tenant.tag, tenant.name if tenant.tag else None
 
 
 def _show_made(made: MadeKey, options: argparse.Namespace) -> None:
