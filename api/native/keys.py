@@ -59,7 +59,7 @@ async def create_key(backend: Backend, caller: Caller, body: KeyRequest) -> Resp
     problems=("unknown_tenant",),
 )
 async def list_keys(backend: Backend, caller: Caller, query: KeysQuery) -> Response:
-    """Of your tenant. A key that has expired is listed for 30 days; one that was revoked is not. Keys of
+    """The keys of your tenant. One that has expired is listed for 30 days; one that was revoked is not. Keys of
     `PALAVER_API_KEYS` are not among them."""
     return answer(KeyList(data=[*await operations.list_keys(backend, caller, query.tenant)]))
 

@@ -36,6 +36,7 @@ from .conversations import (
 from .history import append, fork, withdraw
 from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
+from .live_keys import InvalidKey, LiveKey, LiveToken, is_away, key_ended
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
@@ -61,7 +62,7 @@ from .scopes import (
     require_scope,
 )
 from .secrets import secret_names, set_secrets
-from .stored_keys import InvalidKey, LiveKey, LiveToken, StoredKeys, is_away, key_ended
+from .stored_keys import StoredKeys
 from .submitting import Taken, begin, condense, retry, submit
 from .tokens import create_token
 from .tools import ToolState, read_tools

@@ -1,4 +1,4 @@
-"""Who did what with a key of the store: kept for the tenant, and read."""
+"""Acts with keys of the store: who did what, kept for the tenant, and read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palaver.schemas.audit import AuditPage
 
 from .backend import Backend, Caller, within_deadline
 from .keys import tenant_of
-from .stored_keys import key_ended, key_of_request
+from .live_keys import key_ended, key_of_request
 
 _log: Final = logging.getLogger("palaver.api")
 _PLACE: Final = re.compile(r"[0-9]{1,16}-[0-9]{1,16}")

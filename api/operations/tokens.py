@@ -12,8 +12,8 @@ from palaver.secrets.sealing import KeyMissing
 from palaver.secrets.tokens import sign
 
 from .backend import Backend, Caller, within_deadline
+from .live_keys import key_of_request
 from .scopes import require_scope
-from .stored_keys import key_of_request
 
 
 async def create_token(backend: Backend, request: TokenRequest, caller: Caller) -> Token:

@@ -15,7 +15,7 @@ from palaver.store.reading.feeds import watches_for
 from palaver.vocabulary.limits import count_exceeded
 
 from .backend import Backend, Caller
-from .stored_keys import InvalidKey, key_ended
+from .live_keys import InvalidKey, key_ended
 
 T = TypeVar("T")
 

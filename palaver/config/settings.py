@@ -123,7 +123,7 @@ class Settings(BaseSettings):
     retention: float = Field(default=7 * 86400.0, ge=1)
     """A finished run and its conversation stay this long after the last run ended."""
     audit_retention: float = Field(default=365 * 86400.0, ge=0)
-    """What was done with keys of the store stays known this long; 0: it is not kept, only logged."""
+    """Acts with keys of the store stay known this long; 0: they are only logged."""
     feed_retention: float = Field(default=3600.0, ge=1)
     """Token deltas stay this long after the run ended; afterwards events come from the log."""
     feed_cap: int = Field(default=20_000, ge=100)

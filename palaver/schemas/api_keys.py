@@ -21,7 +21,7 @@ class KeyRequest(Strict):
     """A key to make: it may do what it has scopes for."""
 
     name: KeyName
-    """What its bearer does is recorded under this name. Several keys may have it: after a rotation two do."""
+    """The name under which is recorded what its bearer does. Several keys may have it: after a rotation two do."""
     scopes: Annotated[tuple[Scope, ...], AtMost("api_key_scopes")] = ()
     """The parts of the API that it opens: never more than the key has that asks for it."""
     agents: Annotated[tuple[AgentName, ...], AtMost("api_key_agents")] | None = None
@@ -47,7 +47,7 @@ class KeyInfo(BaseModel):
     """A key, without its secret."""
 
     id: str
-    """What stands between the first two underscores behind ``plv``."""
+    """The part of the key between the first two underscores behind ``plv``."""
     name: str
     tenant: str | None
     """The name of its tenant; null for the default one."""

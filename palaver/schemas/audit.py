@@ -1,4 +1,4 @@
-"""What was done with keys, as it is kept and shown."""
+"""Acts with keys, as they are kept and shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AuditEntry(BaseModel):
     status: int | None
     """The status of the answer; null where the store did not answer, and there may have been an effect."""
     facts: dict[str, Any]
-    """What it was done to, by the names in the path, and its kinds and counts: never what somebody wrote."""
+    """The things that it was done to, by the names in the path, and kinds and counts: never what somebody wrote."""
 
 
 class AuditPage(BaseModel):

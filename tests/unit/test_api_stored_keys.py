@@ -280,7 +280,7 @@ async def test_a_socket_ends_with_its_key(api: World, greets: bool) -> None:
     await api.store.api_keys.revoke(key.record.id)
 
     async def over() -> bool:
-        return told[-1]["type"] == "websocket.close"
+        return str(told[-1]["type"]) == "websocket.close"
 
     await within_a_second(over)
     assert told[-1]["code"] == 4001

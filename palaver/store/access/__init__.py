@@ -1,1 +1,1 @@
-"""Who may use the API: keys, keys that sign tokens, and what was done with them."""
+"""Access to the API: keys, keys that sign tokens, and what was done with them."""

@@ -277,5 +277,5 @@ def _unlisted(tenant: str, key_ids: Sequence[str]) -> Sequence[Command]:
 
 
 def changed() -> Command:
-    """What comes last: whoever sees the new version sees all that was written before it."""
+    """The command that comes last: whoever sees the new version sees all that was written before it."""
     return ("SET", keys.API_KEYS_VERSION, token_hex(8))

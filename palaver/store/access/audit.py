@@ -1,4 +1,4 @@
-"""What was done with keys of the store: a stream for each tenant, to which is only added.
+"""Acts with keys of the store: a stream for each tenant, to which is only added.
 
 It is bounded by number and by age, and goes with its last entry.
 """
