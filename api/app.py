@@ -34,7 +34,7 @@ from .dialects import Dialect, respond
 from .hosts import refuse_open_bind
 from .installed import dialects_of
 from .middleware import Access, Middleware
-from .operations import Backend, Publishing
+from .operations import Backend, Publishing, StoredKeys
 from .operations.catalog import Catalog
 from .operations.measured import Measured
 from .pages import add_pages
@@ -85,8 +85,9 @@ def create_app(
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
         app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
-        app.state.access = Access.of(chosen, app.state.dialects)
         opened = store or Store.connect(chosen, shared=True, send=publisher is None)
+        stored_keys = StoredKeys(opened.api_keys, opened.signing_keys)
+        app.state.access = Access.of(chosen, app.state.dialects, stored_keys)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,
@@ -111,6 +112,7 @@ def create_app(
             backend.closing.set()
             await end(watching)
             preflight.end()
+            await stored_keys.close()
             await backend.close()
             if publisher is None:
                 await backend.publisher.close()
@@ -235,4 +237,4 @@ def _schemas(dialects: Sequence[Dialect]) -> dict[str, Any]:
 def _wants_keys(app: FastAPI) -> bool:
     """Tell whether there are keys; before the application is started it is not known that there are none."""
     access: Access | None = getattr(app.state, "access", None)
-    return access is None or not access.keys.none
+    return access is None or not access.keys.listed.none

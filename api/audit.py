@@ -1,6 +1,7 @@
 """A log line for each request that changed something: the key, the operation, and the run or conversation.
 
-Submits are not among them: a run says itself who submitted it.
+Submits are not among them: a run says itself who submitted it. With a key of the store, all that changed something is
+kept in the store, too, and whatever an operator's key did.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Final
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Scope
+
+from .operations import is_kept, keep_act
 
 AUDIT: Final = logging.getLogger("palaver.audit")
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -35,32 +38,43 @@ class Audit:
         self._facts: dict[str, Any] = {}
         _details.set(self._facts)
 
-    def answered(self, answer: Response) -> None:
+    async def answered(self, answer: Response) -> None:
         """Write the line of a request that was answered: a refused one has changed nothing."""
-        if answer.status_code < 400 and (self._facts or self._operation not in self._unaudited):
-            self._write(answer.status_code, answer.headers.get("location"))
+        if answer.status_code < 400:
+            await self._record(answer.status_code, answer.headers.get("location"))
 
-    def failed(self) -> None:
+    async def failed(self) -> None:
         """Write the line of a request whose effect is unknown: the store did not answer."""
-        if self._facts or self._operation not in self._unaudited:
-            self._write(None, None)
+        await self._record(None, None)
 
-    def _write(self, status: int | None, created: str | None) -> None:
-        scope, state = self._scope, self._scope["state"]
+    async def _record(self, status: int | None, created: str | None) -> None:
+        scope = self._scope
         about = {name.removesuffix("_id"): str(value) for name, value in scope["path_params"].items()}
+        facts = {**about, **self._facts}
+        if created is not None:
+            facts["created"] = created.rpartition("/")[2]
+        client = scope["client"][0] if scope.get("client") else None
+        if scope["method"] not in READING and (self._facts or self._operation not in self._unaudited):
+            self._write(status, facts, client)
+        if is_kept():
+            backend, caller, request = (
+                scope["app"].state.backend,
+                scope["state"]["caller"],
+                scope["state"]["request_id"],
+            )
+            await keep_act(backend, caller, self._operation, request, client, status, facts)
+
+    def _write(self, status: int | None, facts: dict[str, Any], client: str | None) -> None:
+        scope, state = self._scope, self._scope["state"]
         fields = {
             "operation": self._operation,
             "method": scope["method"],
-            **about,
-            **self._facts,
+            **facts,
             "status": "unknown" if status is None else status,
             "key": state["caller"].name,
         }
-        if created is not None:
-            fields["created"] = created.rpartition("/")[2]
-        client = scope.get("client")
-        if client:
-            fields["client"] = client[0]
+        if client is not None:
+            fields["client"] = client
         line = " ".join(f"{name}={value}" for name, value in fields.items() if name not in {"operation", "key"})
         who = fields["key"] or "-"
         AUDIT.info("%s %s %s request=%s", who, self._operation, line, state["request_id"], extra={"fields": fields})

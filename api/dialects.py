@@ -13,7 +13,9 @@ from pydantic_settings import BaseSettings
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
-from starlette.types import Scope
+from starlette.types import Scope as AsgiScope
+
+from palaver.vocabulary.scopes import SCOPES, Scope
 
 from .auth import bearer, routed_path
 from .openapi import Answer, ErrorFormat, Says, Schemas, operation
@@ -26,7 +28,7 @@ H = TypeVar("H", bound=Handler)
 Respond = Callable[[Problem, str, str], Response]
 """The answer that a problem is to a request for a path, with the request's id."""
 
-KeyOf = Callable[[Scope, Mapping[bytes, bytes]], bytes | None]
+KeyOf = Callable[[AsgiScope, Mapping[bytes, bytes]], bytes | None]
 """The API key that a request brings."""
 
 
@@ -85,6 +87,8 @@ class Dialect:
         self.router: Final = APIRouter()
         self.schemas: Final = Schemas()
         self.sockets: Final[list[WebSocketRoute]] = []
+        self.socket_scopes: Final[dict[str, Scope]] = {}
+        """The scope that a key needs for the sockets at each path."""
 
     def owns(self, path: str) -> bool:
         """Tell whether a path is below its prefix. Without one it owns any, also texts that are no path: ``*``,
@@ -96,32 +100,35 @@ class Dialect:
         method: str,
         path: str,
         *,
+        scope: Scope | tuple[Scope, ...] | None,
         tag: str,
         summary: str,
         answers: Mapping[int, tuple[str, Answer]],
         problems: Sequence[str] = (),
         examples: Mapping[str, Any] | None = None,
         also: Mapping[str, Any] | None = None,
-        probe: bool = False,
+        keeps_to: bool = False,
         audited: bool = True,
     ) -> Callable[[H], H]:
         """Serve requests by a handler: its parameters say what they take (``Takes``), its docstring what it does.
 
         ``answers`` are the statuses with a sentence and a model, the usual one first; ``problems`` the codes that it
         may raise itself; ``examples`` are of its body; ``also`` describes a 200 that is not JSON, by media type.
-        A ``probe`` tells nobody more than yes or no: it wants no key, and answers whatever else is asked. A request
-        that changes something is written to the audit log, unless the route is not ``audited``.
 
-        Raises ValueError for a path that is not the dialect's.
+        A key needs the ``scope``, or one of several. None is a probe's, which tells nobody more than yes or no: it
+        wants no key, and answers whatever else is asked. A key that is held to one conversation is for routes whose
+        path names one or a run, and for those whose handler ``keeps_to`` it. A request that changes something is
+        written to the audit log, unless the route is not ``audited``.
+
+        Raises ValueError for a path that is not the dialect's, or a scope that there is not.
         """
-
-        if not self.owns(path):
-            raise ValueError(f"{path} is not below {self.prefix}, the prefix of the dialect {self.name}")
+        scopes = (scope,) if isinstance(scope, str) else scope or ()
+        self._check(path, scopes)
 
         def declare(handler: H) -> H:
-            takes = Takes.of(handler, path, probe=probe)
+            takes = Takes.of(handler, path, scopes, keeps_to=keeps_to)
             operation_id = "_".join(filter(None, (self.name, handler.__name__)))
-            if probe:
+            if takes.probe:
                 self.probes.add(path)
             if not audited:
                 self.unaudited.add(operation_id)
@@ -145,18 +152,32 @@ class Dialect:
 
         return declare
 
-    def socket(self, path: str, *, key_in: KeyInFrame, codes: CloseCodes) -> Callable[[SocketHandler], SocketHandler]:
-        """Serve WebSockets by a handler. Raises ValueError for a path that is not the dialect's."""
-        if not self.owns(path):
-            raise ValueError(f"{path} is not below {self.prefix}, the prefix of the dialect {self.name}")
+    def socket(
+        self, path: str, *, scope: Scope, key_in: KeyInFrame, codes: CloseCodes, keeps_to: bool = False
+    ) -> Callable[[SocketHandler], SocketHandler]:
+        """Serve WebSockets by a handler. A key needs the ``scope``; one that is held to one conversation is for those
+        whose handler ``keeps_to`` it.
+
+        Raises ValueError for a path that is not the dialect's, or a scope that there is not.
+        """
+        self._check(path, (scope,))
 
         def declare(handler: SocketHandler) -> SocketHandler:
-            self.sockets.append(socket_route(path, handler, key_in, codes))
+            self.sockets.append(socket_route(path, handler, key_in, codes, scope, keeps_to=keeps_to))
+            self.socket_scopes[path] = scope
             return handler
 
         return declare
 
-    def greets(self, scope: Scope) -> bool:
+    def _check(self, path: str, scopes: tuple[Scope, ...]) -> None:
+        if not self.owns(path):
+            raise ValueError(f"{path} is not below {self.prefix}, the prefix of the dialect {self.name}")
+        if unknown := set(scopes).difference(SCOPES):
+            raise ValueError(
+                f"{path} needs {', '.join(sorted(unknown))}, which no key has: scopes are {', '.join(SCOPES)}"
+            )
+
+    def greets(self, scope: AsgiScope) -> bool:
         """Tell whether a request is for one of its sockets, which asks for the key itself."""
         path = routed_path(scope)
         return scope["type"] == "websocket" and any(route.path_regex.match(path) for route in self.sockets)

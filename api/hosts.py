@@ -30,8 +30,9 @@ class Hosts:
 
     def __init__(self, settings: Settings) -> None:
         self._names = frozenset(name.lower().strip("[]") for name in settings.allowed_hosts)
-        self._keyed = bool(settings.api_keys)
+        self._keyed = settings.keyed
         self._open = settings.insecure_open
+        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
 
     def check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Let a request pass.
@@ -58,9 +59,11 @@ class Hosts:
 
     def _check_page(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Refuse requests from pages of others: only browsers name the page that sends a request."""
+        origin = headers.get(b"origin")
+        if origin in self._origins:
+            return
         if scope.get("method") not in _SAFE and headers.get(b"sec-fetch-site") == b"cross-site":
             raise Problem("origin_not_allowed", "A page of another site must not do this.")
-        origin = headers.get(b"origin")
         if origin is not None and not self._keyed:
             try:
                 host = urlsplit(origin.decode("ascii")).hostname
@@ -94,7 +97,7 @@ def refuse_open_bind(settings: Settings, host: str) -> None:
     Raises:
         ConfigurationError: without keys, and ``host``, where connections are to come in, is one that others reach.
     """
-    if not settings.api_keys and not settings.insecure_open and not is_loopback(host):
+    if not settings.keyed and not settings.insecure_open and not is_loopback(host):
         raise ConfigurationError(f"PALAVER_HOST: {host} is reached from elsewhere, and there are no keys: {_SAY_SO}")
 
 

@@ -23,11 +23,12 @@ from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .access_log import log_request
-from .auth import DOCUMENTS, METRICS, QUEUES, Keys, routed_path, unauthenticated
+from .auth import DOCUMENTS, METRICS, QUEUES, CallerKeys, Keys, routed_path, unauthenticated
 from .client_connection import connection_of
+from .cors import Cors
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
-from .operations import Caller, acting_for
+from .operations import Caller, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away
 from .problems import Problem
 from .requests import enter_root
 
@@ -43,7 +44,8 @@ _REFUSED: Final = 1008
 class Access:
     """The rules of access, as the settings say: keys and hosts."""
 
-    keys: Keys
+    keys: CallerKeys
+    cors: Cors
     hosts: Hosts
     probes: frozenset[str]
     """Paths of routes that answer no more than yes or no, and need no key."""
@@ -55,7 +57,7 @@ class Access:
     """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
-    def of(cls, settings: Settings, dialects: Sequence[Dialect]) -> Access:
+    def of(cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys) -> Access:
         """Return the access to an application with these settings, which speaks these dialects.
 
         Raises:
@@ -64,26 +66,48 @@ class Access:
         probes = frozenset(path for dialect in dialects for path in dialect.probes)
         opened = probes | DOCUMENTS if settings.open_docs else probes
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
-        return cls(Keys(settings.api_keys), Hosts(settings), probes, opened, narrow, Tracing.of(os.environ))
+        return cls(
+            CallerKeys(settings, stored),
+            Cors(settings),
+            Hosts(settings),
+            probes,
+            opened,
+            narrow,
+            Tracing.of(os.environ),
+        )
 
-    def caller(self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect) -> Caller:
-        """Return the caller of a path, as routes are compared with it. A socket of a dialect gets its key from the
-        client later.
+    async def admit(
+        self, path: str, scope: Scope, headers: dict[bytes, bytes], dialect: Dialect
+    ) -> tuple[Caller, LiveKey | LiveToken | None]:
+        """Return the caller of a path, as routes are compared with it, and the caller's key if the store has it. A
+        socket of a dialect gets its key from the client later.
 
         Raises:
-            Problem: the caller may not ask, or not from there.
+            Problem, InvalidKey: the caller may not ask, or not from there.
+            StoreUnavailable: whether the key is valid is not known; so may be what Redis raises.
         """
         if path in self.probes:
             host_of(headers)
         else:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
-        caller = self.keys.caller(key)
+        if path in self.opened and self.keys.stores(key):
+            # It is answered while Redis is away, too.
+            return await self._if_known(key)
+        caller, live = await self.keys.caller(key)
         if not caller.trusted and path in self.narrow and not self.narrow[path].none:
             caller = self.narrow[path].caller(key)
         if not caller.trusted and path not in self.opened and not dialect.greets(scope):
-            raise unauthenticated()
-        return caller
+            raise InvalidKey() if self.keys.stores(key) else unauthenticated()
+        return caller, live
+
+    async def _if_known(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
+        try:
+            return await self.keys.caller(key)
+        except Exception as error:
+            if not is_away(error):
+                raise
+            return Caller(trusted=False), None
 
     @contextmanager
     def trace(self, headers: dict[bytes, bytes]) -> Iterator[None]:
@@ -117,12 +141,14 @@ class Middleware:
         enter_root(scope)
         began, status, arrived_at = False, 0, monotonic()
         connection, head = connection_of(scope), None
+        access: Access = app_state.access
+        allowed = access.cors.headers(headers)
 
         async def send_with_id(message: Message) -> None:
             nonlocal began, status, head
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 began, status = True, message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode()), *allowed]
                 if connection is not None and any(name == b"content-length" for name, _ in message["headers"]):
                     head = message
                     return
@@ -139,8 +165,14 @@ class Middleware:
             try:
                 _check_limits(scope, headers)
                 access: Access = app_state.access
-                caller = state["caller"] = access.caller(path, scope, headers, dialect)
-                with acting_for(caller), access.trace(headers):
+                preflight = access.cors.preflight(scope, headers)
+                if preflight is not None:
+                    access.hosts.check(scope, headers)
+                    await preflight(scope, receive, send_with_id)
+                    return
+                caller, live = await access.admit(path, scope, headers, dialect)
+                state["caller"] = caller
+                with access.keys.held(live), acting_for(caller), access.trace(headers):
                     await self._app(scope, receive, send_with_id)
             except Exception as error:
                 answer = respond(error, HTTPConnection(scope))

@@ -164,8 +164,8 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
     if any(part.read is not str for part in takes.path.values()):
         problems.append("validation_error")
     if not takes.probe:
-        description["security"] = [{"key": []}]
-        problems.append("unauthenticated")
+        description["security"] = [{"key": [scope]} for scope in takes.scopes]
+        problems += ("unauthenticated", "invalid_token", "insufficient_scope")
     description["responses"] |= _problems((*problems, *_EVERYWHERE), errors)
     return description
 

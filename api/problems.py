@@ -30,6 +30,8 @@ from palaver.errors import (
     classify,
 )
 
+from .operations import InsufficientScope, InvalidKey
+
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
 ROOM_AFTER: Final = 5
@@ -49,7 +51,9 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "invalid_precondition": (400, "If-Match or If-None-Match cannot be used"),
         "invalid_cursor": (400, "There is no such place to go on from"),
         "unauthenticated": (401, "A valid API key is required"),
+        "invalid_token": (401, "The API key is not valid"),
         "open_address": (403, "This address is not served without API keys"),
+        "insufficient_scope": (403, "The key is not for this"),
         "host_not_allowed": (403, "This host name is not served"),
         "policy_violation": (403, "A rule of the operator's policy does not allow this"),
         "agent_not_allowed": (403, "The key is not for this agent"),
@@ -58,12 +62,14 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "origin_not_allowed": (403, "Pages of this origin are not served"),
         "operators_only": (403, "This is for operators"),
         "not_found": (404, "There is nothing here"),
+        "key_not_found": (404, "There is no such key"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
         "agent_not_found": (404, "There is no such agent"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The request did not arrive in time"),
+        "keys_full": (409, "There are too many keys"),
         "run_ended": (409, "The run has already ended"),
         "run_active": (409, "The run has not ended"),
         "conversation_busy": (409, "The conversation is busy with another run"),
@@ -108,6 +114,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "duplicate_item": (422, "An action is answered twice"),
         "unknown_position": (422, "The log cannot be cut there"),
         "unknown_step": (422, "The run has no such step"),
+        "unknown_tenant": (422, "There is no such tenant"),
         "unknown_conversation": (422, "There is no such conversation"),
         "no_agent": (422, "There is no agent to run"),
         "empty_input": (422, "The input says nothing"),
@@ -156,6 +163,13 @@ def problem_of(error: Exception, request_id: str) -> Problem:
     match error:
         case Problem():
             return error
+        case InsufficientScope():
+            needed = f', scope="{" ".join(error.scopes)}"' if error.scopes else ""
+            how = f'Bearer realm="palaver", error="insufficient_scope"{needed}'
+            return Problem(error.code, error.detail, headers={"WWW-Authenticate": how})
+        case InvalidKey():
+            how = 'Bearer realm="palaver", error="invalid_token"'
+            return Problem(error.code, error.detail, headers={"WWW-Authenticate": how})
         case Refused():
             # Codes of single faults are more than those of problems.
             code = error.code if error.code in CODES else "validation_error"

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from palaver.errors import NotDurable, PalaverError, StoreUnavailable
 
 from .audit import READING, Audit
-from .auth import routed_path
+from .auth import DOCUMENTS, routed_path
+from .sockets import has_socket
 
 _BEGINNING: Final = 3
 """Parts of a path, the empty one before its first slash too, that few routes share: a dialect's prefix, and what it is
@@ -54,9 +55,15 @@ class Handlers:
                     parts, convertors = match.groupdict(), route.param_convertors
                     scope["path_params"] = {name: convertors[name].convert(parts[name]) for name in parts}
                     route, request = methods[scope["method"]], Request(scope, receive, send)
-                    answer = await (route.endpoint(request) if scope["method"] in READING else _audited(route, request))
+                    unseen = scope["method"] in READING and not scope["state"]["caller"].operator
+                    answer = await (route.endpoint(request) if unseen else _audited(route, request))
                     await answer(scope, receive, send)
                     return
+            if scope["state"]["caller"].scopes is not None and path not in DOCUMENTS:
+                # What somebody has added here says no scope that a key would need for it.
+                raise HTTPException(404)
+        elif scope["type"] == "websocket" and scope["state"]["caller"].scopes is not None and not has_socket(scope):
+            raise HTTPException(404)
         await self._otherwise(scope, receive, send)
 
 
@@ -66,9 +73,9 @@ async def _audited(route: APIRoute, request: Request) -> Response:
         answer: Response = await route.endpoint(request)
     except Exception as error:
         if isinstance(error, NotDurable | StoreUnavailable) or not isinstance(error, PalaverError):
-            audit.failed()
+            await audit.failed()
         raise
-    audit.answered(answer)
+    await audit.answered(answer)
     return answer
 
 

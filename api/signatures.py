@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from palaver.errors import Refused
+from palaver.vocabulary.scopes import Scope
 
 from .bodies import read_body, read_optional_body
 from .headers import JSON, Header, Offers, accepted
-from .operations import Backend, Caller
+from .operations import Backend, Caller, refuse_held, require_scope
 from .queries import Query, read_query
 from .requests import backend_of, caller_of
 
@@ -37,6 +38,9 @@ class InPath:
     """The form of it, as JSON Schema names it."""
     pattern: str | None = None
     """The same as an expression: a name of a form is a comment to who reads the document."""
+    keep: Callable[[Backend, Caller, Any], Awaitable[None]] | None = None
+    """The function that raises, for the parameter's value, unless a caller who is held to one conversation means that
+    one. None if the part names neither a conversation nor a run."""
 
 
 @dataclass(slots=True)
@@ -49,8 +53,10 @@ class Takes:
     """
 
     handler: Handler
-    probe: bool = False
-    """True if it wants no key, and ignores queries and media types."""
+    scopes: tuple[Scope, ...] = ()
+    """A key needs one of them. None are a probe's: it wants no key, and ignores queries and media types."""
+    keeps_to: bool = False
+    """True if the handler keeps a caller who is held to one conversation to that one."""
     path: dict[str, InPath] = field(default_factory=dict)
     """The parts of the path by name."""
     query: type[Query] | None = None
@@ -63,19 +69,24 @@ class Takes:
     """The reader of each parameter but the body, from a request."""
 
     @classmethod
-    def of(cls, handler: Handler, path: str, *, probe: bool = False) -> Takes:
+    def of(cls, handler: Handler, path: str, scopes: tuple[Scope, ...] = (), *, keeps_to: bool = False) -> Takes:
         """Return the parameters that ``handler`` takes at ``path``.
 
         Raises:
             TypeError: it has a parameter that is none of the above, or another path.
         """
-        takes = cls(handler, probe=probe)
+        takes = cls(handler, scopes, keeps_to)
         hints = get_type_hints(handler, include_extras=True)
         for parameter in inspect.signature(handler).parameters.values():
             takes._add(parameter, hints[parameter.name])
         if sorted(takes.path) != sorted(_PLACE.findall(path)):
             raise TypeError(f"{handler.__name__} takes {sorted(takes.path)} of {path}")
         return takes
+
+    @property
+    def probe(self) -> bool:
+        """True if it wants no key, and ignores queries and media types."""
+        return not self.scopes
 
     def _add(self, parameter: inspect.Parameter, hint: Any) -> None:
         name, (kind, *marks) = parameter.name, get_args(hint) if get_origin(hint) is Annotated else (hint,)
@@ -119,14 +130,25 @@ class Takes:
         handler, readers = self.handler, tuple(self.readers.items())
         body, body_name = self.body, self.body_name
         read = read_body if self.body_required else read_optional_body
+        scopes = self.scopes
+        keeping = [(name, part.keep) for name, part in self.path.items() if part.keep is not None]
+        keeps = self.keeps_to or bool(keeping)
 
         async def endpoint(request: Request) -> Response:
+            caller = caller_of(request)
+            if caller.scopes is not None and scopes:
+                require_scope(caller, *scopes)
+                if not keeps:
+                    refuse_held(caller)
             for check in checks:
                 check(request)
             arguments: dict[str, Any] = {}
             try:
                 for name, reader in readers:
                     arguments[name] = reader(request)
+                if caller.conversation is not None:
+                    for name, keep in keeping:
+                        await keep(backend_of(request), caller, arguments[name])
                 if body is not None:
                     arguments[body_name] = await read(request, body)
             except Refused:

@@ -16,7 +16,7 @@ from typing import Final
 
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
-from starlette.types import Scope
+from starlette.types import Scope as AsgiScope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.frames import Frame, Opcode
 
@@ -24,10 +24,22 @@ from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversa
 from palaver.processes.tasks import end
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.scopes import Scope
 
 from .access_log import log_request
-from .auth import Keys, routed_path
-from .operations import Backend, Caller, acting_for
+from .auth import CallerKeys, routed_path
+from .operations import (
+    Backend,
+    Caller,
+    InsufficientScope,
+    LiveKey,
+    LiveToken,
+    acting_for,
+    is_away,
+    key_ended,
+    refuse_held,
+    require_scope,
+)
 from .requests import backend_of, caller_of
 
 _log: Final = logging.getLogger("palaver.api")
@@ -50,6 +62,8 @@ class CloseCodes:
 
     unauthenticated: int
     unknown: int
+    forbidden: int = 1008
+    """The key of the caller is not for this."""
     restarting: int = 1012
     failed: int = 1011
     no_room: int = 1013
@@ -61,8 +75,11 @@ KeyInFrame = Callable[[str], bytes | None]
 """The key that a first frame brings."""
 
 
-def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: CloseCodes) -> WebSocketRoute:
-    """Return the route of a socket; ``has_socket`` knows it from then on."""
+def socket_route(
+    path: str, handler: SocketHandler, key_in: KeyInFrame, codes: CloseCodes, scope: Scope, *, keeps_to: bool
+) -> WebSocketRoute:
+    """Return the route of a socket; ``has_socket`` knows it from then on. Keys need the ``scope`` for it. A key that is
+    held to one conversation is not for it, unless the handler ``keeps_to`` that."""
 
     async def endpoint(socket: WebSocket) -> None:
         if backend_of(socket).closing.is_set():
@@ -77,9 +94,16 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
         except OSError:
             # The client has gone while it waited for its turn: in a burst, very many do.
             return
-        caller, access = caller_of(socket), socket.app.state.access
+        caller, live, keys = caller_of(socket), None, socket.app.state.access.keys
         if not caller.trusted:
-            caller = await _greeted(socket, access.keys, key_in)
+            try:
+                caller, live = await _greeted(socket, keys, key_in)
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                await _close(socket, codes.failed)
+                return
+            socket.scope["state"]["caller"] = caller
             if not caller.trusted:
                 # Those that came together have waited in vain together.
                 await turns_of(socket).take()
@@ -87,10 +111,17 @@ def socket_route(path: str, handler: SocketHandler, key_in: KeyInFrame, codes: C
         if not caller.trusted:
             await _close(socket, codes.unauthenticated)
             return
+        try:
+            require_scope(caller, scope)
+            if not keeps_to:
+                refuse_held(caller)
+        except InsufficientScope:
+            await _close(socket, codes.forbidden)
+            return
         tell = socket.scope.get("extensions", {}).get(KNOWN)
         if tell is not None:
             tell()
-        with acting_for(caller):
+        with keys.held(live), acting_for(caller):
             await _serve(backend_of(socket), socket, handler, codes)
 
     route = WebSocketRoute(path, endpoint, name=handler.__name__)
@@ -114,34 +145,39 @@ async def send_frame(socket: WebSocket, frame: bytes) -> None:
     await socket.send({"type": "websocket.send", FRAME: frame})
 
 
-def has_socket(scope: Scope) -> bool:
+def has_socket(scope: AsgiScope) -> bool:
     """Tell whether there is a socket at the path of a request."""
     path = routed_path(scope)
     return any(route.path_regex.match(path) for route in _routes)
 
 
-async def _greeted(socket: WebSocket, keys: Keys, key_in: KeyInFrame) -> Caller:
+async def _greeted(
+    socket: WebSocket, keys: CallerKeys, key_in: KeyInFrame
+) -> tuple[Caller, LiveKey | LiveToken | None]:
     try:
         async with asyncio.timeout(_PATIENCE):
-            return keys.caller(key_in(await socket.receive_text()))
+            return await keys.caller(key_in(await socket.receive_text()))
     except (TimeoutError, WebSocketDisconnect, KeyError):
-        return Caller(trusted=False)
+        return Caller(trusted=False), None
 
 
 async def _serve(backend: Backend, socket: WebSocket, handler: SocketHandler, codes: CloseCodes) -> None:
     pump = asyncio.create_task(_pumped(backend, socket, handler, codes))
     heard = asyncio.create_task(_hear(socket))
-    closing = asyncio.create_task(backend.closing.wait())
+    ended = key_ended.get()
+    endings = [asyncio.create_task(event.wait()) for event in (backend.closing, ended) if event is not None]
     try:
-        await asyncio.wait([pump, heard, closing], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([pump, heard, *endings], return_when=asyncio.FIRST_COMPLETED)
         if not heard.done():
             code = pump.result() if pump.done() else codes.restarting
+            if ended is not None and ended.is_set():
+                code = codes.unauthenticated
             # Before the client hears of it, and comes back.
             pump.cancel()
             await asyncio.wait([pump], timeout=PARTING)
             await _close(socket, code)
     finally:
-        await end(pump, heard, closing)
+        await end(pump, heard, *endings)
 
 
 async def _pumped(backend: Backend, socket: WebSocket, handler: SocketHandler, codes: CloseCodes) -> int:

@@ -18,7 +18,7 @@ from palaver.vocabulary.limits import MIB
 
 from .client_connection import ClientConnection, chunked_connection_of
 from .headers import EVENT_STREAM
-from .operations import StoredEvent
+from .operations import StoredEvent, key_ended
 
 _log = logging.getLogger("palaver.api")
 _FRAMES: Final = 1024
@@ -73,7 +73,7 @@ class Outlet:
 
 
 class EventStream(Response):
-    """Sends frames until they end, the client goes, or the process has to end.
+    """Sends frames until they end, the client goes, its key is not valid any more, or the process has to end.
 
     An error on the way ends the stream without ``run.finished``: the client connects again and goes on.
     """
@@ -101,7 +101,8 @@ class EventStream(Response):
         if self._outlet is not None:
             self._outlet.connection = connection
         pump = asyncio.create_task(self._pump(connection.send_chunk if connection else _pieces(send)))
-        others = [asyncio.create_task(_gone(receive)), asyncio.create_task(self._closing.wait())]
+        endings = [event.wait() for event in (self._closing, key_ended.get()) if event is not None]
+        others = [asyncio.create_task(other) for other in (_gone(receive), *endings)]
         try:
             await asyncio.wait([pump, *others], return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     agents,
+    audit,
     bulk,
     control,
     conversation_events,
@@ -12,11 +13,13 @@ from . import (
     events,
     health,
     history,
+    keys,
     metrics,
     models,
     queues,
     runs,
     secrets,
+    tokens,
     tools,
     usage,
 )
@@ -25,6 +28,7 @@ from .dialect import NATIVE
 __all__ = [
     "NATIVE",
     "agents",
+    "audit",
     "bulk",
     "control",
     "conversation_events",
@@ -33,11 +37,13 @@ __all__ = [
     "events",
     "health",
     "history",
+    "keys",
     "metrics",
     "models",
     "queues",
     "runs",
     "secrets",
+    "tokens",
     "tools",
     "usage",
 ]

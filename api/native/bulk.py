@@ -72,6 +72,7 @@ class BulkAction(Strict):
 @NATIVE.route(
     "POST",
     "/v1/runs/actions",
+    scope="runs:act",
     tag="runs",
     summary="Cancel, retry or delete many runs",
     examples={

@@ -39,6 +39,7 @@ _AS_IT_WAS: Final = Retry()
 @NATIVE.route(
     "POST",
     "/v1/runs/{run_id}/cancel",
+    scope="runs:act",
     tag="runs",
     summary="Cancel a run",
     examples={"after what is under way": {"mode": "graceful", "reason": "the user left"}},
@@ -59,6 +60,7 @@ async def cancel(
 @NATIVE.route(
     "POST",
     "/v1/runs/{run_id}/input",
+    scope=("runs:act", "actions:approve"),
     tag="runs",
     summary="Answer a run, steer it, pause and resume it",
     examples={
@@ -112,6 +114,7 @@ async def send_input(backend: Backend, caller: Caller, run_id: RunId, key: Idemp
 @NATIVE.route(
     "POST",
     "/v1/runs/{run_id}/retry",
+    scope="runs:act",
     tag="runs",
     summary="Go on with a run that has ended, or fork it",
     examples={

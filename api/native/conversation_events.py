@@ -90,6 +90,7 @@ class ConversationEventPage(BaseModel):
 @NATIVE.route(
     "GET",
     "/v1/conversations/{conversation_id}/events",
+    scope="runs:read",
     tag="conversations",
     summary="Watch a conversation",
     answers={

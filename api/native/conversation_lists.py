@@ -86,6 +86,7 @@ class ConversationsQuery(ConversationFilters):
 @NATIVE.route(
     "GET",
     "/v1/conversations",
+    scope="runs:read",
     tag="conversations",
     summary="List conversations",
     answers={200: ("A page; `Link` has the next.", ConversationPage)},
@@ -105,6 +106,7 @@ async def list_conversations(backend: Backend, query: ConversationsQuery) -> Res
 @NATIVE.route(
     "GET",
     "/v1/conversations/count",
+    scope="runs:read",
     tag="conversations",
     summary="Count conversations",
     answers={200: ("How many there are.", ConversationCount)},

@@ -40,6 +40,7 @@ _EMPTY: Final = NewConversation()
 @NATIVE.route(
     "POST",
     "/v1/conversations",
+    scope="runs:submit",
     tag="conversations",
     summary="Begin a conversation",
     examples={"with an agent": {"agent": {"model": "fake/tool-20", "tools": ["calculator"]}}},
@@ -59,6 +60,7 @@ async def create_conversation(backend: Backend, caller: Caller, body: NewConvers
 @NATIVE.route(
     "GET",
     "/v1/conversations/{conversation_id}",
+    scope="runs:read",
     tag="conversations",
     summary="Read a conversation",
     answers={200: ("The conversation as it is now.", Conversation)},
@@ -72,6 +74,7 @@ async def read_conversation(backend: Backend, conversation_id: ConversationId) -
 @NATIVE.route(
     "PATCH",
     "/v1/conversations/{conversation_id}",
+    scope="runs:act",
     tag="conversations",
     summary="Change a conversation",
     examples={
@@ -93,6 +96,7 @@ async def change_conversation(
 @NATIVE.route(
     "GET",
     "/v1/conversations/{conversation_id}/messages",
+    scope="runs:read",
     tag="conversations",
     summary="Read what was said",
     answers={200: ("A page of messages.", MessagePage)},
@@ -115,6 +119,7 @@ async def messages(backend: Backend, conversation_id: ConversationId, query: Mes
 @NATIVE.route(
     "DELETE",
     "/v1/conversations/{conversation_id}",
+    scope="runs:act",
     tag="conversations",
     summary="Delete a conversation",
     answers={204: ("It is gone, with everything that was said in it and all its runs.", None)},

@@ -46,6 +46,7 @@ class EventPage(BaseModel):
 @NATIVE.route(
     "GET",
     "/v1/runs/{run_id}/events",
+    scope="runs:read",
     tag="runs",
     summary="Watch a run",
     answers={

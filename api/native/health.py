@@ -41,10 +41,10 @@ class Readiness(BaseModel):
 @NATIVE.route(
     "GET",
     "/healthz",
+    scope=None,
     tag="operations",
     summary="Is the process alive?",
     answers={200: ("It is.", Health)},
-    probe=True,
 )
 async def healthz() -> Response:
     """Says nothing about Redis: restarting this process would not bring that back."""
@@ -54,11 +54,11 @@ async def healthz() -> Response:
 @NATIVE.route(
     "GET",
     "/readyz",
+    scope=None,
     tag="operations",
     summary="Can it serve?",
     answers={200: ("It can: Redis answers.", Readiness)},
     problems=("not_ready",),
-    probe=True,
 )
 async def readyz(backend: Backend, caller: Caller) -> Response:
     """503 while Redis is away, and once the process has to end: send requests elsewhere. Only who has a key, where

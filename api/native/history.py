@@ -47,6 +47,7 @@ class NewMessages(Strict):
 @NATIVE.route(
     "POST",
     "/v1/conversations/{conversation_id}/messages",
+    scope="runs:submit",
     tag="conversations",
     summary="Say something without a run",
     examples={"words": {"input": "By the way, I like trains."}},
@@ -75,6 +76,7 @@ _AS_IT_IS: Final = Fork()
 @NATIVE.route(
     "POST",
     "/v1/conversations/{conversation_id}/withdraw",
+    scope="runs:act",
     tag="conversations",
     summary="Go back to an earlier place",
     examples={"behind the fourth entry": {"after": 4}},
@@ -94,6 +96,7 @@ async def withdraw(
 @NATIVE.route(
     "POST",
     "/v1/conversations/{conversation_id}/fork",
+    scope="runs:act",
     tag="conversations",
     summary="Begin another conversation with the log of this one",
     examples={"up to a position": {"through": 4, "title": "By train instead"}},
@@ -119,6 +122,7 @@ async def fork(
 @NATIVE.route(
     "POST",
     "/v1/conversations/{conversation_id}/ask",
+    scope="runs:submit",
     tag="conversations",
     summary="Ask beside the conversation",
     examples={"for the list": {"question": "What is this about, in five words?"}},
@@ -138,6 +142,7 @@ async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId,
 @NATIVE.route(
     "POST",
     "/v1/conversations/{conversation_id}/condense",
+    scope="runs:submit",
     tag="conversations",
     summary="Condense a conversation",
     answers={202: ("A run does it. `Location` is that run; `Idempotency-Replayed: true`: it was begun before.", Run)},

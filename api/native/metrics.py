@@ -19,6 +19,7 @@ _EXAMPLE: Final = 'palaver_runs{status="running"} 3\n'
 @NATIVE.route(
     "GET",
     METRICS,
+    scope="admin",
     tag="operations",
     summary="Metrics for Prometheus",
     answers={200: ("Prometheus' text format, whatever Accept says.", None)},

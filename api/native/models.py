@@ -34,6 +34,7 @@ class ModelList(BaseModel):
 @NATIVE.route(
     "GET",
     "/v1/models",
+    scope="runs:read",
     tag="operations",
     summary="List the models",
     answers={200: ("A page of the models that runs may name; `Link` has the next.", ModelList)},

@@ -48,6 +48,7 @@ class ScalerValue(BaseModel):
 @NATIVE.route(
     "GET",
     "/v1/queues",
+    scope="runs:read",
     tag="operations",
     summary="Look at the queues",
     answers={200: ('Every queue; with `format=keda` only `{"value": …}`.', QueueList | ScalerValue)},

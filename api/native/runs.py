@@ -48,6 +48,8 @@ class RunQuery(Query):
 @NATIVE.route(
     "POST",
     "/v1/runs",
+    scope="runs:submit",
+    keeps_to=True,
     tag="runs",
     summary="Submit a run",
     examples={
@@ -119,6 +121,7 @@ async def submit(
 @NATIVE.route(
     "GET",
     "/v1/runs",
+    scope="runs:read",
     tag="runs",
     summary="List runs, newest first",
     answers={200: ("A page; `Link` has the next.", RunList)},
@@ -134,6 +137,7 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
 @NATIVE.route(
     "GET",
     "/v1/runs/{run_id}",
+    scope="runs:read",
     tag="runs",
     summary="Read a run, or wait for it",
     answers={200: ("The run as it is now: far enough, or the time is up.", Run)},
@@ -147,6 +151,7 @@ async def read_run(backend: Backend, run_id: RunId, query: RunQuery) -> Response
 @NATIVE.route(
     "DELETE",
     "/v1/runs/{run_id}",
+    scope="runs:act",
     tag="runs",
     summary="Delete a run",
     answers={204: ("It is gone.", None)},

@@ -31,6 +31,7 @@ class SecretNames(BaseModel):
 @NATIVE.route(
     "PATCH",
     "/v1/conversations/{conversation_id}/secrets",
+    scope="runs:submit",
     tag="conversations",
     summary="Set secrets",
     examples={"one more, one less": {"secrets": {"GITHUB_TOKEN": "ghp_…", "OLD_TOKEN": None}}},
@@ -47,6 +48,7 @@ async def set_secrets(backend: Backend, conversation_id: ConversationId, body: S
 @NATIVE.route(
     "GET",
     "/v1/conversations/{conversation_id}/secrets",
+    scope="runs:read",
     tag="conversations",
     summary="List secrets",
     answers={200: ("The names of its secrets.", SecretNames)},

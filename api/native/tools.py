@@ -20,6 +20,7 @@ class ToolList(BaseModel):
 @NATIVE.route(
     "GET",
     "/v1/tools",
+    scope="runs:read",
     tag="operations",
     summary="List the tools",
     answers={200: ("Every tool with its schema, its flags and the workers that have it.", ToolList)},

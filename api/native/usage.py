@@ -29,8 +29,11 @@ class UsageQuery(Query):
 
     start: date | None = Field(default=None, description="The first day, in UTC; 30 days before the last one.")
     end: date | None = Field(default=None, description="The last day, in UTC; today.")
-    group_by: Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, agent, model or key"))] = Field(
-        default=("day",), description="`day`, `agent`, `model`, `key`: a row for each there is of these together."
+    group_by: Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, tenant, agent, model or key"))] = (
+        Field(
+            default=("day",),
+            description="`day`, `tenant`, `agent`, `model`, `key`: a row for each there is of these together.",
+        )
     )
 
 
@@ -38,6 +41,7 @@ class UsageQuery(Query):
     "GET",
     "/v1/usage",
     tag="operations",
+    scope="usage:read",
     summary="Read what models used",
     answers={200: ("The usage, in rows and in all; as `text/csv` the rows alone.", UsageReport)},
     problems=("invalid_time",),

@@ -67,6 +67,7 @@ class ConversationSearch(ConversationCounting):
 @OPENHANDS.route(
     "GET",
     "/openhands/api/conversations/search",
+    scope="runs:read",
     tag="openhands",
     summary="Search conversations",
     answers={200: ("A page.", ConversationSearchPage)},
@@ -94,6 +95,7 @@ async def _listed(backend: Backend, query: ConversationSearch, cursor: str | Non
 @OPENHANDS.route(
     "GET",
     "/openhands/api/conversations/count",
+    scope="runs:read",
     tag="openhands",
     summary="Count conversations",
     answers={200: ("How many there are.", Count)},
@@ -136,6 +138,7 @@ class ManyQuery(AnyQuery):
 @OPENHANDS.route(
     "GET",
     "/openhands/api/conversations",
+    scope="runs:read",
     tag="openhands",
     summary="Look at several conversations",
     answers={200: ("Each of them, null for one that is not there.", ConversationList)},
@@ -154,6 +157,7 @@ async def several_conversations(backend: Backend, query: ManyQuery) -> Response:
 @OPENHANDS.route(
     "GET",
     "/openhands/api/conversations/{conversation}",
+    scope="runs:read",
     tag="openhands",
     summary="Look at a conversation",
     answers={200: ("As it is now.", ConversationInfo)},
@@ -171,6 +175,7 @@ async def conversation_info(backend: Backend, conversation: ConversationUuid) ->
 @OPENHANDS.route(
     "PATCH",
     "/openhands/api/conversations/{conversation}",
+    scope="runs:act",
     tag="openhands",
     summary="Change the title or the tags",
     answers={200: ("Changed.", OpenHandsSuccess)},
@@ -195,6 +200,7 @@ async def change_conversation(
 @OPENHANDS.route(
     "DELETE",
     "/openhands/api/conversations/{conversation}",
+    scope="runs:act",
     tag="openhands",
     summary="Delete a conversation",
     answers={200: ("It is gone.", OpenHandsSuccess)},
@@ -221,6 +227,7 @@ async def _say_that_it_goes(backend: Backend, caller: Caller, conversation: UUID
 @OPENHANDS.route(
     "GET",
     "/openhands/api/conversations/{conversation}/agent_final_response",
+    scope="runs:read",
     tag="openhands",
     summary="Read what the agent answered",
     answers={200: ("Empty if it has not answered.", FinalResponse)},

@@ -171,6 +171,7 @@ class StartConversation(LenientModel):
 @OPENHANDS.route(
     "POST",
     "/openhands/api/conversations",
+    scope="runs:submit",
     tag="openhands",
     summary="Begin a conversation",
     answers={201: ("Begun.", ConversationInfo), 200: ("It was there, and is as it was.", ConversationInfo)},

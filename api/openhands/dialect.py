@@ -22,7 +22,7 @@ from ..auth import bearer
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
-from ..operations import Backend
+from ..operations import Backend, Caller
 from ..problems import Problem
 from ..queries import AnyQuery
 from ..requests import backend_of
@@ -147,17 +147,23 @@ def number_of(text: str) -> UUID:
 
 
 UUID_PATTERN: Final = "^[0-9A-Fa-f]{8}-?([0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}$"
-ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid", UUID_PATTERN)]
+
+
+async def _keep_to(backend: Backend, caller: Caller, number: UUID) -> None:
+    await operations.keep_to_conversation(backend, caller, operations.conversation_of(backend, number))
+
+
+ConversationUuid = Annotated[UUID, InPath("The conversation, a UUID.", number_of, "uuid", UUID_PATTERN, _keep_to)]
 EventUuid = Annotated[str, InPath("The event's id.")]
 
 
 @OPENHANDS.route(
     "GET",
     "/openhands/server_info",
+    scope=None,
     tag="openhands",
     summary="Ask what the server is",
     answers={200: ("Its name and version.", OpenHandsServerInfo)},
-    probe=True,
 )
 async def server_info() -> Response:
     """Wants no key. The version is Palaver's."""
@@ -167,10 +173,10 @@ async def server_info() -> Response:
 @OPENHANDS.route(
     "GET",
     "/openhands/health",
+    scope=None,
     tag="openhands",
     summary="Is it there?",
     answers={200: ("It is.", OpenHandsHealth)},
-    probe=True,
 )
 async def health() -> Response:
     """Wants no key, as clients send none here."""
@@ -180,10 +186,10 @@ async def health() -> Response:
 @OPENHANDS.route(
     "GET",
     "/openhands/alive",
+    scope=None,
     tag="openhands",
     summary="Does it live?",
     answers={200: ("Yes.", OpenHandsHealth)},
-    probe=True,
 )
 async def alive() -> Response:
     """Wants no key."""
@@ -193,11 +199,11 @@ async def alive() -> Response:
 @OPENHANDS.route(
     "GET",
     "/openhands/ready",
+    scope=None,
     tag="openhands",
     summary="Can it serve?",
     answers={200: ("It can: Redis answers.", OpenHandsHealth)},
     problems=("unavailable",),
-    probe=True,
 )
 async def ready(backend: Backend) -> Response:
     """Wants no key."""

@@ -170,6 +170,7 @@ class EventSearch(EventFilter):
 @OPENHANDS.route(
     "GET",
     f"{_PLACE}/search",
+    scope="runs:read",
     tag="openhands",
     summary="Search events",
     answers={200: ("A page.", EventSearchPage)},
@@ -197,6 +198,7 @@ async def search_events(backend: Backend, conversation: ConversationUuid, query:
 @OPENHANDS.route(
     "GET",
     f"{_PLACE}/count",
+    scope="runs:read",
     tag="openhands",
     summary="Count events",
     answers={200: ("How many there are.", Count)},
@@ -212,6 +214,7 @@ async def count_events(backend: Backend, conversation: ConversationUuid, query: 
 @OPENHANDS.route(
     "GET",
     f"{_PLACE}/{{event}}",
+    scope="runs:read",
     tag="openhands",
     summary="Look at an event",
     answers={200: ("The event.", OpenHandsEvent)},

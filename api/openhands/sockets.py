@@ -23,6 +23,7 @@ from palaver.processes.tasks import end
 
 from .. import operations
 from ..operations import Backend, EventSlice, LogEntry, StoredEvent
+from ..requests import caller_of
 from ..sockets import CloseCodes, send_frame, text_frame, turns_of
 from .dialect import OPENHANDS, number_of
 from .events import FULL_STATE, STATUS, Event, Writer
@@ -115,7 +116,7 @@ _AGAIN: Final = (1.0, 4.0)
 """Seconds after which a state is sent again, each after the one before: answers to requests come late."""
 _BEFORE: Final = timedelta(microseconds=1)
 """The time between an event that is made up right before an entry, and the entry: the log has milliseconds."""
-_CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004, restarting=1001)
+_CODES: Final = CloseCodes(unauthenticated=4001, unknown=4004, forbidden=4001, restarting=1001)
 """Both generations connect again after 1001; after 1012 the older one would not."""
 _FAILURES: Final = frozenset({ExecutionStatus.ERROR, ExecutionStatus.STUCK})
 _STOPS: Final = frozenset(
@@ -140,9 +141,12 @@ def key_in(frame: str) -> bytes | None:
     return None
 
 
-@OPENHANDS.socket("/openhands/sockets/events/{conversation}", key_in=key_in, codes=_CODES)
+@OPENHANDS.socket(
+    "/openhands/sockets/events/{conversation}", scope="runs:read", key_in=key_in, codes=_CODES, keeps_to=True
+)
 async def events_socket(backend: Backend, socket: WebSocket) -> None:
     """Send a client the events of a conversation from now on. It reads earlier ones by HTTP."""
+    await _keep_to_conversation(backend, socket)
     with operations.place_of_watcher(backend):
         snapshot = await _read(backend, _number(socket))
         await _send(socket, _full_state(snapshot))
@@ -211,6 +215,13 @@ def _number(socket: WebSocket) -> UUID:
         return number_of(socket.path_params["conversation"])
     except Refused:
         raise UnknownConversation(socket.path_params["conversation"]) from None
+
+
+async def _keep_to_conversation(backend: Backend, socket: WebSocket) -> None:
+    caller = caller_of(socket)
+    if caller.conversation is not None:
+        conversation_id = operations.conversation_of(backend, _number(socket))
+        await operations.keep_to_conversation(backend, caller, conversation_id)
 
 
 @asynccontextmanager

@@ -10,6 +10,8 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from palaver.vocabulary.scopes import Scope
+
 from .. import operations
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
@@ -101,6 +103,8 @@ class Verb:
     answer: str
     """A sentence of the document about the answer."""
     problems: Sequence[str]
+    scope: Scope = "runs:act"
+    """The scope that a key needs for it; what it does may need more."""
     model: type[BaseModel] = OpenHandsSuccess
     status: int = 200
     shown_first: bool = False
@@ -123,36 +127,39 @@ class Verb:
 
 VERBS: Final = (
     Verb("events", steering.send_message, "Send a message", "Taken.",
-         (*_RUN_PROBLEMS, "steering_full", "idempotency_key_reused"), shown_first=True),
+         (*_RUN_PROBLEMS, "steering_full", "idempotency_key_reused"), "runs:submit", shown_first=True),
     Verb("run", steering.run_conversation, "Run",
-         "It runs, or waits for its turn: `execution_status` is running either way.", _RUN_PROBLEMS),
+         "It runs, or waits for its turn: `execution_status` is running either way.", _RUN_PROBLEMS, "runs:submit"),
     Verb("pause", steering.pause_conversation, "Pause", _PAUSED, _CHANGE_PROBLEMS, shown_first=True),
     Verb("interrupt", steering.interrupt_conversation, "Interrupt", _PAUSED, _CHANGE_PROBLEMS, shown_first=True),
     Verb("events/respond_to_confirmation", steering.respond_to_confirmation, "Decide on what waits for confirmation",
-         "Decided, or nothing waited.", _RUN_PROBLEMS, shown_first=True),
+         "Decided, or nothing waited.", _RUN_PROBLEMS, "actions:approve", shown_first=True),
     Verb("confirmation_policy", steering.confirmation_policy, "Say which calls wait for confirmation",
          _FROM_NEXT_RUN, _POLICY_PROBLEMS, shown_first=True),
     Verb("security_analyzer", steering.security_analyzer, "Say what judges how risky a call is",
          _FROM_NEXT_RUN, _POLICY_PROBLEMS, shown_first=True),
     Verb("secrets", steering.set_secrets, "Set secrets", "Tools are given them from their next call on.",
-         ("conversation_not_found", "no_secret_key", "secrets_full", "not_durable")),
+         ("conversation_not_found", "no_secret_key", "secrets_full", "not_durable"), "runs:submit"),
     Verb("navigate", steering.navigate, "Go back to an event",
          "The model is told nothing any more of what came after it.",
          ("conversation_not_found", "conversation_busy", "unknown_position", "not_durable")),
     Verb("condense", steering.condense, "Condense a conversation",
-         "A summary stands for the older part, or soon does: it is running until then.", _CONDENSE_PROBLEMS),
+         "A summary stands for the older part, or soon does: it is running until then.", _CONDENSE_PROBLEMS,
+         "runs:submit"),
     Verb("fork", fork_conversation, "Fork a conversation", "The new one.", _FORK_PROBLEMS,
          model=ConversationInfo, status=201),
     Verb("ask_agent", ask_agent, "Ask the agent beside the conversation", "What it answered.", _QUESTION_PROBLEMS,
-         model=AgentAnswer, audited=False),
+         "runs:submit", model=AgentAnswer, audited=False),
     Verb("generate_title", generate_title, "Ask the agent for a title",
-         "The title. It is not set: that is up to the client.", _QUESTION_PROBLEMS, model=GeneratedTitle),
+         "The title. It is not set: that is up to the client.", _QUESTION_PROBLEMS, "runs:submit",
+         model=GeneratedTitle),
 )  # fmt: skip
 
 for _verb in VERBS:
     OPENHANDS.route(
         "POST",
         f"/openhands/api/conversations/{{conversation}}/{_verb.path}",
+        scope=_verb.scope,
         tag="openhands",
         summary=_verb.summary,
         answers={_verb.status: (_verb.answer, _verb.model)},

@@ -18,6 +18,7 @@ from .acting import acting_for
 from .admission import as_it_was
 from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
 from .asking import ask
+from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
 from .bulk import Bulk, BulkResult, act_on_runs
 from .clearing import clear_conversation
@@ -36,7 +37,9 @@ from .conversations import (
     read_messages,
 )
 from .history import append, fork, withdraw
+from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
+from .live_keys import InvalidKey, LiveKey, LiveToken, is_away, key_ended
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
@@ -54,8 +57,17 @@ from .queues import (
     read_refused,
     read_room,
 )
+from .scopes import (
+    InsufficientScope,
+    keep_to_conversation,
+    keep_to_run,
+    refuse_held,
+    require_scope,
+)
 from .secrets import secret_names, set_secrets
+from .stored_keys import StoredKeys
 from .submitting import Taken, begin, condense, retry, submit
+from .tokens import create_token
 from .tools import ToolState, read_tools
 from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
@@ -78,8 +90,12 @@ __all__ = [
     "Included",
     "IncludedInMessages",
     "InputOutcome",
+    "InsufficientScope",
+    "InvalidKey",
     "LackedState",
     "ListedConversations",
+    "LiveKey",
+    "LiveToken",
     "LogEntry",
     "LostState",
     "MessagePage",
@@ -96,6 +112,7 @@ __all__ = [
     "RunPage",
     "SingleFlight",
     "StoredEvent",
+    "StoredKeys",
     "Taken",
     "ToolState",
     "Until",
@@ -118,16 +135,25 @@ __all__ = [
     "conversation_of",
     "count_conversations",
     "create_conversation",
+    "create_key",
+    "create_token",
     "delete_conversation",
     "delete_run",
     "follow",
     "follow_log",
     "fork",
+    "is_away",
+    "is_kept",
+    "keep_act",
     "keep_agent",
+    "keep_to_conversation",
+    "keep_to_run",
+    "key_ended",
     "last_message",
     "leave_position",
     "list_agents",
     "list_conversations",
+    "list_keys",
     "list_models",
     "list_runs",
     "log_end",
@@ -136,6 +162,7 @@ __all__ = [
     "place_of_watcher",
     "position_left",
     "read_agent",
+    "read_audit",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",
@@ -152,8 +179,12 @@ __all__ = [
     "read_run",
     "read_tools",
     "read_usage",
+    "refuse_held",
     "remove_agent",
+    "require_scope",
     "retry",
+    "revoke_key",
+    "rotate_key",
     "secret_names",
     "set_secrets",
     "submit",

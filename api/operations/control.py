@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from palaver.errors import StateConflict
 from palaver.processes.failpoints import failpoint
-from palaver.schemas.actions import Item, Steering
+from palaver.schemas.actions import ApprovalDecision, Item, Steering
 from palaver.schemas.models import CancelMode, Run
 
 from .admission import admit_items
 from .backend import Backend, Caller, durable_reply, within_deadline
+from .scopes import require_scope
 from .submitting import explained
 
 
@@ -51,10 +52,13 @@ async def act(
     """Send approvals, outputs of client tools, steering, pause and resume to a run: all take effect, or none.
 
     Raises:
+        InsufficientScope: the caller's key is not for one of them.
         Refused: everything that is wrong with them.
         UnknownRun, StateConflict: there is no such run, or it waits for nothing of that.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
+    for item in items:
+        require_scope(caller, "actions:approve" if isinstance(item, ApprovalDecision) else "runs:act")
     if any(isinstance(item, Steering) for item in items):
         await within_deadline(backend.store.capacity.admit())
     await admit_items(run_id, items, backend, caller)

@@ -14,6 +14,7 @@ from palaver.vocabulary.ids import is_id, shard_of
 from .admission import admit_conversation, admit_messages
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .conversations import check_dialect_texts, chosen_id
+from .scopes import refuse_held
 from .secrets import carrying_secrets
 
 
@@ -72,10 +73,12 @@ async def fork(
     with the same ``key`` or for the same id. ``dialect_texts`` are as with `create_conversation`.
 
     Raises:
+        InsufficientScope: the caller's key is held to one conversation.
         Refused: everything that is wrong with the agent, the id, the position or the texts.
         UnknownConversation, StateConflict: there is no such conversation, or another one has that id.
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not made, or not safely.
     """
+    refuse_held(caller)
     target = None if body.id is None else chosen_id(backend, body.id, beside=conversation_id)
     if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
         why = "falls on another shard than the conversation that is forked: leave it out"

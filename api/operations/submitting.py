@@ -15,10 +15,13 @@ from palaver.telemetry.logs import bind_log_context
 from .admission import admit_condensing, admit_retry, admit_submission
 from .backend import Backend, Caller, durable_reply, within_deadline
 from .conversations import has_messages
+from .scopes import keep_to_conversation, refuse_held, require_scope
 from .secrets import carrying_secrets
 
 _FEW: Final = 3
 """Messages, the fewest to condense: the user's newest one stays in any case, and so does the newest one beside it."""
+_ACTING: Final = frozenset({"interrupt", "rollback", "steer"})
+"""Reactions to a run that is unfinished which change that run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,18 @@ async def begin(
     ``show`` a new run comes with the answer.
 
     Raises:
+        InsufficientScope: the caller's key is not for it.
         Refused: everything that is wrong with it.
         StateConflict: the state of the conversation does not allow it.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
+    if submission.on_conflict in _ACTING:
+        require_scope(caller, "runs:act")
+    if submission.conversation_id is None:
+        refuse_held(caller)
     try:
+        if caller.conversation is not None:
+            await keep_to_conversation(backend, caller, submission.conversation_id or "")
         admitted, lacks = await admit_submission(submission, backend, caller)
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
@@ -104,10 +114,13 @@ async def retry(backend: Backend, run_id: str, body: Retry, caller: Caller, *, k
     """Go on with a run that has ended in a new one, or fork it.
 
     Raises:
+        InsufficientScope: it is a fork, and the caller's key is held to one conversation.
         Refused: everything that is wrong with it, or its run was deleted since.
         UnknownRun, StateConflict: there is no such run, or it left nothing to go on with.
         IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
     """
+    if body.from_step is not None:
+        refuse_held(caller)
     admitted = await admit_retry(run_id, body, backend, caller)
     try:
         with carrying_secrets():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Final, Literal, get_args
 
@@ -12,13 +12,14 @@ from pydantic import BaseModel
 from palaver.errors import FieldError, Refused
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.reading.usage_ledger import Spender, today
+from palaver.store.redis.reach import reach
 from palaver.store.redis.single_flight import yielding
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .backend import Backend, within_deadline
 
-Group = Literal["day", "agent", "model", "key"]
+Group = Literal["day", "tenant", "agent", "model", "key"]
 _A_MONTH: Final = timedelta(days=29)
 GROUPS: Final[tuple[Group, ...]] = get_args(Group)
 
@@ -44,6 +45,8 @@ class UsageRow(UsedSum):
 
     day: date | None = None
     """In UTC. Null: not asked for."""
+    tenant: str | None = None
+    """Its name; `default` for the one that there is without any other. Null: not asked for."""
     agent: str | None = None
     """Null: not asked for, or an agent without a name. `other`, as with the next two: beyond the rows of a day."""
     model: str | None = None
@@ -78,11 +81,16 @@ async def read_usage(backend: Backend, start: date | None, end: date | None, gro
         count_exceeded("usage_days")
         raise Refused.of_faults([FieldError("?end", "invalid_time", f"at most {limit_of('usage_days')} days at once")])
     sums: dict[tuple[date | str | None, ...], Counter[str]] = {}
-    days = backend.store.usage.read(start, end)
+    tenants = await _tenants(backend)
+    if len(tenants) * ((end - start).days + 1) > limit_of("usage_ledgers"):
+        count_exceeded("usage_ledgers")
+        why = f"of {len(tenants)} tenants: ask for fewer, {limit_of('usage_ledgers')} ledgers of a day are read at once"
+        raise Refused.of_faults([FieldError("?end", "invalid_time", why)])
+    days = backend.store.usage.read(start, end, tenants)
     while (found := await within_deadline(anext(days, None))) is not None:
         day, used = found
         async for spender, numbers in yielding(used.items()):
-            group = tuple(_part(part, day, spender) for part in group_by)
+            group = tuple(_part(part, day, spender, tenants) for part in group_by)
             sums.setdefault(group, Counter()).update(numbers)
         if len(sums) > limit_of("usage_answer"):
             count_exceeded("usage_answer")
@@ -101,8 +109,23 @@ async def read_usage(backend: Backend, start: date | None, end: date | None, gro
     )
 
 
-def _part(part: Group, day: date, spender: Spender) -> date | str | None:
-    return day if part == "day" else getattr(spender, part)
+async def _tenants(backend: Backend) -> Mapping[str, str]:
+    """Return the names of the tenants that this is done for, by their tags: all of them for operators."""
+    tenant, all_tenants = reach()
+    if all_tenants:
+        return {each.tag: each.name for each in await within_deadline(backend.store.tenants.list())}
+    named = await within_deadline(backend.store.tenants.by_tag(tenant))
+    return {tenant: tenant if named is None else named.name}
+
+
+def _part(part: Group, day: date, spender: Spender, tenants: Mapping[str, str]) -> date | str | None:
+    match part:
+        case "day":
+            return day
+        case "tenant":
+            return tenants[spender.tenant]
+        case _:
+            return getattr(spender, part)
 
 
 def _columns(numbers: Counter[str]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from palaver.store.reading.feeds import watcher
 from palaver.vocabulary.limits import count_exceeded
 
 from .backend import Backend
+from .live_keys import InvalidKey, key_ended
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ def _full(backend: Backend) -> str | None:
         count_exceeded("watchers")
         return f"this process serves {settings.max_watchers} of them (PALAVER_MAX_WATCHERS)"
     # Where there is one name only, nobody is kept out by whoever has it.
-    several = bool(whose.tenant) or len({key.name for key in settings.api_keys}) > 1
+    several = key_ended.get() is not None or len({key.name for key in settings.api_keys}) > 1
     if several and feeds.watching_for[whose] >= settings.max_watchers_per_key:
         count_exceeded("watchers_per_key")
         key = f"your key, {whose.key}," if whose.key else "keys without a name"
@@ -111,13 +112,20 @@ async def await_run(backend: Backend, run: Run, until: Until, seconds: float) ->
 
 
 async def in_time(backend: Backend, wait: Coroutine[Any, Any, T], seconds: float) -> T | None:
-    """Return the result of a wait; None if there is none after ``seconds``, or when the process has to end."""
-    waiting, closing = asyncio.create_task(wait), asyncio.create_task(backend.closing.wait())
+    """Return the result of a wait; None if there is none after ``seconds``, or when the process has to end.
+
+    Raises:
+        InvalidKey: the key of the caller is not valid any more.
+    """
+    waiting, ended = asyncio.create_task(wait), key_ended.get()
+    endings = [asyncio.create_task(event.wait()) for event in (backend.closing, ended) if event is not None]
     try:
-        await asyncio.wait([waiting, closing], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([waiting, *endings], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ended is not None and ended.is_set():
+            raise InvalidKey
         return waiting.result() if waiting.done() else None
     finally:
-        await end(waiting, closing)
+        await end(waiting, *endings)
 
 
 async def _follow(backend: Backend, run: Run, until: Until) -> Run:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from palaver.schemas import models
 from palaver.schemas.filters import OLDEST
-
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+from palaver.vocabulary.durations import in_seconds
 
 
 def json_object(what: str) -> Callable[[str], dict[str, Any]]:
@@ -69,10 +67,10 @@ def a_date(text: str) -> date:
 
 def duration(text: str) -> float:
     """``90``, ``15m``, ``12h``, ``3d`` in seconds, ten years at most."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if match is None:
-        raise typer.BadParameter(f"{text[:80]!r} is not a time such as 90s, 15m, 12h or 3d")
-    seconds = float(match[1]) * _UNITS[match[2]]
+    try:
+        seconds = in_seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     if seconds > OLDEST:
         raise typer.BadParameter(f"{text[:80]!r} is more than ten years")
     return seconds

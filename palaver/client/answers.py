@@ -16,6 +16,7 @@ from palaver.errors import retry_after, safe_text
 from palaver.events import Event, read_event
 from palaver.schemas.actions import PendingAction
 from palaver.schemas.agents import ServerAgent
+from palaver.schemas.api_keys import KeyInfo, KeyList, MadeKey
 from palaver.schemas.conversation import (
     AppendedMessages,
     Conversation,
@@ -25,6 +26,7 @@ from palaver.schemas.conversation import (
 )
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run
+from palaver.schemas.tokens import Token
 from palaver.vocabulary.limits import MIB
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -156,6 +158,21 @@ def appended_of(response: Response) -> AppendedMessages:
 def secret_names_of(response: Response) -> tuple[str, ...]:
     """The names of secrets in an answer. Raises `APIError` when there are none."""
     return _model(SecretNames, _object(response), response).data
+
+
+def made_key_of(response: Response) -> MadeKey:
+    """The key in an answer. Raises `APIError` when there is none."""
+    return _model(MadeKey, _object(response), response)
+
+
+def keys_of(response: Response) -> tuple[KeyInfo, ...]:
+    """The keys in an answer. Raises `APIError` when there are none."""
+    return tuple(_model(KeyList, _object(response), response).data)
+
+
+def token_of(response: Response) -> Token:
+    """The token in an answer. Raises `APIError` when there is none."""
+    return _model(Token, _object(response), response)
 
 
 def side_answer_of(response: Response) -> SideAnswer:

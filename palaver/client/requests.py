@@ -259,6 +259,32 @@ def delete_conversation(conversation_id: str) -> Request:
     return Request("DELETE", _path("conversations", conversation_id))
 
 
+def create_key(body: Mapping[str, Any]) -> Request:
+    """``POST /v1/keys``. Sent twice it makes two."""
+    return Request("POST", "/v1/keys", body=without_none(body), repeatable=False)
+
+
+def list_keys(tenant: str | None) -> Request:
+    """``GET /v1/keys``."""
+    return Request("GET", "/v1/keys", query={} if tenant is None else {"tenant": tenant})
+
+
+def rotate_key(key_id: str, overlap: int | None) -> Request:
+    """``POST /v1/keys/{id}/rotate``. Sent twice it makes two."""
+    body = None if overlap is None else {"overlap": overlap}
+    return Request("POST", _path("keys", key_id, "rotate"), body=body, repeatable=False)
+
+
+def create_token(body: Mapping[str, Any]) -> Request:
+    """``POST /v1/tokens``. Sent twice it makes two, which does no harm."""
+    return Request("POST", "/v1/tokens", body=without_none(body))
+
+
+def revoke_key(key_id: str) -> Request:
+    """``DELETE /v1/keys/{id}``."""
+    return Request("DELETE", _path("keys", key_id))
+
+
 def set_secrets(conversation_id: str, secrets: Mapping[str, str | None]) -> Request:
     """``PATCH /v1/conversations/{id}/secrets``; twice does what once does."""
     return Request("PATCH", _path("conversations", conversation_id, "secrets"), body={"secrets": dict(secrets)})

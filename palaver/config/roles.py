@@ -29,6 +29,8 @@ ROLES: Final[Mapping[str, str]] = {
 PROGRAMS: Final[Mapping[str, str]] = {
     "providers": "List the model providers; `palaver providers check` asks them.",
     "check": "Ask Redis whether it can be trusted with what it is given.",
+    "audit": "Who did what with keys of the API that the store has.",
+    "keys": "Keys of the API: `palaver keys create` makes one, and `list`, `rotate` and `revoke` follow.",
     "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",
     "tenants": "`palaver tenants create NAME` makes a tenant; `palaver tenants list` lists them.",
 }

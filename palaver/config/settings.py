@@ -27,6 +27,7 @@ _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
+_ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 
@@ -83,6 +84,8 @@ class Settings(BaseSettings):
     """Bytes of what a call prints that go to the worker's log."""
     api_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
+    require_keys: bool = False
+    """True if the API wants a key though ``api_keys`` has none: one that `palaver keys create` has made."""
     metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
     queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
@@ -96,6 +99,8 @@ class Settings(BaseSettings):
     """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that the API is asked by, comma separated, without ports; none: any with keys, loopback's without."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
+    """Origins whose pages may read answers, comma separated, each exactly as browsers name it."""
     insecure_open: bool = False
     """Serve at any address though there are no keys: whoever reaches it may do everything."""
     open_docs: bool = False
@@ -120,6 +125,8 @@ class Settings(BaseSettings):
     """A provider, or a model, that is out is tried so often, by one call of the whole fleet."""
     retention: float = Field(default=7 * 86400.0, ge=1)
     """A finished run and its conversation stay this long after the last run ended."""
+    audit_retention: float = Field(default=365 * 86400.0, ge=0)
+    """Acts with keys of the store stay known this long; 0: they are only logged."""
     feed_retention: float = Field(default=3600.0, ge=1)
     """Token deltas stay this long after the run ended; afterwards events come from the log."""
     usage_retention: float = Field(default=400 * 86400.0, ge=86400)
@@ -200,6 +207,11 @@ class Settings(BaseSettings):
     def _listed_hosts(cls, value: object) -> object:
         return _hosts(value) if isinstance(value, str) else value
 
+    @field_validator("cors_origins", mode="before")
+    @classmethod
+    def _listed_origins(cls, value: object) -> object:
+        return _origins(value) if isinstance(value, str) else value
+
     @field_validator("secret_key", mode="before")
     @classmethod
     def _sealing_keys(cls, value: object) -> object:
@@ -209,6 +221,11 @@ class Settings(BaseSettings):
     def sealer(self) -> Sealer:
         """The sealer, which seals and opens secrets of conversations."""
         return Sealer([key_of(key.get_secret_value()) for key in self.secret_key])
+
+    @property
+    def keyed(self) -> bool:
+        """True if the API wants keys."""
+        return bool(self.api_keys) or self.require_keys
 
     @property
     def store_url(self) -> str:
@@ -308,6 +325,16 @@ def _hosts(text: str) -> tuple[str, ...]:
         except ValueError as error:
             raise ValueError(f"{part[:80]!r} {error}") from None
     return tuple(hosts)
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    for part in (parts := _parts(text)):
+        if not _ORIGIN.fullmatch(part):
+            raise ValueError(
+                f"{part[:80]!r} is not an origin such as https://app.example.com: a scheme, a host in small letters, a "
+                "port unless it is the usual one, and nothing behind it; there are no patterns"
+            )
+    return parts
 
 
 def read(kind: type[S]) -> S:

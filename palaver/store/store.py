@@ -11,6 +11,9 @@ from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, 
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.store.access.api_keys import ApiKeys
+from palaver.store.access.audit import AuditLog
+from palaver.store.access.signing_keys import SigningKeys
 from palaver.store.agents.agents import Agents
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.vault import Vault
@@ -68,6 +71,9 @@ class Store:
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)
+        self.api_keys = ApiKeys(connection, scripts)
+        self.audit = AuditLog(connection, scripts, settings)
+        self.signing_keys = SigningKeys(connection, scripts, settings)
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
         self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 Seconds = Annotated[float, "seconds"]
 """A time in seconds. Scripts count in milliseconds: the wire converts it (`palaver.store.scripting.contracts.wire`)."""
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def in_seconds(text: str) -> float:
+    """``90``, ``15m``, ``12h``, ``3d`` in seconds. Raises ValueError for what is no such time."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None:
+        raise ValueError(f"{text[:80]!r} is not a time such as 90s, 15m, 12h or 3d")
+    return float(match[1]) * _UNITS[match[2]]

@@ -25,7 +25,7 @@ LEDGER: Final = "the ledger of usage"
 async def counted(store: Store) -> Sums:
     """What has been counted so far, and what is in the ledgers of late: a test may run at midnight."""
     ledger = Counter[tuple[str, ...]]()
-    async for _, used in store.usage.read(today() - timedelta(days=1), today() + timedelta(days=1)):
+    async for _, used in store.usage.read(today() - timedelta(days=1), today() + timedelta(days=1), [""]):
         for numbers in used.values():
             ledger.update({(column,): number for column, number in numbers.items()})
     return {**sums_of(await store.measuring.read(())), LEDGER: ledger}

@@ -96,6 +96,14 @@ async def _check_agents(redis: Any, name: str, ttl: int) -> None:
         assert int(listed[agent]) == newest, f"{name} is not listed in its newest version"
 
 
+async def _check_api_key(redis: Any, name: str, ttl: int) -> None:
+    """A key of the API goes some time after it has expired, and what is known of its use goes, too."""
+    kind = name.split(":")[2]
+    assert kind in ("key", "of", "signing", "used", "version"), f"{name} is a key that nobody knows"
+    expires = kind == "key" and orjson.loads(await redis.get(name))["expires_at"] is not None
+    assert (ttl > 0) == (expires or kind in ("signing", "used")), f"{name} has the TTL {ttl}"
+
+
 async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
@@ -110,6 +118,12 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             continue
         if text.startswith("{palaver:agents"):
             await _check_agents(redis, text, ttl)
+            continue
+        if text.startswith("{palaver:audit}:"):
+            assert ttl > 0, f"{text} has no TTL"
+            continue
+        if text.startswith("{palaver:keys}:"):
+            await _check_api_key(redis, text, ttl)
             continue
         tag, _, rest = text.partition(":")
         shard = shards.setdefault(tag[2:4], Shard())

@@ -15,17 +15,19 @@ from palaver.steps.verdicts import Finish, HandBack
 from palaver.store import Store
 from palaver.store.reading.usage_ledger import Spender, today
 from palaver.store.redis import keys
+from palaver.store.redis.reach import Reach, within
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
 
+TAGS = ("acme00", "0ther0")
 USED = Usage(input_tokens=100, cached_tokens=60, output_tokens=7, model_calls=1, cost_usd=0.25)
 
 
 async def ledger(store: Store) -> dict[Spender, Counter[str]]:
     """What was used yesterday and today: a test may run at midnight."""
     found: dict[Spender, Counter[str]] = {}
-    async for _, used in store.usage.read(today() - timedelta(days=1), today()):
+    async for _, used in store.usage.read(today() - timedelta(days=1), today(), ["", *TAGS]):
         for spender, numbers in used.items():
             found.setdefault(spender, Counter()).update(numbers)
     return found
@@ -45,10 +47,10 @@ async def test_it_says_who_used_what(driver: StoreDriver) -> None:
     await finish(driver, USED, by="ci", name="support")
     await finish(driver, USED.model_copy(update={"cost_usd": None}), model="fake/other")
     assert await ledger(driver.store) == {
-        Spender("support", "fake/echo", "ci"): Counter(
+        Spender("", "support", "fake/echo", "ci"): Counter(
             model_calls=2, input_tokens=200, cached_tokens=120, output_tokens=14, cost=500_000_000
         ),
-        Spender(None, "fake/other", None): Counter(
+        Spender("", None, "fake/other", None): Counter(
             model_calls=1, input_tokens=100, cached_tokens=60, output_tokens=7, unpriced_calls=1
         ),
     }
@@ -84,7 +86,7 @@ async def test_it_has_no_more_rows_than_a_day_may_have(redis: Any, driver: Store
     await finish(driver, USED, name="first")
     found = await ledger(driver.store)
     assert {spender.agent: used["model_calls"] for spender, used in found.items()} == {"first": 2, "other": 2}
-    assert set(found) == {Spender("first", "fake/echo", None), Spender("other", "other", "other")}
+    assert set(found) == {Spender("", "first", "fake/echo", None), Spender("", "other", "other", "other")}
 
 
 @pytest.mark.parametrize("days", [1, 400])
@@ -94,3 +96,16 @@ async def test_it_stays_as_long_as_it_is_to(redis: Any, settings: Settings, days
     (key,) = [name async for name in redis.scan_iter(match="{p00}:usage:*")]
     assert days * 86400 - 60 <= await redis.ttl(key) <= days * 86400
     assert key.decode() in {keys.usage("00", (today() - timedelta(days=back)).toordinal() - 719163) for back in (0, 1)}
+
+
+async def test_a_tenant_has_ledgers_of_its_own_and_sees_no_others(driver: StoreDriver) -> None:
+    await finish(driver, USED)
+    for tag in TAGS:
+        with within(Reach(tag)):
+            await finish(driver, USED, name=f"agent-of-{tag}")
+    for tag in TAGS:
+        with within(Reach(tag)):
+            assert set(await ledger(driver.store)) == {Spender(tag, f"agent-of-{tag}", "fake/echo", None)}
+    with within(Reach("")):
+        assert set(await ledger(driver.store)) == {Spender("", None, "fake/echo", None)}
+    assert {spender.tenant for spender in await ledger(driver.store)} == {"", *TAGS}

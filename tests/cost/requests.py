@@ -14,10 +14,12 @@ from palaver.errors import ErrorClass, Failure
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Submission
 from palaver.steps.verdicts import Continue, GiveUp, Postpone
+from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
 from palaver.vocabulary.limits import MIB, limit_of
+from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
@@ -259,6 +261,27 @@ async def _withdraw(api: World, n: int) -> Ask:
 
 _VALUES: Final = limit_of("body_values") - 100
 _SUBMIT: Final = "POST /v1/runs"
+
+
+def _keys(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask]]:
+    """A request about one of so many keys."""
+
+    async def prepare(api: World, n: int) -> Ask:
+        grant = KeyGrant("key", scopes=frozenset(SCOPES), agents=frozenset(f"agent-{k}" for k in range(10)))
+        made = [await api.store.api_keys.create(grant) for _ in range(n)]
+        return ask(made[0].record.id)
+
+    return prepare
+
+
+async def _acts(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.store.audit.add(
+            "", "cancel", key="key", facts={"run": f"run {k}", "items": ["approval approve"] * 16}
+        )
+    return Ask(f"/v1/audit?limit={n}")
+
+
 _SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
 _INPUT: Final = "POST /v1/runs/{run_id}/input"
 _PAIRS: Final = limit_of("input_messages") // 2
@@ -341,6 +364,15 @@ CASES: Final = (
     Case("GET /v1/agents", "agents", 200, _agents),
     Case("GET /v1/agents/{name}", "versions", limit_of("agent_versions"), _versions),
     Case("DELETE /v1/agents/{name}", "versions", limit_of("agent_versions"), _versions),
+    Case("POST /v1/keys", "agents", limit_of("api_key_agents"), _body("/v1/keys", lambda n: {
+        "name": "key", "scopes": ["admin"], "agents": [f"agent-{k}" for k in range(n)]})),
+    Case("POST /v1/keys", "unknown fields", _VALUES, _body("/v1/keys", fields)),
+    Case("GET /v1/keys", "keys", limit_of("api_keys"), _keys(lambda _: Ask("/v1/keys")), counted_at=200),
+    Case("POST /v1/keys/{api_key_id}/rotate", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}/rotate", {}))),
+    Case("DELETE /v1/keys/{api_key_id}", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}"))),
+    Case("GET /v1/audit", "acts", limit_of("audit_page"), _acts),
+    Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
+        "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),

@@ -163,7 +163,7 @@ def test_a_path_belongs_to_the_longest_prefix() -> None:
 
 def test_a_dialect_has_routes_below_its_prefix_only_and_one_has_none() -> None:
     with pytest.raises(ValueError, match="/elsewhere is not below /toy"):
-        TOY.route("GET", "/elsewhere", tag="x", summary="x", answers={200: ("x", None)})
+        TOY.route("GET", "/elsewhere", scope="runs:read", tag="x", summary="x", answers={200: ("x", None)})
     with pytest.raises(ValueError, match="empty prefix"):
         create_app(SETTINGS, dialects=(TOY,))
 

@@ -16,11 +16,13 @@ from api.middleware import Access
 from api.native import NATIVE
 from api.native.bulk import BulkAction
 from api.native.control import CancelRequest
+from api.operations import StoredKeys
 from api.problems import CODES
 from palaver.events import EVENTS, EventKind
 from palaver.schemas.actions import RunInput
 from palaver.schemas.agents import NewAgent
 from palaver.schemas.models import Retry, Submission
+from palaver.store import Store
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
 from tests.unit.api_world import SETTINGS, assert_problem, world
@@ -36,18 +38,21 @@ def test_every_route_is_there() -> None:
     assert sorted(NAMES) == [
         "delete /v1/agents/{name}",
         "delete /v1/conversations/{conversation_id}",
+        "delete /v1/keys/{api_key_id}",
         "delete /v1/runs/{run_id}",
         "get /healthz",
         "get /metrics",
         "get /readyz",
         "get /v1/agents",
         "get /v1/agents/{name}",
+        "get /v1/audit",
         "get /v1/conversations",
         "get /v1/conversations/count",
         "get /v1/conversations/{conversation_id}",
         "get /v1/conversations/{conversation_id}/events",
         "get /v1/conversations/{conversation_id}/messages",
         "get /v1/conversations/{conversation_id}/secrets",
+        "get /v1/keys",
         "get /v1/models",
         "get /v1/queues",
         "get /v1/runs",
@@ -63,11 +68,14 @@ def test_every_route_is_there() -> None:
         "post /v1/conversations/{conversation_id}/fork",
         "post /v1/conversations/{conversation_id}/messages",
         "post /v1/conversations/{conversation_id}/withdraw",
+        "post /v1/keys",
+        "post /v1/keys/{api_key_id}/rotate",
         "post /v1/runs",
         "post /v1/runs/actions",
         "post /v1/runs/{run_id}/cancel",
         "post /v1/runs/{run_id}/input",
         "post /v1/runs/{run_id}/retry",
+        "post /v1/tokens",
         "put /v1/agents/{name}",
     ]
 
@@ -168,7 +176,7 @@ def test_a_problem_may_list_pending_actions() -> None:
 def test_the_page_names_every_route_and_every_code() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
     for method, path, _ in OPERATIONS:
-        told = path.replace("{run_id}", "{id}").replace("{conversation_id}", "{id}")
+        told = re.sub(r"{\w+}", "{id}", path)
         assert f"`{method.upper()} {told}`" in page, (method, told)
     assert [code for code in CODES if f"`{code}`" not in page] == []
 
@@ -183,7 +191,9 @@ def test_every_code_of_a_problem_is_told_by_some_route() -> None:
 def test_without_keys_the_document_asks_for_none() -> None:
     assert all("security" in operation for _, path, operation in OPERATIONS if path.startswith("/v1"))
     app = create_app(SETTINGS)
-    app.state.access = Access.of(SETTINGS, app.state.dialects)
+    store = Store.connect(SETTINGS)
+    stored = StoredKeys(store.api_keys, store.signing_keys)
+    app.state.access = Access.of(SETTINGS, app.state.dialects, stored)
     open_document = app.openapi()
     assert "securitySchemes" not in open_document["components"]
     assert '"security"' not in json.dumps(open_document["paths"])

@@ -74,7 +74,7 @@ async def test_every_handler_is_found_without_asking_the_framework(
         asked("GET", "//v1/runs"),
         asked("GET", "*"),
         asked("GET", ""),
-        {"type": "websocket", "path": "/v1/runs", "headers": []},
+        {"type": "websocket", "path": "/v1/runs", "headers": [], "state": {"caller": Caller(trusted=True)}},
     ],
 )
 async def test_what_no_handler_serves_is_the_frameworks(scope: Scope) -> None:

@@ -48,15 +48,16 @@ async def _odd(number: int) -> Response:
 
 
 def test_all_that_a_handler_takes_is_found() -> None:
-    takes = Takes.of(_handler, "/v1/runs/{run_id:run}/x")
+    takes = Takes.of(_handler, "/v1/runs/{run_id:run}/x", ("runs:read",))
     assert {name: part.description for name, part in takes.path.items()} == {"run_id": "The run."}
     assert [header.name for header in takes.headers] == ["Idempotency-Key"]
     assert (takes.query, takes.body, takes.body_required, takes.probe) == (Colour, Wish, True, False)
     assert takes.offers is not None
     assert takes.offers.kinds == (JSON, EVENT_STREAM)
     assert set(takes.readers) == {"backend", "caller", "run_id", "kind", "key", "colour"}
+    assert not Takes.of(_lenient, "/x", ("runs:read",)).probe
     assert not Takes.of(_lenient, "/x").body_required
-    assert Takes.of(_lenient, "/healthz", probe=True).probe
+    assert Takes.of(_lenient, "/healthz").probe
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def _frame(head: int, data: bytes) -> bytes:
     return bytes([head, 0x80 | len(data)]) + bytes(4) + data
 
 
-@LIVE.socket("/live/{what}", key_in=_key_in, codes=CODES)
+@LIVE.socket("/live/{what}", scope="runs:read", key_in=_key_in, codes=CODES)
 async def live(backend: Backend, socket: WebSocket) -> None:
     """Says hello, and what one asks for."""
     match socket.path_params["what"]:

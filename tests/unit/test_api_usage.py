@@ -97,7 +97,7 @@ async def test_days_before_there_were_any_have_nothing() -> None:
         ("start=2026-02-02&end=2026-02-01", 422, "invalid_time", "?end", "must not be before the start"),
         ("start=2026-01-01&end=2026-12-31", 422, "invalid_time", "?end", "at most 92 days"),
         ("start=yesterday", 422, "validation_error", "?start", "date"),
-        ("group_by=hour", 422, "validation_error", "?group_by", "there are: day, agent, model, key"),
+        ("group_by=hour", 422, "validation_error", "?group_by", "there are: day, tenant, agent, model, key"),
         ("by=day", 400, "unknown_parameter", "?by", "is not known here"),
     ],
 )

@@ -74,7 +74,13 @@ def task_of(run: Run) -> Task:
 
 
 @TOY.route(
-    "POST", "/toy/tasks", tag="toy", summary="Begin", answers={201: ("Begun.", Task)}, problems=("unknown_provider",)
+    "POST",
+    "/toy/tasks",
+    scope="runs:submit",
+    tag="toy",
+    summary="Begin",
+    answers={201: ("Begun.", Task)},
+    problems=("unknown_provider",),
 )
 async def begin(backend: Backend, caller: Caller, chore: Chore) -> Response:
     """Begin a task."""
@@ -83,14 +89,16 @@ async def begin(backend: Backend, caller: Caller, chore: Chore) -> Response:
     return answer(task_of(taken.run), 201)
 
 
-@TOY.route("GET", "/toy/tasks/{task}", tag="toy", summary="Look", answers={200: ("The task.", Task)})
+@TOY.route("GET", "/toy/tasks/{task}", scope="runs:read", tag="toy", summary="Look", answers={200: ("The task.", Task)})
 async def look(backend: Backend, task: TaskId, query: TaskQuery) -> Response:
     """Look at a task."""
     run = await operations.read_run(backend, task, until=operations.Until.TERMINAL, seconds=query.patience)
     return answer(task_of(run))
 
 
-@TOY.route("POST", "/toy/tasks/{task}/stop", tag="toy", summary="Stop", answers={200: ("It stops.", Task)})
+@TOY.route(
+    "POST", "/toy/tasks/{task}/stop", scope="runs:act", tag="toy", summary="Stop", answers={200: ("It stops.", Task)}
+)
 async def stop(backend: Backend, caller: Caller, task: TaskId) -> Response:
     """Stop a task."""
     return answer(task_of(await operations.cancel(backend, task, caller)))
@@ -99,6 +107,7 @@ async def stop(backend: Backend, caller: Caller, task: TaskId) -> Response:
 @TOY.route(
     "GET",
     "/toy/tasks/{task}/lines",
+    scope="runs:read",
     tag="toy",
     summary="Watch",
     answers={200: ("A line each.", None), 204: ("You have seen all.", None)},

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from palaver.config.policy import DEFAULT_TENANT
 from palaver.errors import FieldError
 from palaver.schemas.models import AgentSpec, Budget, Retry, Run, Submission, WithAgent
+from palaver.vocabulary.ids import tenant_of
 
 from ..backend import Backend, Caller, within_deadline
 from . import money, policy
@@ -38,7 +39,9 @@ async def submission(submission: Submission, backend: Backend, caller: Caller) -
         agent = None if kept is None else as_it_was(kept)
     if agent is None:
         return submission
-    governed, budget = await _governed(agent, submission.budget, backend, caller, given=True, owner=owner)
+    governed, budget = await _governed(
+        agent, submission.budget, backend, caller, given=True, owner=owner, about=conversation_id
+    )
     return submission.model_copy(update=_changes(governed, agent, budget, caller, owner))
 
 
@@ -54,7 +57,7 @@ async def retry(run: Run, body: Retry, backend: Backend, caller: Caller) -> Retr
         _check_principal(agent, caller)
         return body
     budget, given = (body.budget, True) if body.budget is not None else (run.budget, False)
-    governed, budget = await _governed(agent, budget, backend, caller, given=given, owner=owner)
+    governed, budget = await _governed(agent, budget, backend, caller, given=given, owner=owner, about=run.id)
     return body.model_copy(update=_changes(governed, agent, budget, caller, owner))
 
 
@@ -92,11 +95,12 @@ async def _governed(
     given: bool,
     owner: str = "",
     submits: bool = True,
+    about: str | None = None,
 ) -> tuple[AgentSpec, Budget | None]:
     """Return the agent and the budget with what the rules for them demand. ``given`` says that the request gives the
-    budget, ``submits`` that it is about a run."""
+    budget, ``submits`` that it is about a run, ``about`` in or behind what it is to run."""
     refuse_other_agents(agent, caller)
-    rules = backend.policy.rules_for(_tenant(caller), agent)
+    rules = backend.policy.rules_for(await _tenant(backend, caller, about), agent)
     if rules:
         tools = await within_deadline(backend.catalog.tools()) if policy.needs_tools(rules) else None
         subject = policy.Subject(agent, budget, given, tools, owner)
@@ -125,6 +129,10 @@ def _check_principal(agent: AgentSpec | None, caller: Caller) -> None:
         refuse([FieldError("/agent/approvals/second_person", "second_person_required", why)])
 
 
-def _tenant(caller: Caller) -> str:
-    """Return the name that rules have for the caller's tenant."""
-    return caller.tenant or DEFAULT_TENANT
+async def _tenant(backend: Backend, caller: Caller, about: str | None) -> str:
+    """Return the name that rules have for a tenant: that of what an operator asks about, else the caller's."""
+    tag = caller.tenant if about is None else tenant_of(about)
+    if not tag:
+        return DEFAULT_TENANT
+    tenant = await within_deadline(backend.store.tenants.by_tag(tag))
+    return tag if tenant is None else tenant.name

@@ -16,6 +16,7 @@ from palaver.client.aio.control import AsyncRunControl
 from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
+from palaver.client.aio.keys import AsyncKeys
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
@@ -34,7 +35,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents):
+class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents, AsyncKeys):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;

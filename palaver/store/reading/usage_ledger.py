@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
+from itertools import product
 from typing import Final, NamedTuple
 
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields
+from palaver.store.redis.reach import reaches
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.ledger import COLUMNS, NONE
 
@@ -19,6 +21,8 @@ _EPOCH: Final = date(1970, 1, 1)
 class Spender(NamedTuple):
     """The names that usage is counted by."""
 
+    tenant: str
+    """Its tag; empty for the default tenant."""
     agent: str | None
     """None: an agent without a name."""
     model: str | None
@@ -37,12 +41,14 @@ class UsageLedger:
         self._redis = redis
         self._shards = all_shards(settings.shards)
 
-    async def read(self, first: date, last: date) -> AsyncIterator[tuple[date, DayUsage]]:
-        """Yield each day (UTC) between these, both included, on which a model was called. Raises what Redis raises."""
+    async def read(self, first: date, last: date, tenants: Iterable[str]) -> AsyncIterator[tuple[date, DayUsage]]:
+        """Yield each day (UTC) between these, both included, on which a model was called for one of the tenants with
+        these tags, which are within reach. Raises what Redis raises."""
+        tags = [tag for tag in tenants if reaches(tag)]
         for number in range((first - _EPOCH).days, (last - _EPOCH).days + 1):
             found: dict[Spender, Counter[str]] = {}
-            for shard in self._shards:
-                _add(found, await self._redis.hgetall(keys.usage(shard, number)))
+            for shard, tag in product(self._shards, tags):
+                _add(found, tag, await self._redis.hgetall(keys.usage(shard, number, tag)))
             if found:
                 yield _EPOCH + timedelta(days=number), found
 
@@ -52,9 +58,9 @@ def today() -> date:
     return datetime.now(UTC).date()
 
 
-def _add(to: dict[Spender, Counter[str]], fields: Fields) -> None:
+def _add(to: dict[Spender, Counter[str]], tenant: str, fields: Fields) -> None:
     for field, number in fields.items():
         column, _, row = field.decode().partition(" ")
         if column in COLUMNS:
             agent, model, key = (None if name == NONE else name for name in row.split(" "))
-            to.setdefault(Spender(agent, model, key), Counter())[column] += int(number)
+            to.setdefault(Spender(tenant, agent, model, key), Counter())[column] += int(number)

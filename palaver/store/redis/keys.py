@@ -32,7 +32,8 @@ once for all of these together, as ``@:``.
 {p00}:waiting:<reason> zset  unfinished runs that wait for that, by since when                 no TTL
 {p00}:pending:<type> zset  actions of that type that are pending, by since when                no TTL
 {p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
-{p00}:usage:<day>  hash     what calls of models used on that day, by agent, model and key    TTL: usage retention
+{p00}:<owner>usage:<day> hash  what calls of models used on that day, by agent, model and key    TTL: usage retention
+                            there is none for all tenants together
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
@@ -48,6 +49,15 @@ The agents of a tenant share a hash tag, which ends with ``:`` and the tag of th
 
 {palaver:agents}:names      hash    for the name of each agent its newest version                      no TTL
 {palaver:agents}:agent:<name> hash  its versions     none while it is there; TTL when it is removed: 400 days
+The keys of the API that the store keeps share a hash tag; of what opens it, only digests are here.
+
+{palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not
+{palaver:keys}:of:<tag>     zset    the keys of a tenant by time of creation; without a tag the default one's  no TTL
+{palaver:keys}:used:<id>    string  the minute in which it was last used                               TTL: 400 days
+{palaver:keys}:signing      hash    keys that tokens are signed with, sealed, by id                    TTL: two days
+{palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
+
+{palaver:audit}:of:<tag>    stream  who did what with keys of a tenant     TTL: the retention of it, after the last act
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
 what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
@@ -81,6 +91,9 @@ TOOL_SETS = "palaver:worker-tools"
 WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
 TENANTS = "palaver:tenants"
+_API_KEYS: Final = "{palaver:keys}"
+SIGNING_KEYS: Final = f"{_API_KEYS}:signing"
+API_KEYS_VERSION: Final = f"{_API_KEYS}:version"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
 ReadyKeys = Annotated[tuple[str, ...], QUEUES]
@@ -125,6 +138,26 @@ def agent_versions(tenant: str, name: str) -> str:
 
 def _agents_of(tenant: str) -> str:
     return f"{{palaver:agents:{tenant}}}" if tenant else "{palaver:agents}"
+
+
+def api_key(key_id: str) -> str:
+    """The record of a key of the API."""
+    return f"{_API_KEYS}:key:{key_id}"
+
+
+def api_key_used(key_id: str) -> str:
+    """The minute in which a key of the API was last used."""
+    return f"{_API_KEYS}:used:{key_id}"
+
+
+def audit(tag: str) -> str:
+    """The acts of a tenant."""
+    return f"{{palaver:audit}}:of:{tag}"
+
+
+def api_keys(tag: str) -> str:
+    """The keys of the API that a tenant has."""
+    return f"{_API_KEYS}:of:{tag}"
 
 
 def cancel_channel(worker_id: str) -> str:
@@ -259,9 +292,9 @@ def counts(shard: str) -> str:
     return f"{{p{shard}}}:counts"
 
 
-def usage(shard: str, day: int) -> str:
-    """The ledger of a day, which is so many days after 1970-01-01."""
-    return f"{{p{shard}}}:usage:{day}"
+def usage(shard: str, day: int, tenant: str = "") -> str:
+    """A tenant's ledger of a day, which is so many days after 1970-01-01."""
+    return f"{{p{shard}}}:{owner(tenant)}usage:{day}"
 
 
 def generation() -> str:

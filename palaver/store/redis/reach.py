@@ -50,10 +50,15 @@ def within(new: Reach) -> Iterator[None]:
         _reach.reset(before)
 
 
+def reaches(tag: str) -> bool:
+    """Tell whether the tenant with this tag is within reach."""
+    tenant, all_tenants = _reach.get()
+    return all_tenants or tag == tenant
+
+
 def is_reached(any_id: str) -> bool:
     """Tell whether the run or the conversation of this id is within reach, if there is one."""
-    tenant, all_tenants = _reach.get()
-    return all_tenants or tenant_of(any_id) == tenant
+    return reaches(tenant_of(any_id))
 
 
 def reached(any_id: str) -> str:

@@ -127,6 +127,21 @@ class Scripts:
         replies, _, durable = await self._run_durably(list(scripts), ())
         return replies, durable
 
+    async def write_durably(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers to commands that no script is for. They are sent together, to keys of one slot, and each of them
+        is carried out in its turn.
+
+        Raises the first error among them, after all were carried out; NotDurable: what they wrote may be lost yet.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in (*commands, *([self._wait[0]] if self._wait else ())):
+            pipeline.execute_command(*command)
+        answers = await pipeline.execute(raise_on_error=False)
+        replies = [_checked(answer) for answer in answers[: len(commands)]]
+        if self._wait:
+            return _durable(replies, _reached(answers[-1]) >= self._wait[1])
+        return replies
+
     async def _run_durably(
         self, scripts: Sequence[Script[R]], reads: Sequence[Command]
     ) -> tuple[list[R | Exception], list[Any], bool]:
@@ -143,7 +158,7 @@ class Scripts:
         if failed:
             log.warning("what is promised cannot be waited for: %s", failed)
             return replies, read_answers, False
-        return replies, read_answers, (reached[0] if isinstance(reached, list) else reached) >= enough
+        return replies, read_answers, _reached(reached) >= enough
 
     async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
         """The answers of scripts and of the commands behind them, errors among them. Scripts that the server does not
@@ -203,6 +218,13 @@ def _checked(reply: R | Exception) -> R:
     if isinstance(reply, Exception):
         raise reply
     return reply
+
+
+def _reached(answer: Any) -> int:
+    """The number that WAIT or WAITAOF answers; 0 for an error."""
+    if isinstance(answer, Exception):
+        return 0
+    return int(answer[0] if isinstance(answer, list) else answer)
 
 
 def _durable(reply: R, durable: bool) -> R:

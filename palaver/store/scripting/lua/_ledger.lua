@@ -1,11 +1,11 @@
--- The ledger: what calls of models used on a day (UTC), by agent, model, and the key that submitted the run.
+-- The ledger of a tenant: what calls of models used on a day (UTC), by agent, model, and the key that submitted the run.
 -- needs: run
 -- It has a number for each column of a row: `column agent model key`. `rows` is how many rows it was to have.
 
 -- The ledger of this day, and the row of the run in it, once its calls are counted there. Nothing if there are none.
 local function ledger_row(calls)
   if calls == 0 then return end
-  local ledger = PREFIX .. 'usage:' .. math.floor(NOW / 86400000)
+  local ledger = OWNER .. 'usage:' .. math.floor(NOW / 86400000)
   local agent, model = names_in_use()
   local row = ' ' .. (agent or Ledger.NONE) .. ' ' .. (model or Ledger.NONE)
     .. ' ' .. (redis.call('HGET', RUN, 'submitted_by') or Ledger.NONE)

@@ -1,0 +1,34 @@
+"""Tokens for browsers."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from palaver.schemas.tokens import Token, TokenRequest
+
+from .. import operations
+from ..answers import answer
+from ..audit import detail
+from ..operations import Backend, Caller
+from .dialect import NATIVE
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/tokens",
+    scope=("runs:read", "runs:submit", "runs:act", "actions:approve"),
+    tag="operations",
+    summary="Make a token for a page",
+    examples={
+        "watch a run": {"run": "run_00…"},
+        "chat": {"conversation": "conv_00…", "scopes": ["runs:read", "runs:submit"], "expires_in": 900},
+    },
+    answers={201: ("Made. It goes where a key does, and is for one conversation.", Token)},
+    problems=("run_not_found", "conversation_not_found", "no_secret_key", "not_durable"),
+)
+async def create_token(backend: Backend, caller: Caller, body: TokenRequest) -> Response:
+    """For some minutes, with no right that the key has not which asks. It ends with that key, too. A token makes no
+    others."""
+    made = await operations.create_token(backend, body, caller)
+    detail(conversation=made.conversation, scopes=list(made.scopes))
+    return answer(made, 201)

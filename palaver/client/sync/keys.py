@@ -1,0 +1,104 @@
+# Generated from palaver/client/aio/keys.py by `make twin`: change that file, not this one.
+"""Keys of the API, and tokens for pages: make, list, replace and revoke them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from palaver.client import requests
+from palaver.client.answers import keys_of, made_key_of, token_of
+from palaver.client.errors import NotFound
+from palaver.client.sync.transport import ApiTransport
+from palaver.schemas.api_keys import KeyInfo, MadeKey
+from palaver.schemas.tokens import Token, TokenScope
+from palaver.vocabulary.scopes import Scope
+
+
+class Keys:
+    """The methods of the client about keys, which need a key with the scope ``admin``, and about tokens."""
+
+    _transport: ApiTransport
+
+    def create_key(
+        self,
+        name: str,
+        scopes: Sequence[Scope] = (),
+        *,
+        agents: Sequence[str] | None = None,
+        conversation: str | None = None,
+        expires_in: int | None = None,
+        tenant: str | None = None,
+        operator: bool = False,
+    ) -> MadeKey:
+        """Make a key, with no more rights than your own. Its ``key`` is shown this once.
+
+        ``expires_in`` is in seconds. It may be held to ``agents`` of the server, or to one ``conversation``. ``tenant``
+        and ``operator`` are for operators.
+
+        Raises:
+            Unauthorized: you have not all that it is to have.
+            Conflict: there are too many (``keys_full``).
+            Unprocessable: it cannot be like that.
+            APIError, ConnectionFailed: it was not made, or nobody knows its secret.
+        """
+        body = {
+            "name": name,
+            "scopes": list(scopes),
+            "agents": None if agents is None else list(agents),
+            "conversation": conversation,
+            "expires_in": expires_in,
+            "tenant": tenant,
+            "operator": operator or None,
+        }
+        return made_key_of(self._transport.call(requests.create_key(body)))
+
+    def keys(self, tenant: str | None = None) -> tuple[KeyInfo, ...]:
+        """The keys of your tenant, the newest first; of another ``tenant`` only for operators.
+
+        Raises:
+            APIError, ConnectionFailed: it cannot be asked.
+        """
+        return keys_of(self._transport.call(requests.list_keys(tenant)))
+
+    def rotate_key(self, key_id: str, overlap: int | None = None) -> MadeKey:
+        """Make a key with the rights of another one, which stays valid for ``overlap`` seconds, else for a day.
+
+        Raises:
+            NotFound: there is no such key.
+            Unauthorized: it has rights that yours has not.
+            APIError, ConnectionFailed: it was not made, or nobody knows its secret.
+        """
+        return made_key_of(self._transport.call(requests.rotate_key(key_id, overlap)))
+
+    def create_token(
+        self,
+        *,
+        conversation: str | None = None,
+        run: str | None = None,
+        scopes: Sequence[TokenScope] = ("runs:read",),
+        expires_in: int = 300,
+    ) -> Token:
+        """Make a token for a page: for one conversation, or that of a run, with no more rights than your key, for
+        ``expires_in`` seconds.
+
+        Raises:
+            NotFound: there is no such run or conversation.
+            Unauthorized: you have not all that it is to have.
+            APIError, ConnectionFailed: it was not made; ``no_secret_key``, the server signs none.
+        """
+        body = {"conversation": conversation, "run": run, "scopes": list(scopes), "expires_in": expires_in}
+        return token_of(self._transport.call(requests.create_token(body)))
+
+    def revoke_key(self, key_id: str) -> None:
+        """Forget a key: within a second it opens nothing any more.
+
+        Raises:
+            NotFound: there is no such key.
+            APIError, ConnectionFailed: it may be valid still.
+        """
+        try:
+            self._transport.call(requests.revoke_key(key_id))
+        except NotFound as error:
+            # A key that is not there after a lost answer was revoked by that request.
+            if not error.perhaps_done:
+                raise

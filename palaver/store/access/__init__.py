@@ -1,0 +1,1 @@
+"""Access to the API: keys, keys that sign tokens, and what was done with them."""
