@@ -66,7 +66,7 @@ class Caller:
 
     @property
     def reach(self) -> Reach:
-        """What it can read and change."""
+        """The tenant, or all, whose things it can read and change."""
         return Reach(self.tenant, self.operator) if self.trusted else NOTHING
 
     @property

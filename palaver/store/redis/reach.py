@@ -20,7 +20,7 @@ NOBODY: Final = "000000"
 
 
 class Reach(NamedTuple):
-    """What can be read and changed."""
+    """The tenant, or all, whose things can be read and changed."""
 
     tenant: str
     """The tag of the tenant that is asked for, empty for the default one: what is made is that tenant's."""

@@ -1,1 +1,1 @@
-"""Who owns what there is: the tenants of an installation."""
+"""Tenants of an installation: their names, and the tags in their ids."""

@@ -13,7 +13,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import NOBODY
 from palaver.store.scripting.contracts import CreateTenant
-from palaver.store.scripting.contracts.tenants import Created, NameTaken, TagTaken, TooMany
+from palaver.store.scripting.contracts.tenants import Added, NameTaken, TagTaken, TooMany
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_tag
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -57,7 +57,7 @@ class Tenants:
                 continue
             create = CreateTenant(tenants=keys.TENANTS, tenant=name, tag=tag, record=orjson.dumps({"tag": tag}))
             match await self._scripts.run(create):
-                case Created():
+                case Added():
                     return Tenant(name, tag)
                 case NameTaken():
                     raise _exists(name)

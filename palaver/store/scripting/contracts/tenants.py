@@ -10,7 +10,7 @@ from palaver.store.scripting.contracts.wire import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
+class Added:
     """It is there now."""
 
 
@@ -29,7 +29,7 @@ class TooMany:
     """There are as many as there may be."""
 
 
-class CreateTenant(Script[Created | NameTaken | TagTaken | TooMany]):
+class CreateTenant(Script[Added | NameTaken | TagTaken | TooMany]):
     """Add a tenant."""
 
     grows = True

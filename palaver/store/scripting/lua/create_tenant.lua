@@ -3,4 +3,4 @@ if redis.call('HEXISTS', keys.tenants, args.tenant) == 1 then return reply.name_
 if redis.call('HEXISTS', keys.tenants, '@' .. args.tag) == 1 then return reply.tag_taken() end
 if redis.call('HLEN', keys.tenants) >= 2 * Limit.TENANTS then return reply.too_many() end
 redis.call('HSET', keys.tenants, args.tenant, args.record, '@' .. args.tag, args.tenant)
-return reply.created()
+return reply.added()
