@@ -164,7 +164,6 @@ class Middleware:
         with log_context(request=request_id):
             try:
                 _check_limits(scope, headers)
-                access: Access = app_state.access
                 preflight = access.cors.preflight(scope, headers)
                 if preflight is not None:
                     access.hosts.check(scope, headers)

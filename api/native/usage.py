@@ -22,6 +22,7 @@ from .filters import names_of
 CSV: Final = "text/csv"
 _EXAMPLE: Final = "day,model_calls,input_tokens,…\r\n2026-01-31,12,34567,…\r\n"
 _FORMULAS: Final = ("=", "+", "-", "@")
+_Groups = Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, tenant, agent, model or key"))]
 
 
 class UsageQuery(Query):

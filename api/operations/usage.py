@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from typing import Final, Literal, get_args
+from typing import Final, Literal, assert_never, get_args
 
 from pydantic import BaseModel
 
@@ -124,8 +124,14 @@ def _part(part: Group, day: date, spender: Spender, tenants: Mapping[str, str]) 
             return day
         case "tenant":
             return tenants[spender.tenant]
+        case "agent":
+            return spender.agent
+        case "model":
+            return spender.model
+        case "key":
+            return spender.key
         case _:
-            return getattr(spender, part)
+            assert_never(part)
 
 
 def _columns(numbers: Counter[str]) -> dict[str, float]:

@@ -6,13 +6,15 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 
 from api.audit import AUDIT
 from palaver.store.access.api_keys import KeyGrant
+from palaver.store.redis import keys
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.scopes import SCOPES
-from tests.unit.api_world import CONVERSATION_ID, SETTINGS, World, assert_problem, world
+from tests.unit.api_world import BODY, CONVERSATION_ID, SETTINGS, World, assert_problem, world
 from tests.waiting import aeventually
 
 CLOSED = SETTINGS.model_copy(update={"require_keys": True})
@@ -20,20 +22,16 @@ ACME, OTHER = Tenant("acme", "acme00"), Tenant("other", "0ther0")
 ALL = frozenset(SCOPES)
 
 
-class TwoTenants:
-    """Two of them, beside the default one."""
-
-    async def get(self, name: str) -> Tenant | None:
-        return next((tenant for tenant in (ACME, OTHER) if tenant.name == name), None)
-
-    async def by_tag(self, tag: str) -> Tenant | None:
-        return next((tenant for tenant in (ACME, OTHER) if tenant.tag == tag), None)
+def _registered(*tenants: Tenant) -> dict[Any, Any]:
+    """The registry with these tenants, whose tags are known here."""
+    records = {tenant.name: orjson.dumps({"tag": tenant.tag}).decode() for tenant in tenants}
+    return records | {f"@{tenant.tag}": tenant.name for tenant in tenants}
 
 
 @pytest.fixture
 async def api() -> AsyncIterator[World]:
     async with world(CLOSED) as made:
-        made.store.tenants = TwoTenants()
+        await made.redis.hset(keys.TENANTS, mapping=_registered(ACME, OTHER))
         yield made
 
 
@@ -206,3 +204,25 @@ async def test_keys_of_the_environment_make_keys_of_the_default_tenant() -> None
         made = (await create(api, listed, scopes=list(SCOPES))).json()
         assert (made["created_by"], made["tenant"]) == ("ops", None)
         assert_problem(await create(api, listed, operator=True), 403, "insufficient_scope")
+
+
+async def test_what_is_made_with_a_key_is_its_tenants_and_no_others(api: World) -> None:
+    mine = await bearer(api, tenant=ACME.tag, tenant_name=ACME.name)
+    others = await bearer(api, tenant=OTHER.tag, tenant_name=OTHER.name)
+    operator = await bearer(api, operator=True)
+    run = (await api.client.post("/v1/runs", json=BODY, headers=mine)).json()
+    assert f"{ACME.tag}_" in run["id"]
+    path = run["links"]["self"]
+    assert (await api.client.get(path, headers=mine)).status_code == 200
+    assert_problem(await api.client.get(path, headers=others), 404, "run_not_found")
+    assert (await api.client.get(path, headers=operator)).status_code == 200
+    found = [(await api.client.get("/v1/runs", headers=each)).json()["data"] for each in (mine, others, operator)]
+    assert [[each["id"] for each in runs] for runs in found] == [[run["id"]], [], [run["id"]]]
+    assert_problem(await api.client.get("/v1/queues", headers=mine), 403, "operators_only")
+    assert (await api.client.get("/v1/usage?group_by=tenant", headers=mine)).json()["data"] == []
+
+
+async def test_a_key_is_held_to_no_conversation_of_another_tenant(api: World) -> None:
+    operator = await bearer(api, operator=True)
+    answer = await create(api, operator, tenant="acme", conversation=CONVERSATION_ID)
+    assert_problem(answer, 422, "validation_error", "/conversation")

@@ -50,18 +50,23 @@ async def test_what_is_anothers_is_answered_as_what_is_not_there(operation: Any)
                 assert attack.tried >= 8
 
 
+_A_RUN: Any = {200: ("A run.", None)}
 LEAKY = Dialect("leaky", "/leaky", TOY.respond, TOY.errors)
 HONEST = Dialect("honest", "/honest", TOY.respond, TOY.errors)
 
 
-@LEAKY.route("GET", "/leaky/runs/{run_id}", tag="leaky", summary="Leak", answers={200: ("A run.", None)})
+@LEAKY.route(
+    "GET", "/leaky/runs/{run_id}", tag="leaky", summary="Leak", scope="runs:read", answers={200: ("A run.", None)}
+)
 async def leak(backend: Backend, run_id: RunId) -> Response:
     """Reads as the process itself does."""
     with within(EVERYTHING):
         return Response(run_json(await backend.run(run_id)))
 
 
-@LEAKY.route("GET", "/leaky/there/{run_id}", tag="leaky", summary="Hint", answers={200: ("A run.", None)})
+@LEAKY.route(
+    "GET", "/leaky/there/{run_id}", tag="leaky", summary="Hint", scope="runs:read", answers={200: ("A run.", None)}
+)
 async def hint(backend: Backend, run_id: RunId) -> Response:
     """Says nothing, and asks Redis once more for what is there."""
     with within(EVERYTHING):
@@ -70,7 +75,9 @@ async def hint(backend: Backend, run_id: RunId) -> Response:
     raise AssertionError
 
 
-@HONEST.route("GET", "/honest/runs/{run_id}", tag="honest", summary="Read", answers={200: ("A run.", None)})
+@HONEST.route(
+    "GET", "/honest/runs/{run_id}", tag="honest", summary="Read", scope="runs:read", answers={200: ("A run.", None)}
+)
 async def read(backend: Backend, run_id: RunId) -> Response:
     """Does what anybody would write who knows of no tenants."""
     return Response(run_json(await backend.run(run_id)))

@@ -19,8 +19,8 @@ import orjson
 import pytest
 from fakeredis._socket._base import BaseFakeSocket
 
-from api.auth import Keys
-from api.operations import Caller
+from api.auth import CallerKeys
+from api.operations import Caller, StoredKeys
 from palaver.store.reading import records
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
@@ -35,28 +35,25 @@ OPERATOR: Final = "operator"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|\+00:00)?")
 
 
-class TenantKeys(Keys):
-    """Keys of tenants, whose secrets are their names: stands where keys of the store will."""
+class TenantKeys(CallerKeys):
+    """Keys of tenants, whose secrets are their names: in the place of the store's, which each request may ask for."""
 
-    def __init__(self) -> None:
-        super().__init__(())
+    def __init__(self, stored: StoredKeys) -> None:
+        super().__init__(SETTINGS, stored)
         self._callers = {name: Caller(True, "ci", tenant=tag) for name, tag in TENANTS.items()}
         self._callers[OPERATOR] = Caller(True, "root", operator=True)
 
-    @property
-    def none(self) -> bool:
-        return False
-
-    def caller(self, key: bytes | None) -> Caller:
+    async def caller(self, key: bytes | None) -> tuple[Caller, None]:
         known = self._callers.get((key or b"").decode())
-        return replace(known, arrived=time.monotonic()) if known else Caller(trusted=False)
+        return (replace(known, arrived=time.monotonic()) if known else Caller(trusted=False)), None
 
 
 @asynccontextmanager
 async def tenants(**changes: Any) -> AsyncIterator[World]:
     """An API with keys of several tenants."""
     async with world(SETTINGS, **changes) as api:
-        api.app.state.access = replace(api.app.state.access, keys=TenantKeys())
+        access = api.app.state.access
+        api.app.state.access = replace(access, keys=TenantKeys(access.keys.stored))
         # Else the first request that needs a script would send one command more.
         for source in _sources(ScriptSettings.of(SETTINGS), VERSION).values():
             await api.redis.script_load(source)
