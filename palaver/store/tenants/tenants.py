@@ -13,7 +13,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import NOBODY
 from palaver.store.scripting.contracts import CreateTenant
-from palaver.store.scripting.contracts.tenants import Added, NameTaken, TagTaken, TooMany
+from palaver.store.scripting.contracts.tenants import Added, NameTaken, TagTaken, TooManyTenants
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_tag
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -63,7 +63,7 @@ class Tenants:
                     raise _exists(name)
                 case TagTaken():
                     continue
-                case TooMany():
+                case TooManyTenants():
                     count_exceeded("tenants")
                     raise Refused("too_many_tenants", f"there are {limit_of('tenants')} tenants, and may be no more")
                 case other:

@@ -25,11 +25,11 @@ class TagTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class TooMany:
+class TooManyTenants:
     """There are as many as there may be."""
 
 
-class CreateTenant(Script[Added | NameTaken | TagTaken | TooMany]):
+class CreateTenant(Script[Added | NameTaken | TagTaken | TooManyTenants]):
     """Add a tenant."""
 
     grows = True
