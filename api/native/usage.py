@@ -22,14 +22,26 @@ from .filters import names_of
 CSV: Final = "text/csv"
 _EXAMPLE: Final = "day,model_calls,input_tokens,…\r\n2026-01-31,12,34567,…\r\n"
 _FORMULAS: Final = ("=", "+", "-", "@")
+
+
+def _date(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError("must be a date such as 2026-01-31") from None
+
+
+_Date = Annotated[date | None, BeforeValidator(_date)]
 _Groups = Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, tenant, agent, model or key"))]
 
 
 class UsageQuery(Query):
     """The days, and what is told apart."""
 
-    start: date | None = Field(default=None, description="The first day, in UTC; 30 days before the last one.")
-    end: date | None = Field(default=None, description="The last day, in UTC; today.")
+    start: _Date = Field(default=None, description="The first day, in UTC; 30 days before the last one.")
+    end: _Date = Field(default=None, description="The last day, in UTC; today.")
     group_by: Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, tenant, agent, model or key"))] = (
         Field(
             default=("day",),

@@ -27,7 +27,7 @@ LEDGER_MUTANTS: Final = by_name(
         "what was handed back for nothing", "palaver/store/scripting/lua/hand_back.lua", "count_usage(args.used)\n", ""
     ),
     _mutant("an unknown price that is none", _USAGE, "Ledger.UNPRICED .. row, used.model_calls", "'cost' .. row, 0"),
-    _mutant("another's key", _LEDGER, "redis.call('HGET', RUN, 'submitted_by')", "false"),
+    _mutant("another's key", _LEDGER, "SUBMITTER or Ledger.NONE", "Ledger.NONE"),
     _mutant("a day without an end of rows", _LEDGER, "if rows > Limit.USAGE_ROWS then", "if false then"),
     _mutant("a ledger that stays for ever", _LEDGER, "if rows == 1 then", "if rows == 0 then"),
     _mutant("the day after", _LEDGER, "math.floor(NOW / 86400000)", "math.ceil(NOW / 86400000)"),

@@ -131,6 +131,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if ttl == -1:
             shard.lasting.add(rest)
         if kind.startswith("@"):
+            kind, _, key_id = key_id.partition(":") if key_id.startswith("usage:") else (kind, "", key_id)
+        if kind.startswith("@"):
             shard.owned.setdefault(f"{kind}:", {})[key_id] = await _scores(redis, name)
         elif kind == "run":
             shard.runs[key_id] = _text(await redis.hgetall(name))

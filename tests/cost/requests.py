@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final
 
 from fastapi.routing import APIRoute
@@ -16,7 +17,10 @@ from palaver.schemas.models import AgentSpec, Message, Submission
 from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
+from palaver.store.reading.usage_ledger import today
+from palaver.store.redis import keys
 from palaver.tools import ToolDeclaration, ToolSet
+from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
 from palaver.vocabulary.limits import MIB, limit_of
 from palaver.vocabulary.scopes import SCOPES
@@ -282,6 +286,13 @@ async def _acts(api: World, n: int) -> Ask:
     return Ask(f"/v1/audit?limit={n}")
 
 
+async def _rows_of_usage(api: World, n: int) -> Ask:
+    day = (today() - date(1970, 1, 1)).days
+    rows: dict[Any, Any] = {f"{column} agent-{k} fake/echo key": 1 for k in range(n) for column in COLUMNS}
+    await api.redis.hset(keys.usage("00", day), mapping=rows)
+    return Ask("/v1/usage?group_by=agent")
+
+
 _SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
 _INPUT: Final = "POST /v1/runs/{run_id}/input"
 _PAIRS: Final = limit_of("input_messages") // 2
@@ -375,6 +386,7 @@ CASES: Final = (
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
+    Case("GET /v1/usage", "rows of a day", limit_of("usage_rows"), _rows_of_usage),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),
     Case("GET /v1/tools", "tools of each version", limit_of("declared_tools"), _tools),
     Case("GET /readyz", "workers", 1_000, _workers("/readyz"), counted_at=200),

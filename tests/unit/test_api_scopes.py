@@ -40,6 +40,7 @@ PARTS: Final = {
     "event": str(NUMBER),
     "task": RUN_ID,
     "api_key_id": "0" * 12,
+    "name": "nobody",
 }
 DOCUMENT: Final = create_app(SETTINGS, dialects=DIALECTS).openapi()["paths"]
 ROUTES: Final = [

@@ -21,11 +21,13 @@ from fakeredis._socket._base import BaseFakeSocket
 
 from api.auth import CallerKeys
 from api.operations import Caller, StoredKeys
+from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
 from palaver.vocabulary.ids import new_conversation_id, new_run_id, tenant_of, uuid_of
+from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
 from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
 
@@ -96,6 +98,10 @@ async def furnish(api: World, who: str) -> Belongings:
         await api.finish(ended, CANARY)
         waits = await api.submit(**about, input=CANARY)
         behind = await api.submit(conversation_id=waits["conversation_id"], input=CANARY, on_conflict="enqueue")
+        agent = f"agent-of-{who}"
+        kept = await client.put(f"/v1/agents/{agent}", json={**AGENT, "instructions": CANARY})
+        assert kept.status_code == 201, kept.text
+        key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))
         actions = (await api.ask(waits, call("c1", "approval"), call("c2", "client_tool")))["pending_actions"]
         body = {"agent": OPENHANDS_AGENT, "client_tools": [], "tags": {"t": CANARY}}
         talk = (await client.post("/openhands/api/conversations", json=body)).json()["id"]
@@ -123,6 +129,8 @@ async def furnish(api: World, who: str) -> Belongings:
         "number": [talk, str(uuid_of(waits["conversation_id"])).replace("-", "")],
         "action": [actions[0]["id"]],
         "event": [events[0]["id"]],
+        "agent": [agent],
+        "key": [key.record.id],
         "run cursor": pages[:1],
         "conversation cursor": pages[1:2],
     }
@@ -141,6 +149,11 @@ def unknown(kind: str, value: str, tag: str) -> str:
         case "event":
             # Of the same place and kind, but for the digest.
             return str(UUID(int=UUID(value).int ^ secrets.randbits(60)))
+        case "agent":
+            # Of the same form, which an answer may tell.
+            return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
+        case "key":
+            return secrets.token_hex(6)
         case "action":
             return f"act_{uuid4().hex[:24]}"
         case "run cursor":
@@ -213,11 +226,15 @@ class Operation:
         return await client.request(self.method, path, params=query, headers=headers, **sent)
 
 
+_STANDS_AT: Final = {"agent": re.compile("^(name|agents?)$"), "key": re.compile("^api_key_id$")}
+"""Names of places where something is one of those: elsewhere it is a text as any other."""
 NOTHING: Final = {
     "run_id": new_run_id("00"),
     "conversation_id": new_conversation_id(1, "00"),
     "conversation": str(uuid4()),
     "event": str(uuid4()),
+    "api_key_id": "0" * 12,
+    "name": "nobody",
 }
 """For each part of a path, what is not there."""
 
@@ -256,11 +273,16 @@ class Attack:
     async def on(self, operation: Operation, *, everywhere: bool = True) -> None:
         """Try it with each value of the victim at each place, or only at those that are there for ids. Raises Leak."""
         before = await self._state()
+        if operation.method == "PUT":
+            # What is put again is there before.
+            await self._ask(operation, Place("nowhere", ""), "", "*/*")
         for place in operation.places():
-            if not everywhere and not re.search(r"(^|_)(ids?|cursor|conversation|event)$", place.name):
+            named = place.where == "path" or re.search(r"(^|_)(ids?|cursor|conversation|event)$", place.name)
+            if not everywhere and not named:
                 continue
-            kinds = self._victim.values
-            for kind, values in kinds.items():
+            for kind, values in self._victim.values.items():
+                if not _STANDS_AT.get(kind, re.compile("")).search(place.name):
+                    continue
                 for value in values:
                     await self._try(operation, place, kind, value)
         if await self._state() != before:
@@ -294,8 +316,10 @@ class Attack:
         """All that is stored of the victim."""
         redis, state = self._api.redis, {}
         names = sorted([name.decode() async for name in redis.scan_iter("*")])
+        attackers = f"{{palaver:agents{':' * bool(self._tags[1])}{self._tags[1]}}}"
         for name in names:
-            if any(each in name for each in self._victim.names):
+            # What the attacker calls his own agents is no business of anybody.
+            if not name.startswith(attackers) and any(each in name for each in self._victim.names):
                 state[name] = await redis.dump(name)
         return state
 

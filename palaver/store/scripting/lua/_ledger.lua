@@ -8,7 +8,7 @@ local function ledger_row(calls)
   local ledger = OWNER .. 'usage:' .. math.floor(NOW / 86400000)
   local agent, model = names_in_use()
   local row = ' ' .. (agent or Ledger.NONE) .. ' ' .. (model or Ledger.NONE)
-    .. ' ' .. (redis.call('HGET', RUN, 'submitted_by') or Ledger.NONE)
+    .. ' ' .. (SUBMITTER or Ledger.NONE)
   if redis.call('HINCRBY', ledger, Ledger.CALLS .. row, calls) == calls then
     local rows = redis.call('HINCRBY', ledger, 'rows', 1)
     if rows == 1 then redis.call('EXPIRE', ledger, Setting.USAGE_RETENTION) end

@@ -3,12 +3,12 @@
 
 local function with_run(id, act)
   local run, steps, feed = RUN, STEPS, FEED
-  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING }
+  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER }
   RUN, STEPS, FEED = PREFIX .. 'run:' .. id, PREFIX .. 'steps:' .. id, PREFIX .. 'feed:' .. id
   load_run()
   local result = ID and act()
   RUN, STEPS, FEED = run, steps, feed
-  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING = unpack(fields, 1, 10)
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER = unpack(fields, 1, 11)
   return result
 end
 
