@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast, overload
 
 T = TypeVar("T")
+BUSY = 1.5
+"""Seconds that a machine with too much to do may take for nothing, beside whatever a test looks at."""
 
 
 def eventually(condition: Callable[[], T], *, within: float = 10.0, every: float = 0.02, why: str = "") -> T:

@@ -20,7 +20,7 @@ from palaver.store.access.api_keys import ApiKeys, KeyGrant, NewKey
 from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import SETTINGS, LiveRequest, World, assert_problem, world
-from tests.waiting import aeventually
+from tests.waiting import BUSY, aeventually
 
 LISTED = "a-key-of-the-environment"
 CLOSED = SETTINGS.model_copy(update={"require_keys": True})
@@ -70,7 +70,7 @@ async def status(api: World, key: str, path: str = "/v1/runs") -> int:
 async def within_a_second(condition: Callable[[], Awaitable[bool]]) -> None:
     began = time.monotonic()
     await aeventually(condition, within=5)
-    assert time.monotonic() - began <= SOON
+    assert time.monotonic() - began <= SOON + BUSY
 
 
 async def test_a_key_of_the_store_is_let_in_under_its_name(api: World) -> None:
@@ -188,7 +188,7 @@ async def test_a_process_that_cannot_look_does_not_go_on(api: World, monkeypatch
         return await status(api, key.key, "/openapi.json") == 503
 
     await aeventually(unknown, within=5)
-    assert time.monotonic() - began <= SOON + stored_keys.EVERY
+    assert time.monotonic() - began <= SOON + stored_keys.EVERY + BUSY
     assert await status(api, key.key, "/healthz") == 200
     assert_problem(await api.client.get("/v1/runs", headers=bearer(new_api_key())), 503, "unavailable")
     api.server.connected = True
@@ -305,7 +305,7 @@ async def test_a_long_poll_ends_with_its_key(api: World) -> None:
     await api.store.api_keys.revoke(key.record.id)
     began = time.monotonic()
     assert_problem(await waiting, 401, "invalid_token")
-    assert time.monotonic() - began <= SOON
+    assert time.monotonic() - began <= SOON + BUSY
 
 
 async def test_a_key_that_was_forgotten_since_it_was_read_is_looked_at_again(api: World) -> None:
