@@ -18,7 +18,13 @@ _COMPARED: Final = 3
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the known name that looks most like ``name``; empty when none does."""
     traits = _traits(name[:_HINTED])
-    nearest = heapq.nlargest(_COMPARED, map(str, known), key=lambda candidate: len(traits & _known_traits(candidate)))
+
+    def likeness(candidate: str) -> tuple[int, int, str]:
+        # Of those that have as much of it the ones that have least besides; then one order, whatever order they come in.
+        theirs = _known_traits(candidate)
+        return len(traits & theirs), -len(theirs), candidate
+
+    nearest = heapq.nlargest(_COMPARED, map(str, known), key=likeness)
     close = difflib.get_close_matches(name[:_HINTED], nearest, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

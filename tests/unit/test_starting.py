@@ -14,6 +14,7 @@ from palaver.config.settings import Settings
 from palaver.config.variables import OTHERS, unread, variables
 from palaver.errors import ConfigurationError, ErrorClass
 from palaver.steps.policies import load_policies
+from palaver.vocabulary.names import did_you_mean
 
 ROOT = Path(__file__).parents[2]
 _READ = re.compile(r"""["'{\s(](PALAVER_[A-Z][A-Z_]*[A-Z])\b""")
@@ -40,6 +41,13 @@ def test_a_variable_that_nobody_reads_is_named_with_the_nearest_one() -> None:
     assert unread({"PALAVER_RETENTIN": "5", "PALAVER_RETENTION": "5", "HOME": "/", "PALAVER_CI_DATA_DIR": "x"}) == [
         "PALAVER_RETENTIN is no variable that Palaver reads; did you mean 'PALAVER_RETENTION'?"
     ]
+
+
+@pytest.mark.parametrize("name", ["PALAVER_RETENTIN", "PALAVER_RETENTON", "PALAVER_RETETION"])
+def test_the_nearest_name_does_not_hang_on_the_order_of_the_others(name: str) -> None:
+    known = sorted(variables())
+    for start in range(len(known)):
+        assert did_you_mean(name, [*known[start:], *known[:start]]) == "; did you mean 'PALAVER_RETENTION'?"
 
 
 def test_what_users_have_said_is_theirs_is_not_told_of() -> None:
