@@ -20,7 +20,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     traits = _traits(name[:_HINTED])
 
     def likeness(candidate: str) -> tuple[int, int, str]:
-        # Of those that have as much of it the ones that have least besides; then one order, whatever order they come in.
+        # Of those that have as much of it, those that have least besides; then one order, however they come.
         theirs = _known_traits(candidate)
         return len(traits & theirs), -len(theirs), candidate
 
