@@ -136,8 +136,8 @@ MUTANTS: Final = by_name(
         "a claim without a lease",
         "killed_at_claim",
         "all_end",
-        f"{_LUA}claim.lua",
-        "redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))\n",
+        f"{_LUA}_lease.lua",
+        "redis.call('ZADD', DUE, NOW + lease_ms, member(name))\n",
         "",
     ),
     _mutant(
