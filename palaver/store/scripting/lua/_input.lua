@@ -7,9 +7,9 @@ local function spoke(by) redis.call('HSET', RUN, 'spoke:' .. (by or ''), 1) end
 -- Whether the key of that name is of somebody else than who submitted the run or spoke into it. Without names nobody
 -- can tell.
 local function is_second_person(by)
-  if not by then return false end
-  local first = redis.call('HMGET', RUN, 'submitted_by', 'spoke:' .. by, 'spoke:')
-  return first[1] and first[1] ~= by and not first[2] and not first[3]
+  if not by or not SUBMITTER or SUBMITTER == by then return false end
+  local spoken = redis.call('HMGET', RUN, 'spoke:' .. by, 'spoke:')
+  return not spoken[1] and not spoken[2]
 end
 
 -- Apply the decision on an action that was removed from the list. Returns the id of its call if that has a result now.

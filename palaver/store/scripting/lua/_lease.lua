@@ -7,7 +7,7 @@ end
 
 -- What a lease says of its run, and the newest fence there.
 local function facts_of_run()
-  return redis.call('HMGET', RUN, 'fence', 'agent', 'model', 'tool_calls', 'metadata', 'submitted_by', 'condenses')
+  return redis.call('HMGET', RUN, 'fence', 'agent', 'model', 'tool_calls', 'metadata', 'condenses')
 end
 
 -- The worker has the step from now on.
@@ -39,7 +39,7 @@ local function lease_of(name, step, facts, waited_ms, known, known_at)
     elapsed_ms = NOW - step.first, time_left_ms = first_time_limit().at - NOW,
     out_for_ms = step.out_since and NOW - step.out_since or nil,
     lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[2], model }, model = model,
-    metadata = facts[5], submitted_by = facts[6], condenses = facts[7], call = step.call, edited = step.edited,
+    metadata = facts[5], submitted_by = SUBMITTER, condenses = facts[6], call = step.call, edited = step.edited,
     calls_left = most and math.max(0, most - (facts[4] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
     waited_ms = waited_ms, secrets_at = redis.call('HGET', CONV, 'secrets_at') or '', trace = TRACE,
   }
