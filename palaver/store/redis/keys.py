@@ -49,6 +49,7 @@ The agents of a tenant share a hash tag, which ends with ``:`` and the tag of th
 
 {palaver:agents}:names      hash    for the name of each agent its newest version                      no TTL
 {palaver:agents}:agent:<name> hash  its versions     none while it is there; TTL when it is removed: 400 days
+
 The keys of the API that the store keeps share a hash tag; of what opens it, only digests are here.
 
 {palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not

@@ -1,24 +1,19 @@
 -- The lists of conversations, of which each is in two: by when it was begun, and by when something last happened to it.
 -- Sweepers take those that expire out of the lists: they are in a third one, by when.
--- needs: now
+-- needs: now, tenant
 
 local CONV, LOG = keys.conversation, keys.log
 local PREFIX, CONVERSATION = string.match(CONV, '^({.-}:)conv:(.*)$')
--- The tag of a tenant is in its ids, with an underscore behind it; the default tenant has none. Lists are a tenant's, and
--- what is of any other tenant than the default one is in a list of all of these, too.
-local OWNER, OTHERS = PREFIX, nil
-if string.sub(CONVERSATION, 14, 14) == '_' then
-  OWNER, OTHERS = PREFIX .. '@' .. string.sub(CONVERSATION, 8, 13) .. ':', PREFIX .. '@:'
-end
+local OWNER, OTHERS = owners_of(CONVERSATION)
 
 local function add_to_list(list, at, id)
-  redis.call('ZADD', OWNER .. list, at, id)
-  if OTHERS then redis.call('ZADD', OTHERS .. list, at, id) end
+  redis.call('ZADD', PREFIX .. OWNER .. list, at, id)
+  if OTHERS then redis.call('ZADD', PREFIX .. OTHERS .. list, at, id) end
 end
 
 local function take_from_list(list, id)
-  redis.call('ZREM', OWNER .. list, id)
-  if OTHERS then redis.call('ZREM', OTHERS .. list, id) end
+  redis.call('ZREM', PREFIX .. OWNER .. list, id)
+  if OTHERS then redis.call('ZREM', PREFIX .. OTHERS .. list, id) end
 end
 
 local touched = false

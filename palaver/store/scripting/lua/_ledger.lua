@@ -5,7 +5,7 @@
 -- The ledger of this day, and the row of the run in it, once its calls are counted there. Nothing if there are none.
 local function ledger_row(calls)
   if calls == 0 then return end
-  local ledger = OWNER .. 'usage:' .. math.floor(NOW / 86400000)
+  local ledger = PREFIX .. OWNER .. 'usage:' .. math.floor(NOW / 86400000)
   local agent, model = names_in_use()
   local row = ' ' .. (agent or Ledger.NONE) .. ' ' .. (model or Ledger.NONE)
     .. ' ' .. (SUBMITTER or Ledger.NONE)
