@@ -30,16 +30,7 @@ async def create_key(backend: Backend, request: KeyRequest, caller: Caller) -> N
         raise Refused.of_faults([FieldError("/operator", "value_error", "sees all tenants: leave the tenant out")])
     if request.conversation is not None and ids.tenant_of(request.conversation) != tag:
         raise Refused.of_faults([FieldError("/conversation", "value_error", "is not of the key's tenant")])
-    grant = KeyGrant(
-        name=request.name,
-        tenant=tag,
-        tenant_name=name,
-        scopes=frozenset(request.scopes or SCOPES),
-        agents=None if request.agents is None else frozenset(request.agents),
-        conversation=request.conversation,
-        operator=request.operator,
-        life=request.expires_in,
-    )
+    grant = KeyGrant.of(request, tag, name)
     _check_within(caller, grant)
     return await within_deadline(backend.store.api_keys.create(grant, by=caller.name))
 

@@ -139,16 +139,7 @@ async def _grant(store: Store, options: argparse.Namespace) -> KeyGrant:
     tag, name = await _tenant(store, request.tenant)
     if request.conversation is not None and tenant_of(request.conversation) != tag:
         refuse("palaver keys: --conversation is not of the key's tenant: give its --tenant", 2)
-    return KeyGrant(
-        name=request.name,
-        tenant=tag,
-        tenant_name=name,
-        scopes=frozenset(request.scopes or SCOPES),
-        agents=None if request.agents is None else frozenset(request.agents),
-        conversation=request.conversation,
-        operator=request.operator,
-        life=request.expires_in,
-    )
+    return KeyGrant.of(request, tag, name)
 
 
 def _request(options: argparse.Namespace) -> KeyRequest:

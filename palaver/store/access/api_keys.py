@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import Refused, StateConflict
-from palaver.schemas.api_keys import KeyInfo, MadeKey
+from palaver.schemas.api_keys import KeyInfo, KeyRequest, MadeKey
 from palaver.secrets.api_keys import KeyParts, is_key_id, new_api_key
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
@@ -48,6 +48,20 @@ class KeyGrant:
     """True if it sees all tenants."""
     life: int | None = None
     """Seconds from its creation until it expires; None: it does not."""
+
+    @classmethod
+    def of(cls, request: KeyRequest, tenant: str, tenant_name: str | None) -> KeyGrant:
+        """The rights that a request asks for, of this tenant; with all scopes if it names none."""
+        return cls(
+            name=request.name,
+            tenant=tenant,
+            tenant_name=tenant_name,
+            scopes=frozenset(request.scopes or SCOPES),
+            agents=None if request.agents is None else frozenset(request.agents),
+            conversation=request.conversation,
+            operator=request.operator,
+            life=request.expires_in,
+        )
 
 
 @dataclass(frozen=True, slots=True)
