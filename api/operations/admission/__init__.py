@@ -119,7 +119,7 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller
     """
     body = await with_named(body, backend, caller)
     known = await look_up(body.spec, backend)
-    models, owner = known.models, ""
+    models, owner, run = known.models, "", None
     if body.spec is None and money.needs_prices(body.budget):
         run = await within_deadline(backend.store.runs.get(run_id))
         models, owner = resolve(run.agent, backend.providers), "run"
@@ -134,7 +134,9 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller
     body = _with_policy(body, backend)
     if not governing.concerns(backend, caller):
         return body
-    return await governing.retry(await within_deadline(backend.store.runs.get(run_id)), body, backend, caller)
+    if run is None:
+        run = await within_deadline(backend.store.runs.get(run_id))
+    return await governing.retry(run, body, backend, caller)
 
 
 async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
@@ -194,10 +196,12 @@ async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend, cal
         UnknownRun: the arguments of a call are edited, and the run is not there.
     """
     refuse(items.faults(inputs))
-    if caller.agents is not None:
-        refuse_other_agents((await within_deadline(backend.store.runs.get(run_id))).agent, caller)
-    if items.edits(inputs):
-        run = await within_deadline(backend.store.runs.get(run_id))
+    edits = items.edits(inputs)
+    if caller.agents is None and not edits:
+        return
+    run = await within_deadline(backend.store.runs.get(run_id))
+    refuse_other_agents(run.agent, caller)
+    if edits:
         tools = await within_deadline(backend.catalog.tools())
         refuse(items.edit_faults(inputs, run.pending_actions, tools or {}))
 
