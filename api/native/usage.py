@@ -42,11 +42,9 @@ class UsageQuery(Query):
 
     start: _Date = Field(default=None, description="The first day, in UTC; 30 days before the last one.")
     end: _Date = Field(default=None, description="The last day, in UTC; today.")
-    group_by: Annotated[tuple[Group, ...], BeforeValidator(names_of(GROUPS, "day, tenant, agent, model or key"))] = (
-        Field(
-            default=("day",),
-            description="`day`, `tenant`, `agent`, `model`, `key`: a row for each there is of these together.",
-        )
+    group_by: _Groups = Field(
+        default=("day",),
+        description="`day`, `tenant`, `agent`, `model`, `key`: a row for each there is of these together.",
     )
 
 
