@@ -94,8 +94,7 @@ def run_filter(filters: RunFilter) -> dict[str, Any]:
 def list_runs(filters: Mapping[str, Any], limit: int, cursor: str | None) -> Request:
     """``GET /v1/runs``: one page of those that `run_filter` means."""
     query = {name: _parameter(value) for name, value in filters.items()}
-    page = {"limit": str(limit), **({"cursor": cursor} if cursor else {})}
-    return Request("GET", "/v1/runs", query={**query, **page})
+    return Request("GET", "/v1/runs", query={**query, **_page(limit, cursor)})
 
 
 def _parameter(value: Any) -> str:
@@ -231,8 +230,7 @@ def conversation_filter(filters: ConversationFilter) -> dict[str, Any]:
 def list_conversations(filters: Mapping[str, Any], order: str, limit: int, cursor: str | None) -> Request:
     """``GET /v1/conversations``: one page of those that `conversation_filter` means."""
     query = {name: _parameter(value) for name, value in filters.items()}
-    page = {"order": order, "limit": str(limit), **({"cursor": cursor} if cursor else {})}
-    return Request("GET", "/v1/conversations", query={**query, **page})
+    return Request("GET", "/v1/conversations", query={**query, "order": order, **_page(limit, cursor)})
 
 
 def count_conversations(filters: Mapping[str, Any]) -> Request:
@@ -344,7 +342,7 @@ def get_agent(name: str) -> Request:
 
 def list_agents(limit: int, cursor: str | None) -> Request:
     """``GET /v1/agents``: one page."""
-    return Request("GET", "/v1/agents", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})
+    return Request("GET", "/v1/agents", query=_page(limit, cursor))
 
 
 def delete_agent(name: str, version: int | None) -> Request:
@@ -361,7 +359,7 @@ def _expecting(version: int | None) -> dict[str, str]:
 
 def list_models(limit: int, cursor: str | None) -> Request:
     """``GET /v1/models``: one page."""
-    return Request("GET", "/v1/models", query={"limit": str(limit), **({"cursor": cursor} if cursor else {})})
+    return Request("GET", "/v1/models", query=_page(limit, cursor))
 
 
 def get_queues() -> Request:
@@ -373,6 +371,11 @@ def get_usage(start: date | None, end: date | None, group_by: Sequence[str]) -> 
     """``GET /v1/usage``."""
     query = {"start": str(start or ""), "end": str(end or ""), "group_by": ",".join(group_by)}
     return Request("GET", "/v1/usage", query={name: value for name, value in query.items() if value})
+
+
+def _page(limit: int, cursor: str | None) -> dict[str, str]:
+    """The page of a list: the first one without a cursor."""
+    return {"limit": str(limit), **({"cursor": cursor} if cursor else {})}
 
 
 def without_none(body: Mapping[str, Any]) -> dict[str, Any]:
