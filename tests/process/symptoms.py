@@ -7,7 +7,6 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import httpx
@@ -16,6 +15,7 @@ import redis
 
 from palaver.stack.ports import free_port
 from palaver.store.redis import keys
+from tests.process.descriptors import starved
 from tests.process.one_more import one_more
 from tests.process.reading import Reader
 from tests.waiting import eventually
@@ -200,14 +200,9 @@ def no_descriptors_are_left(reader: Reader) -> Iterator[None]:
     cluster.kill("worker")
     cluster.start("worker")
     (pid,) = cluster.stack.pids("worker")
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    held = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min({*range(len(held) + 1)} - held), before[1]))
-    _asked(reader, "echo", agent={"retry": {"rules": {"connection": {"attempts": 100}}}})
-    try:
+    with starved(pid):
+        _asked(reader, "echo", agent={"retry": {"rules": {"connection": {"attempts": 100}}}})
         yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 @contextmanager

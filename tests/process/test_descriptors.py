@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
-from pathlib import Path
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
 from tests.process.cluster import Cluster
+from tests.process.descriptors import starved
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -24,41 +21,16 @@ def told(cluster: Cluster) -> None:
     cluster.expect_traceback("object has no attribute '_ssock'")
 
 
-@contextmanager
-def starved(pid: int) -> Iterator[None]:
-    """The process gets no new file descriptor; those that it has go on working."""
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    try:
-        starve(pid)
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-
-
-def starve(pid: int) -> None:
-    """Take away every descriptor that the process may still get. It may close some afterwards, and get these again."""
-    held = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
-    lowest = next(number for number in count() if number not in held)
-    _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, most))
-
-
 @pytest.mark.chaos
 def test_an_api_without_descriptors_answers_on_connections_that_it_has(cluster: Cluster) -> None:
     """Whether it has one to Redis is chance; whatever it took on runs. Takes half a minute: event loops of
     Pythons before June 2026 log 2,048 tracebacks for a connection that they cannot accept (python/cpython#151615)."""
     (pid,) = cluster.stack.pids("api")
     assert cluster.http.get("/healthz").status_code == 200
-    with ExitStack() as connected, starved(pid):
-
-        def full() -> bool:
-            # It may close some that were there: take those as well.
-            another = connected.enter_context(httpx.Client(base_url=cluster.stack.url, trust_env=False))
-            assert cluster.http.get("/healthz").status_code == 200
-            return not answers(another)
-
-        eventually(full)
+    with starved(pid):
+        with httpx.Client(base_url=cluster.stack.url, trust_env=False) as another:
+            assert not answers(another)
+        assert cluster.http.get("/healthz").status_code == 200
         answered = [cluster.http.post("/v1/runs", json=cluster.body("echo")) for _ in range(4)]
     with httpx.Client(base_url=cluster.stack.url, trust_env=False) as another:
         eventually(lambda: answers(another))
@@ -85,17 +57,9 @@ def test_a_model_worker_without_descriptors_asks_later(cluster: Cluster) -> None
     cluster.start("worker")
     (pid,) = cluster.stack.pids("worker")
     patient = {"retry": {"rules": {"connection": {"attempts": 100}}}}
-    runs: list[str] = []
-
-    def one_is_refused() -> bool:
-        # The worker may have closed something of its start, and got connections with that: these serve as many runs.
-        starve(pid)
-        if all(cluster.run(run_id).status.terminal for run_id in runs):
-            runs.extend(cluster.submit("say-20+rate-20", agent=patient) for _ in range(max(4, len(runs))))
-        return any(refused(cluster, run_id) for run_id in runs)
-
     with starved(pid):
-        eventually(one_is_refused, within=30)
+        runs = [cluster.submit("say-20+rate-20", agent=patient) for _ in range(4)]
+        eventually(lambda: all(refused(cluster, run_id) for run_id in runs), within=30)
     for run_id in runs:
         assert cluster.ended(run_id, within=60).status == "completed"
     assert cluster.stack.pids("worker") == [pid]
