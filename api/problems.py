@@ -125,6 +125,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "no_secret_key": (422, "Secrets cannot be kept here"),
         "idempotency_key_reused": (422, "The Idempotency-Key was used with another body"),
         "too_many_runs": (429, "Too many runs are unfinished"),
+        "tenant_queue_full": (429, "Too many runs of the tenant wait to begin"),
         "headers_too_large": (431, "The headers are too large"),
         "internal": (500, "Internal error"),
         "corrupt_record": (500, "What the store has of this cannot be read"),

@@ -126,7 +126,7 @@ async def send_input(backend: Backend, caller: Caller, run_id: RunId, key: Idemp
         "idempotency_key_reused", "run_not_found", "run_active", "nothing_to_retry",
         "conversation_moved_on", "conversation_changed", "conversation_full", "queue_full",
         "unknown_step", *AGENT_PROBLEMS, "unknown_price", "empty_input", "invalid_time",
-        "too_many_runs", "store_nearly_full", "not_durable",
+        "too_many_runs", "tenant_queue_full", "store_nearly_full", "not_durable",
     ),
 )  # fmt: skip
 async def retry(

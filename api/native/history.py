@@ -129,7 +129,7 @@ async def fork(
     answers={200: ("What the model answered.", SideAnswer)},
     problems=(
         *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer",
-        "empty_input", "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
+        "empty_input", "too_many_runs", "tenant_queue_full", "too_many_watchers", "store_nearly_full", "not_durable",
     ),
     audited=False,
 )  # fmt: skip
@@ -148,7 +148,8 @@ async def ask(backend: Backend, caller: Caller, conversation_id: ConversationId,
     answers={202: ("A run does it. `Location` is that run; `Idempotency-Replayed: true`: it was begun before.", Run)},
     problems=(
         "idempotency_key_reused", "conversation_not_found", "conversation_busy", "conversation_full",
-        "nothing_to_condense", "no_agent", "too_many_runs", "store_nearly_full", "not_durable", "policy_violation",
+        "nothing_to_condense", "no_agent", "too_many_runs",
+        "tenant_queue_full", "store_nearly_full", "not_durable", "policy_violation",
         "agent_not_allowed",
     ),
 )  # fmt: skip

@@ -34,6 +34,7 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "unknown_action": "Its pending_actions are those that can be answered.",
         "action_already_resolved": "The first answer counts.",
         "too_many_runs": "Nothing was taken on; runs must end first.",
+        "tenant_queue_full": "Nothing was taken on; runs of the tenant must begin or end first.",
         "store_nearly_full": "Nothing was taken on; the runs that there are go on.",
         "wrong_action": "The type of a pending action says which of the two it is.",
         "digest_mismatch": "Look at the arguments of the pending action again, then decide with its digest.",

@@ -27,7 +27,8 @@ _TITLE_PROMPT: Final = (
     "user. Answer with the title alone: one line, without quotes."
 )
 _RUN_PROBLEMS: Final = (
-    "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs", "queue_full",
+    "conversation_not_found", "conversation_busy", "nothing_to_answer", "no_agent", "too_many_runs",
+    "tenant_queue_full", "queue_full",
     "conversation_full", "store_nearly_full", "not_durable", "conversation_moved_on", "conversation_changed",
     "second_person_required", "policy_violation", "agent_not_allowed",
 )  # fmt: skip
@@ -38,14 +39,16 @@ _POLICY_PROBLEMS: Final = (
 _CHANGE_PROBLEMS: Final = ("conversation_not_found", "conversation_revised", "store_nearly_full", "not_durable")
 _QUESTION_PROBLEMS: Final = (
     *AGENT_PROBLEMS, "conversation_not_found", "conversation_changed", "conversation_full", "no_answer", "empty_input",
-    "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable",
+    "too_many_runs", "tenant_queue_full", "too_many_watchers", "store_nearly_full", "not_durable",
 )  # fmt: skip
 _FORK_PROBLEMS: Final = (
     "conversation_not_found", "unknown_position", "no_secret_key", "secrets_broken", "store_nearly_full", "not_durable",
 )  # fmt: skip
 _CONDENSE_PROBLEMS: Final = (
     "conversation_not_found", "conversation_busy", "conversation_full", "nothing_to_condense", "no_agent", "no_answer",
-    "too_many_runs", "too_many_watchers", "store_nearly_full", "not_durable", "policy_violation", "agent_not_allowed",
+    "too_many_runs",
+    "tenant_queue_full", "too_many_watchers", "store_nearly_full", "not_durable", "policy_violation",
+    "agent_not_allowed",
 )  # fmt: skip
 _PAUSED: Final = "Paused, or over, or waiting for somebody already."
 _FROM_NEXT_RUN: Final = "It holds from the next run on."

@@ -25,6 +25,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.NO_WORKER: "no worker",
     WaitReason.CONVERSATION_BUSY: "conversation busy",
     WaitReason.SCHEDULED: "scheduled",
+    WaitReason.TENANT_LIMIT: "limit of the tenant",
     WaitReason.APPROVAL: "approval",
     WaitReason.CLIENT_TOOL: "client tool",
 }

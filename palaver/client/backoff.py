@@ -16,7 +16,7 @@ LONGEST_PAUSE: Final = 8.0
 LONGEST_OBEYED: Final = 30.0
 """Seconds that a call waits because ``Retry-After`` says so; for longer waits its caller gets the error at once."""
 
-NO_ROOM: Final = frozenset({"too_many_runs", "store_nearly_full"})
+NO_ROOM: Final = frozenset({"too_many_runs", "tenant_queue_full", "store_nearly_full"})
 """Codes of the API's word that nothing was done and that it will have room again: they are waited out."""
 
 

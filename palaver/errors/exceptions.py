@@ -349,7 +349,7 @@ class Refused(PalaverError):
 class NoRoom(PalaverError):
     """A limit is reached, and nothing was done: ``code`` says which.
 
-    ``too_many_runs``, ``store_nearly_full`` or ``too_many_watchers``; all pass by themselves.
+    ``too_many_runs``, ``tenant_queue_full``, ``store_nearly_full`` or ``too_many_watchers``; all pass by themselves.
     """
 
     def __init__(self, code: str, message: str | None = None) -> None:

@@ -38,6 +38,7 @@ from palaver.store.server.rewinds import Rewinds
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.steps import Steps
+from palaver.store.tenants.caps import TenantCaps
 from palaver.store.tenants.tenants import Tenants
 
 
@@ -68,6 +69,7 @@ class Store:
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
+        self.caps = TenantCaps(connection, scripts, settings)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)

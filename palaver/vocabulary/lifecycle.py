@@ -154,6 +154,8 @@ class WaitReason(StrEnum):
     """Another run of the conversation has the turn; ``run_id`` names it."""
     SCHEDULED = "scheduled"
     """The time ``start_after`` has not come yet."""
+    TENANT_LIMIT = "tenant_limit"
+    """A cap of the tenant is reached: the one that ``code`` names."""
     APPROVAL = "approval"
     """A person must approve or deny a tool call."""
     CLIENT_TOOL = "client_tool"

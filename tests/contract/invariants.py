@@ -34,6 +34,8 @@ class Shard:
     waiting: dict[str, dict[str, float]] = field(default_factory=dict)
     pending: dict[str, dict[str, float]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    caps: dict[str, int] = field(default_factory=dict)
+    """Caps of tenants, each with its owner in front of it."""
     usage: Counter[str] = field(default_factory=Counter)
     """The ledgers of all days: a number for each column."""
     listed: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -153,6 +155,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.due = await _scores(redis, name)
         elif kind == "lacking":
             shard.lacking = set(await _scores(redis, name))
+        elif kind == "caps":
+            shard.caps = {cap: int(number) for cap, number in _text(await redis.hgetall(name)).items()}
         elif kind in ("waiting", "pending"):
             getattr(shard, kind)[key_id] = await _scores(redis, name)
         elif kind == "counts":

@@ -34,6 +34,7 @@ once for all of these together, as ``@:``.
 {p00}:counts       hash     what was ever counted: a number for each series of a metric        no TTL
 {p00}:<owner>usage:<day> hash  what calls of models used on that day, by agent, model and key    TTL: usage retention
                             there is none for all tenants together
+{p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
@@ -296,6 +297,11 @@ def counts(shard: str) -> str:
 def usage(shard: str, day: int, tenant: str = "") -> str:
     """A tenant's ledger of a day, which is so many days after 1970-01-01."""
     return f"{{p{shard}}}:{owner(tenant)}usage:{day}"
+
+
+def caps(shard: str) -> str:
+    """The caps of all tenants."""
+    return f"{{p{shard}}}:caps"
 
 
 def generation() -> str:

@@ -25,7 +25,16 @@ from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import Cancel, CopyLog, Submit
 from palaver.store.scripting.contracts.logs import Copied
 from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
-from palaver.store.scripting.contracts.runs import Created, Full, Past, Rejected, Replayed, Steered, SubmitKind
+from palaver.store.scripting.contracts.runs import (
+    Created,
+    Full,
+    Past,
+    Rejected,
+    Replayed,
+    Steered,
+    SubmitKind,
+    TenantFull,
+)
 from palaver.store.scripting.idempotency import IdempotencyKey, idempotency, sha256
 from palaver.store.scripting.log_entries import Withdrawn
 from palaver.store.scripting.moving import deliveries, durable_reply, settled
@@ -35,7 +44,7 @@ from palaver.telemetry.traces import new_trace
 from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of, tenant_of
 from palaver.vocabulary.limits import count_exceeded
 
-SubmitReply = Created | Steered | Replayed | Mismatch | Past | Rejected | Full | Unknown
+SubmitReply = Created | Steered | Replayed | Mismatch | Past | Rejected | Full | TenantFull | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ class Runs(Listing):
             StateConflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run
                 waits for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
                 ``conversation_full`` or ``steering_full``, there is no room for it.
-            NoRoom: ``too_many_runs`` or ``store_nearly_full``, and this would be one more.
+            NoRoom: ``too_many_runs``, ``tenant_queue_full`` or ``store_nearly_full``, and this would be one more.
             TimePassed: ``start_by`` or ``deadline`` has.
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.
         """
@@ -280,6 +289,8 @@ def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
         case Full():
             count_exceeded("runs")
             raise NoRoom("too_many_runs", "as many runs are unfinished as there may be")
+        case TenantFull():
+            raise NoRoom("tenant_queue_full", "as many runs of the tenant have not begun as there may be")
         case Rejected(code, other):
             raise refusal(code, other or submit.retried_from)
         case Unknown():

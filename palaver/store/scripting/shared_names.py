@@ -49,6 +49,7 @@ class ScriptSettings(NamedTuple):
     lease_ms: int
     probe_interval_ms: int
     usage_retention: int
+    shards: int
     sends: bool
     """Scripts send their deliveries to the broker, which is the same server."""
 
@@ -69,6 +70,7 @@ class ScriptSettings(NamedTuple):
             lease_ms=int(settings.lease_seconds * 1000),
             probe_interval_ms=int(settings.probe_interval * 1000),
             usage_retention=int(settings.usage_retention),
+            shards=settings.shards,
             sends=sends and settings.one_server,
         )
 

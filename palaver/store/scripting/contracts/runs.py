@@ -62,7 +62,12 @@ class Full:
     """The limit of unfinished runs is reached."""
 
 
-class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | Full | Unknown]):
+@dataclass(frozen=True, slots=True)
+class TenantFull:
+    """As many runs of the tenant have not begun as there may be."""
+
+
+class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | Full | TenantFull | Unknown]):
     """Take a run on: its record, its place in the conversation and its idempotency key in one step."""
 
     grows = True

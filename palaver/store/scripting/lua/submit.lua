@@ -1,4 +1,4 @@
--- needs: input, other_runs, copied, create, left_to_say, request, secrets, version
+-- needs: caps, input, other_runs, copied, create, left_to_say, request, secrets, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -63,6 +63,10 @@ if not agent then return refused(RefusalCode.NO_AGENT) end
 
 -- DUE has an entry for each unfinished run.
 if redis.call('ZCARD', DUE) >= args.most_due then return reply.full() end
+local most_queued = caps('max_queued')
+if most_queued and redis.call('ZCARD', PREFIX .. OWNER .. list_of(RunStatus.QUEUED)) >= most_queued / Setting.SHARDS then
+  return reply.tenant_full()
+end
 if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
 local clears = active and not later and (conflict == OnConflict.INTERRUPT or conflict == OnConflict.ROLLBACK)
 if not clears and tonumber(kept[7] or 0) >= Setting.MAX_QUEUED then return refused(RefusalCode.QUEUE_FULL, active) end
