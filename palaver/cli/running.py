@@ -62,6 +62,9 @@ def run(
     on_conflict: OnConflict = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="A tag for `list`; repeatable.")] = None,
     metadata: Metadata = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=0, max=9, help="0 goes first among your runs that wait; usually 5.")
+    ] = None,
     start_after: StartAfter = None,
     start_by: StartBy = None,
     deadline: Deadline = None,
@@ -93,6 +96,7 @@ def run(
             conversation_id=conversation,
             on_conflict=on_conflict,
             budget=dict(budget or ()),
+            priority=priority,
             tags=tag or (),
             metadata=dict(metadata or ()),
             start_after=start_after,

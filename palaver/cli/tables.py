@@ -35,6 +35,7 @@ from palaver.cli.text import (
 )
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Cancellation, Run
+from palaver.vocabulary.lifecycle import USUAL_PRIORITY
 from palaver.vocabulary.limits import limit_of
 
 _PIPE_WIDTH: Final = 240
@@ -98,6 +99,7 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
         "retry of": run.retried_from,
         "retried as": run.retried_as,
         "cancel": _cancel(run.cancel),
+        "priority": "" if run.priority == USUAL_PRIORITY else str(run.priority),
         "tags": ", ".join(run.tags),
         "metadata": ", ".join(f"{name}={text}" for name, text in run.metadata.items()),
         "error" if run.error else "why": advice.why,

@@ -51,6 +51,8 @@ class SubmitOptions(AgentOptions, total=False):
     """It expires if it has not ended by then."""
     budget: Budget | Mapping[str, float] | None
     """The most that it may use: ``tokens``, ``cost_usd``, ``tool_calls``, ``seconds``."""
+    priority: int | None
+    """0 (first among the runs of its tenant) to 9, where steps have to wait for their turn; 5 by default."""
     metadata: Mapping[str, str] | None
     tags: Sequence[str]
     secrets: Mapping[str, str | None]

@@ -56,6 +56,7 @@ def submit_run(
         "start_by": moment("start_by", options.get("start_by")),
         "deadline": moment("deadline", options.get("deadline")),
         "budget": budget_object(options.get("budget")),
+        "priority": options.get("priority"),
         "metadata": dict(options.get("metadata") or ()) or None,
         "tags": list(options.get("tags") or ()) or None,
         "secrets": dict(options.get("secrets") or ()) or None,

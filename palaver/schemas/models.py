@@ -31,7 +31,7 @@ from palaver.schemas.fields import (
 )
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.stuck_limits import StuckLimits
-from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.vocabulary.lifecycle import USUAL_PRIORITY, RunStatus, StopReason, WaitReason
 
 
 class AgentSpec(ModelOptions):
@@ -275,6 +275,8 @@ class Run(BaseModel):
     trace_id: str | None = None
     """The trace that it is in; None if tracing was off when it was submitted."""
     budget: Budget | None = None
+    priority: int = USUAL_PRIORITY
+    """Among the runs of its tenant, from 0 (first) to 9, where steps have to wait for their turn."""
     metadata: dict[str, str] = {}
     tags: tuple[str, ...] = ()
 
@@ -303,6 +305,8 @@ class Submission(WithAgent):
     deadline: datetime | None = None
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
     budget: Budget | None = None
+    priority: int = Field(default=USUAL_PRIORITY, ge=0, le=9)
+    """Where steps have to wait for their turn, runs with a lower one go first among those of their tenant."""
     metadata: Metadata = Field(default={})
     tags: Tags = ()
     secrets: NewSecrets = Field(default={})

@@ -17,8 +17,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.step_kinds import KIND_OF, RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
 
     queue: str
@@ -29,7 +28,7 @@ class Delivery:
     step: str
     """``3`` for a model step, ``3/call_id`` for a tool step."""
     number: int
-    """The number of deliveries of this step so far."""
+    """The number of deliveries of this step so far; 0 if nobody knows."""
     title: str = ""
     """A title of the step for operators: its model or tool, and the agent. Names only."""
 
@@ -95,6 +94,8 @@ class Lease:
     """Another value after each change of the conversation's secrets; empty if it has none."""
     trace: Trace | None = None
     """The trace of the run, if it has one."""
+    deliveries: tuple[Delivery, ...] = ()
+    """To publish: the claim made room for them in the queue."""
 
     @property
     def fallback(self) -> str | None:

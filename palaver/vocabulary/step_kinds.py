@@ -42,6 +42,10 @@ StepKindName = Annotated[str, WithJsonSchema({"type": "string", "enum": [kind.na
 """The name of a kind; one that a newer server has is taken, too."""
 QueueName = Annotated[str, WithJsonSchema({"type": "string", "enum": [*QUEUES]})]
 """The name of a queue."""
+WINDOW: Final = 32
+"""Deliveries of a shard's queue that may be on their way at once. More of what is ready stays in the store, in an order
+that can still change. A worker takes one in a few milliseconds, and each that is taken lets the next one go: 32 fill a
+thousand free places within a second (docs/adr/0101)."""
 RECOVERED: Final = ".recovered"
 """Stands behind a queue's name for the part that is consumed first: deliveries that were made before, or whose run has
 begun."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -100,7 +99,7 @@ async def test_a_second_delivery_of_a_step_says_so(driver: StoreDriver, queues: 
     assert (await driver.retry(lease)).deliveries == ()
     assert await queues.take() == []
     await driver.hasten(submitted.run_id, "1")
-    assert await queues.take() == [replace(delivery, number=2)]
+    assert await queues.take() == [delivery._replace(number=2)]
 
 
 async def test_a_queue_that_does_not_take_it_leaves_it_to_the_caller(

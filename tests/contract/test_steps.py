@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,9 +149,9 @@ async def test_a_lease_that_was_given_up_twice_is_given_up_once(driver: StoreDri
 
 async def test_a_step_is_leased_to_a_worker_of_its_kind_only(driver: StoreDriver) -> None:
     _, (tool,) = await driver.turn("c1")
-    assert await driver.try_claim(replace(tool, queue="model")) == Stray("not of this queue")
+    assert await driver.try_claim(tool._replace(queue="model")) == Stray("not of this queue")
     submitted = await driver.submit()
-    assert await driver.try_claim(replace(submitted.deliveries[0], queue="tools")) == Stray("not of this queue")
+    assert await driver.try_claim(submitted.deliveries[0]._replace(queue="tools")) == Stray("not of this queue")
     assert isinstance(await driver.try_claim(tool), Lease)
 
 

@@ -59,7 +59,7 @@ def follower(job: Job, delivery: Delivery) -> Job:
     """The task of a delivery of the same run, as the pool has it. In the loop's thread."""
     name, _, request, *_ = job.args
     # The run asks the same model for the same agent.
-    headers = headers_of(replace(delivery, title=request.get("title", "")))
+    headers = headers_of(delivery._replace(title=request.get("title", "")))
     payload = payload_of(delivery)
     args, kwargs, _ = payload
     facts = {**request, **headers, "correlation_id": delivery.task_id, "args": args, "kwargs": kwargs}

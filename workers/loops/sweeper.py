@@ -63,6 +63,7 @@ class Sweeper:
                 continue
             things = things if await self._sweep(things) else []
             if clock() - self._forgot > _FORGET:
+                self._publish(await self._store.due.fill())
                 await self._store.due.forget_expired()
                 await self._store.due.forget_conversations()
                 await self._store.lacking.forget_stale()

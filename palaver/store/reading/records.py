@@ -19,7 +19,7 @@ from palaver.store.redis.connection import Fields
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.ids import is_id
-from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.lifecycle import USUAL_PRIORITY, RunStatus, StopReason
 
 NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""
@@ -60,7 +60,7 @@ RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "input_preview", "output", "error",
     "incomplete_details", "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after",
-    "events", "budget", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
+    "events", "budget", "priority", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
 )  # fmt: skip
 """The fields of a run's hash that `run` reads. The others may be long, such as how each of its actions was resolved."""
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
@@ -146,6 +146,7 @@ def _run(fields: Fields) -> Run:
         trace_id=Trace.from_stored(fields[b"trace"].decode()).trace_id if b"trace" in fields else None,
         budget=_json(fields.get(b"budget")),
         metadata=orjson.loads(fields[b"metadata"]),
+        priority=int(fields.get(b"priority") or USUAL_PRIORITY),
         tags=tuple(orjson.loads(fields[b"tags"])),
     )
 

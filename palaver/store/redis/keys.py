@@ -18,6 +18,14 @@ once for all of these together, as ``@:``.
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
+{p00}:<owner>in_flight zset  steps that are delivered or leased, by what was charged for them in advance; a model
+                            step by its run                                                    no TTL
+{p00}:<owner>backlog:<queue> zset  steps that are ready and not delivered, in the order in which they will be  no TTL
+{p00}:turns:<queue> zset    owners with a backlog, by virtual time                             no TTL
+{p00}:capped:<queue> zset   those of them that are at their cap, by the same                   no TTL
+{p00}:ahead:<queue> zset    owners without one whose virtual time is ahead of the queue's      no TTL
+{p00}:undelivered:<queue> hash  what the delivery of each step in a backlog says               no TTL
+{p00}:fair         hash     the virtual time of each queue, and what a step of each owner costs  no TTL
 {p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
 {p00}:<owner>runs  zset     runs by time of creation                                           no TTL
 {p00}:<owner>runs:<status> zset  those that have this status, by the same                      no TTL
@@ -232,6 +240,31 @@ def ready(shard: str, queue: str) -> str:
     return f"{{p{shard}}}:ready:{queue}"
 
 
+def in_flight(shard: str, of: Owner = DEFAULT_TENANT) -> str:
+    """Steps of an owner that are delivered or leased."""
+    return f"{{p{shard}}}:{of}in_flight"
+
+
+def backlog(shard: str, queue: str, of: Owner = DEFAULT_TENANT) -> str:
+    """Steps of an owner that are ready and not delivered."""
+    return f"{{p{shard}}}:{of}backlog:{queue}"
+
+
+def turns(shard: str, queue: str) -> str:
+    """Owners with a backlog, by virtual time."""
+    return f"{{p{shard}}}:turns:{queue}"
+
+
+def capped(shard: str, queue: str) -> str:
+    """Owners with a backlog that are at their cap, by virtual time."""
+    return f"{{p{shard}}}:capped:{queue}"
+
+
+def undelivered(shard: str, queue: str) -> str:
+    """What the delivery of each step in a backlog says."""
+    return f"{{p{shard}}}:undelivered:{queue}"
+
+
 def owner(tenant: str) -> Owner:
     """The owner of the lists of the tenant with this tag."""
     return f"@{tenant}:" if tenant else DEFAULT_TENANT
@@ -338,6 +371,17 @@ def of_run(run_id: str, conversation_id: str) -> RunKeys:
         f"{tag}:due",
         tuple(f"{tag}:ready:{queue}" for queue in QUEUES),
     )
+
+
+class QueueKeys(NamedTuple):
+    """The keys of every script about the queues of a shard."""
+
+    ready: ReadyKeys
+
+
+def of_queues(shard: str) -> QueueKeys:
+    """Return the keys for a script about the queues of a shard."""
+    return QueueKeys(tuple(ready(shard, queue) for queue in QUEUES))
 
 
 class ProviderKeys(NamedTuple):

@@ -26,7 +26,7 @@ from palaver.store.scripting.contracts.logs import Deleted
 from palaver.store.scripting.contracts.replies import Active, Busy, Ended, Mismatch, More, Unknown
 from palaver.store.scripting.contracts.runs import Accepted, NewItem, RefusedItem
 from palaver.store.scripting.idempotency import IdempotencyKey, IdempotencyRecord, idempotency
-from palaver.store.scripting.moving import deliveries, durable_reply
+from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.tools.rendering import render
@@ -75,7 +75,7 @@ class RunControl:
             by=orjson.dumps(by),
             items=new,
         )
-        return await durable_reply(self._scripts.run_durably(act), partial(_acted, run_id, conversation_id, len(items)))
+        return await durable_reply(self._scripts.run_durably(act), partial(_acted, run_id, len(items)))
 
     async def retry(
         self,
@@ -196,14 +196,11 @@ class RunControl:
                     yield entry
 
 
-def _acted(
-    run_id: str, conversation_id: str, items: int, reply: Accepted | Ended | Mismatch | RefusedItem | Unknown
-) -> Acted:
+def _acted(run_id: str, items: int, reply: Accepted | Ended | Mismatch | RefusedItem | Unknown) -> Acted:
     """Read the reply to so many items. Raises as `RunControl.act`."""
     match reply:
         case Accepted() as done:
-            publish = deliveries(done.deliveries, run_id, conversation_id)
-            return Acted(Settled(done.status, publish, done.next_run), done.replayed)
+            return Acted(Settled(done.status, done.deliveries, done.next_run), done.replayed)
         case Unknown():
             raise UnknownRun(run_id)
         case Mismatch():
@@ -225,6 +222,7 @@ def again_of(run: Run, retry: Retry) -> Submission:
         budget=retry.budget or run.budget,
         metadata=run.metadata,
         tags=run.tags,
+        priority=run.priority,
     )
 
 

@@ -37,7 +37,7 @@ from palaver.store.scripting.contracts.runs import (
 )
 from palaver.store.scripting.idempotency import IdempotencyKey, idempotency, sha256
 from palaver.store.scripting.log_entries import Withdrawn
-from palaver.store.scripting.moving import deliveries, durable_reply, settled
+from palaver.store.scripting.moving import durable_reply, settled
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.traces import new_trace
@@ -188,6 +188,7 @@ class Runs(Listing):
             deadline=records.millis(submission.deadline) if submission.deadline else None,
             metadata=orjson.dumps(submission.metadata),
             tags=orjson.dumps(submission.tags),
+            priority=submission.priority,
             budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
             submitted_by=by,
             retried_from=retried_from,
@@ -267,14 +268,14 @@ class Runs(Listing):
         """
         conversation_id = await self.conversation_of(run_id)
         cancel = to_cancel(run_id, conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms)
-        return await durable_reply(self._scripts.run_durably(cancel), partial(cancelled, run_id, conversation_id))
+        return await durable_reply(self._scripts.run_durably(cancel), partial(cancelled, run_id))
 
 
 def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
     """Read the reply to ``submit``. Raises as `Runs.take_on`."""
     match reply:
         case Created(run_id, due):
-            return Submitted(run_id, False, deliveries(due, run_id, submit.conversation_id))
+            return Submitted(run_id, False, due)
         case Steered(run_id):
             return Submitted(run_id, False, (), steered=True)
         case Replayed(run_id, steered):
@@ -312,11 +313,11 @@ def to_cancel(
     )
 
 
-def cancelled(run_id: str, conversation_id: str, reply: Moved | Ended | Unknown) -> Settled:
+def cancelled(run_id: str, reply: Moved | Ended | Unknown) -> Settled:
     """Read the reply to a cancel. Raises as `Runs.cancel`."""
     match reply:
         case Moved() as moved:
-            return settled(moved, run_id, conversation_id)
+            return settled(moved)
         case Ended(status):
             raise StateConflict("run_ended", run_id, f"the run has already ended: {status}")
         case Unknown():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from palaver.errors import NotDurable, PalaverError
-from palaver.steps.leases import Delivery, Settled
-from palaver.store.scripting.contracts.replies import DueDelivery, Moved
+from palaver.steps.leases import Settled
+from palaver.store.scripting.contracts.replies import Moved
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -37,14 +37,6 @@ def outcome(read: Callable[[R], T], reply: R | Exception) -> T | Exception:
         return hindrance
 
 
-def settled(moved: Moved, run_id: str, conversation_id: str) -> Settled:
+def settled(moved: Moved) -> Settled:
     """The status of the run now, and the deliveries to publish."""
-    return Settled(moved.status, deliveries(moved.deliveries, run_id, conversation_id), moved.next_run)
-
-
-def deliveries(due: Iterable[DueDelivery], run_id: str, conversation_id: str) -> tuple[Delivery, ...]:
-    """The deliveries to publish, with their ids."""
-    return tuple(
-        Delivery(delivery.queue, run_id, conversation_id, delivery.step, delivery.number, delivery.title)
-        for delivery in due
-    )
+    return Settled(moved.status, moved.deliveries, moved.next_run)

@@ -13,6 +13,7 @@ from palaver.errors.vocabulary import FACTS
 from palaver.events import MESSAGES, TRACED, EventKind
 from palaver.schemas.actions import ALL, ActionType
 from palaver.schemas.models import CancelMode, OnConflict
+from palaver.schemas.tenants import Caps
 from palaver.steps.leases import Renewal
 from palaver.steps.wire import message_templates
 from palaver.store.redis import keys
@@ -25,9 +26,9 @@ from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, Verdict
 from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
-from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
+from palaver.vocabulary.lifecycle import TRANSITIONS, USUAL_PRIORITY, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
-from palaver.vocabulary.step_kinds import KINDS, RECOVERED
+from palaver.vocabulary.step_kinds import KINDS, RECOVERED, WINDOW
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
@@ -92,7 +93,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "Metrics": {"OTHER": OTHER},
         "Series": _texts(metric.series for metric in COUNTED),
         "Buckets": {metric.series.upper(): dict(enumerate(metric.buckets, 1)) for metric in COUNTED if metric.buckets},
-        "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED},
+        "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED, "WINDOW": WINDOW},
         "Facts": {error_class.name: _facts(error_class) for error_class in ErrorClass},
         "Lifecycle": {
             "EDGES": frozenset(f"{source} {target}" for source in TRANSITIONS for target in TRANSITIONS[source]),
@@ -108,6 +109,8 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "TRACED": frozenset(TRACED),
         },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
+        "Cap": _texts(Caps.model_fields),
+        "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},
         "Ledger": ledger.NAMES,
         "Limit": {name.upper(): limit.value for name, limit in LIMITS.items()},

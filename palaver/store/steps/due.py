@@ -12,16 +12,16 @@ import orjson
 from palaver.config.settings import Settings
 from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
-from palaver.steps.leases import Settled
+from palaver.steps.leases import Delivery, Settled
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
-from palaver.store.scripting.contracts import ForgetConversations, Sweep
+from palaver.store.scripting.contracts import Fill, ForgetConversations, Sweep
 from palaver.store.scripting.contracts.replies import Moved
 from palaver.store.scripting.contracts.steps import RunDue
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
 from palaver.telemetry.outage_log import outage_reason
-from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.ids import all_shards, tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from palaver.vocabulary.step_kinds import QUEUES
 
@@ -121,13 +121,13 @@ class DueIndex:
         )
         moves: list[Settled] = []
         errors: list[tuple[DueItem, Exception]] = []
-        for reply, (thing, conversation) in zip(replies, acted, strict=True):
+        for reply, (thing, _) in zip(replies, acted, strict=True):
             if isinstance(reply, Exception):
                 errors.append((thing, reply))
             elif isinstance(reply, Moved):
                 if reply.status is RunStatus.FAILED and thing.what != RunDue.START:
                     log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
-                moves.append(settled(reply, thing.run_id, conversation))
+                moves.append(settled(reply))
         if errors:
             # One line for all of them: in an outage hundreds of things may be due, each second.
             thing, error = errors[0]
@@ -164,20 +164,28 @@ class DueIndex:
         )
         return sum(reply.count for reply in replies)
 
+    async def fill(self) -> tuple[Delivery, ...]:
+        """Let go what the queues have room for, of the tenants whose turn it is. Return what is to be published."""
+        replies = await self._scripts.run_all(
+            Fill(queues=keys.of_queues(shard), most=_AT_ONCE) for shard in self.shards
+        )
+        return tuple(delivery for reply in replies for delivery in reply.deliveries)
+
     async def depths(self) -> dict[str, tuple[int, float]]:
-        """For each queue: how many steps are delivered and unclaimed, and the oldest one's seconds."""
+        """For each queue: how many steps are ready, and the oldest delivered one's seconds."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for queue in QUEUES:
             for shard in self.shards:
                 pipeline.zcard(keys.ready(shard, queue))
+                pipeline.hlen(keys.undelivered(shard, queue))
                 pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
         replies = await pipeline.execute()
         by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(QUEUES):
-            of_queue = replies[2 * i * len(self.shards) : 2 * (i + 1) * len(self.shards)]
-            oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
-            by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
+            of_queue = replies[3 * i * len(self.shards) : 3 * (i + 1) * len(self.shards)]
+            oldest = [now - score for pairs in of_queue[2::3] for _, score in pairs]
+            by_queue[queue] = (sum(of_queue[::3]) + sum(of_queue[1::3]), max(0.0, max(oldest, default=0.0) / 1000))
         return by_queue
 
     async def _forget(self, things: Iterable[DueItem]) -> None:
@@ -188,10 +196,15 @@ class DueIndex:
             pipeline.zrem(keys.due(shard), member)
             for queue in QUEUES:
                 pipeline.zrem(keys.ready(shard, queue), member)
+                pipeline.hdel(keys.undelivered(shard, queue), member)
             for action_type in get_args(ActionType):
                 pipeline.zrem(keys.pending(shard, action_type), f"{run_id}/{thing.what.partition('/')[2]}")
             for reason in WaitReason:
                 pipeline.zrem(keys.waiting(shard, reason), run_id)
+            of = keys.owner(tenant_of(run_id))
+            pipeline.zrem(keys.in_flight(shard, of), member, run_id)
+            for queue in QUEUES:
+                pipeline.zrem(keys.backlog(shard, queue, of), member)
             for owner in keys.owners_of(run_id):
                 for status in (None, *(status for status in RunStatus if not status.terminal)):
                     pipeline.zrem(keys.runs(shard, status, owner), run_id)

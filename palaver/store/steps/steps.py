@@ -166,9 +166,9 @@ class Steps:
         call: Script[Moved | Lease | Stale] = settlement(lease, verdict, shown, trace_note, place)
         match await self._scripts.run(call):
             case Moved() as moved:
-                return settled(moved, lease.run_id, lease.conversation_id)
+                return settled(moved)
             case Lease() as following:
-                return Settled(RunStatus.RUNNING, (), None, await self._whole(following))
+                return Settled(RunStatus.RUNNING, following.deliveries, None, await self._whole(following))
             case Stale():
                 raise StaleLease
             case other:
@@ -181,10 +181,10 @@ class Steps:
         replies = await self._scripts.run_each(calls)
         promoted: list[Settled | None] = []
         errors: list[tuple[str, Exception]] = []
-        for reply, (conversation_id, run_id, _) in zip(replies, postponed, strict=True):
+        for reply, (_, run_id, _) in zip(replies, postponed, strict=True):
             if isinstance(reply, Exception) and not isinstance(reply, NewerVersion):
                 errors.append((run_id, reply))
-            promoted.append(settled(reply, run_id, conversation_id) if isinstance(reply, Moved) else None)
+            promoted.append(settled(reply) if isinstance(reply, Moved) else None)
         if errors:
             one, error = errors[0]
             many = f"{len(errors)} of {len(promoted)} postponed steps ({one} is one)"

@@ -30,6 +30,7 @@ from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.steps import (
     Claim,
+    Fill,
     HandBack,
     Postpone,
     Promote,
@@ -54,6 +55,7 @@ __all__ = [
     "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
+    "Fill",
     "Find",
     "FindPlace",
     "ForgetConversations",
@@ -78,7 +80,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Cancel, Act, Append, WithdrawAfter,
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,

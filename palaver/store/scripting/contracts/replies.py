@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
+from palaver.steps.leases import Delivery
 from palaver.vocabulary.lifecycle import RunStatus
-
-
-class DueDelivery(NamedTuple):
-    """A delivery to publish."""
-
-    queue: str
-    step: str
-    number: int
-    title: str
-    """A title of the step for operators; empty if nobody knows one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The script has changed the run: its status now, and the deliveries to publish."""
+    """The script has changed the run: its status now, and the deliveries to publish, of any runs."""
 
     status: RunStatus
-    deliveries: tuple[DueDelivery, ...]
+    deliveries: tuple[Delivery, ...]
     next_run: str | None
     """The conversation's next run."""
 

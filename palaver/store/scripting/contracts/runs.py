@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from palaver.schemas.models import CancelMode, OnConflict
+from palaver.steps.leases import Delivery
 from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
-from palaver.store.scripting.contracts.replies import DueDelivery, Ended, Mismatch, Moved, RefusalCode, Unknown
+from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, RefusalCode, Unknown
 from palaver.store.scripting.contracts.secrets import NewSecret
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.lifecycle import RunStatus
@@ -23,7 +24,7 @@ class Created:
     """The run is accepted."""
 
     run_id: str
-    deliveries: tuple[DueDelivery, ...]
+    deliveries: tuple[Delivery, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     metadata: Json
     tags: Json
     budget: Json | None
+    priority: int
     submitted_by: str | None
     """The name of the key that asks."""
     retried_from: str | None
@@ -173,7 +175,7 @@ class Accepted:
     """The items are in, now or, with ``replayed``, by an earlier request with the same key."""
 
     status: RunStatus
-    deliveries: tuple[DueDelivery, ...]
+    deliveries: tuple[Delivery, ...]
     next_run: str | None
     replayed: bool
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.steps.leases import Lease, OfferedPlace, Stray
-from palaver.store.redis.keys import Key, RunKeys
+from palaver.steps.leases import Delivery, Lease, OfferedPlace, Stray
+from palaver.store.redis.keys import Key, QueueKeys, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
 from palaver.store.scripting.contracts.wire import Batch, Json, Unsent
@@ -187,6 +187,24 @@ class Promote(Script[Moved | Gone]):
 
     run: RunKeys
     step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The deliveries to publish, of any runs."""
+
+    deliveries: tuple[Delivery, ...]
+
+
+class Fill(Script[Filled]):
+    """Deliver what a shard's queues have room for, in the order of its tenants' turns. What makes room does it as well;
+    this is for caps that somebody has changed."""
+
+    when_full = True
+
+    queues: QueueKeys
+    most: int
+    """Tenants at their cap that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)

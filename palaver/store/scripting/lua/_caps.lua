@@ -1,11 +1,10 @@
--- The caps of a tenant (`palaver/store/tenants/caps.py`): one hash of the shard has those of all tenants.
--- needs: conversation
+-- The caps of tenants (`palaver/store/tenants/caps.py`): one hash of the shard has those of all.
 -- It has `<owner><cap>`. A cap that is not there is none; money is in nano-dollars.
 
--- The tenant's caps with these names, each a number or nil.
-local function caps(...)
+-- The caps with these names that an owner has in the shard with this prefix, each a number or nil.
+local function caps_of(shard, owner, ...)
   local names, found = { ... }, {}
-  for i, name in ipairs(names) do names[i] = OWNER .. name end
-  for i, text in ipairs(redis.call('HMGET', PREFIX .. 'caps', unpack(names))) do found[i] = tonumber(text or nil) end
+  for i, name in ipairs(names) do names[i] = owner .. name end
+  for i, text in ipairs(redis.call('HMGET', shard .. 'caps', unpack(names))) do found[i] = tonumber(text or nil) end
   return unpack(found, 1, #names)
 end

@@ -13,6 +13,8 @@ local function create(kept, agent, max_steps, names)
     'deadline', args.deadline or math.max(NOW, args.start_after or 0) + Setting.RUN_DEADLINE_MS,
     'metadata', args.metadata, 'tags', args.tags, 'input', cjson.encode(args.messages), 'input_preview', args.input_preview or '')
   if args.kind == SubmitKind.CONDENSE then redis.call('HSET', RUN, 'condenses', 1) end
+  PRIORITY = args.priority
+  if PRIORITY ~= Priority.USUAL then redis.call('HSET', RUN, 'priority', PRIORITY) end
   if args.budget then redis.call('HSET', RUN, 'budget', args.budget) end
   if args.submitted_by then redis.call('HSET', RUN, 'submitted_by', args.submitted_by) end
   if args.retried_from then

@@ -1,10 +1,6 @@
 -- Makes steps available to workers, now or later, or once a paused run is resumed.
 -- needs: step, emit
 
--- What the caller of the script is to publish.
-local deliveries = {}
--- How many steps became ready.
-local ready = 0
 -- Where a worker would go on with the run: leases it the next step in place of a delivery, and answers whether it did.
 local go_on
 
@@ -16,36 +12,40 @@ local function title_of(step)
   return agent == '-' and what or what .. ' for ' .. agent
 end
 
--- The delivery goes to the queue from here, where the broker is this very server. Answers whether it did: a server that
--- does not take it says why to the caller of the script.
-local function send(queue, name, number, title)
-  if not Setting.SENDS or title == '' then return false end
-  local template = Delivery.MESSAGES
-  local step, call = string.match(name, '^([^/]*)/?(.*)$')
-  local message = string.gsub(template[queue], '@(%u+)@', { RUN = ID, CONVERSATION = CONVERSATION, STEP = step,
-    CALL = call, NUMBER = string.format('%d', number), TITLE = string.sub(cjson.encode(title), 2, -2) })
-  return type(redis.pcall('LPUSH', queue, message)) == 'number'
-end
-
--- A delivery that is lost is found in READY and sent again.
-local function publish(queue, name, number, step)
-  ready = ready + 1
-  local title = title_of(step)
-  if send(queue, name, number, title) then return end
-  deliveries[#deliveries + 1] = { queue, name, number, title }
-end
-
 -- A run that has begun goes before those that have not: at the end of the line it would wait for all newer ones with each
 -- of its model calls. Every so many calls it does stand in line, so that whoever is new has a turn.
 local STANDS_IN_LINE = 16
 
+local function is_begun(name, step)
+  local call = not step.call and tonumber(name) or 0
+  return call > 1 and call % STANDS_IN_LINE ~= 0
+end
+
+-- A number for the place of the step among those of its tenant: by priority, what has begun before what has not, and by
+-- age (ms: below 2^42 for 100 years to come).
+local function rank_of(name, step) return (2 * PRIORITY + (is_begun(name, step) and 0 or 1)) * 2 ^ 42 + NOW end
+
 -- `first`: whether the step is consumed first, where that is no matter of its run.
-local function queue_of(name, step, first)
-  if first == nil then
-    local call = not step.call and tonumber(name) or 0
-    first = call > 1 and call % STANDS_IN_LINE ~= 0
-  end
-  return first and step.queue .. Queue.RECOVERED or step.queue
+local function publish_step(name, step, first)
+  if first == nil then first = is_begun(name, step) end
+  publish(first and step.queue .. Queue.RECOVERED or step.queue, ID, CONVERSATION, name, step.deliveries, title_of(step))
+end
+
+local function deliver_now(name, step, first)
+  save_step(name, step)
+  redis.call('ZADD', READY[step.queue], NOW, member(name))
+  publish_step(name, step, first)
+end
+
+-- The step stays in the backlog until its turn comes.
+local function deliver_in_turn(name, step)
+  step.in_turn = true
+  save_step(name, step)
+  hold_back(OWNER, step.queue, member(name), rank_of(name, step),
+    { ID, CONVERSATION, name, step.deliveries, title_of(step) })
+  if not is_at_cap(OWNER) then return end
+  wait_for(WaitReason.TENANT_LIMIT, { code = Cap.MAX_IN_FLIGHT })
+  emit_waiting(name, WaitReason.TENANT_LIMIT, Cap.MAX_IN_FLIGHT, 0)
 end
 
 -- The step waits until its run is resumed.
@@ -80,9 +80,19 @@ local function deliver(name, step, first)
   step.deliveries = step.deliveries + 1
   if go_on and go_on(name, step) then return end
   step.state, step.since = StepState.READY, NOW
-  save_step(name, step)
-  redis.call('ZADD', READY[step.queue], NOW, member(name))
-  publish(queue_of(name, step, first), name, step.deliveries, step)
+  -- What has waited already, for a place at a provider or through the loss of its worker, waits for its tenant's cap alone.
+  if first and is_at_cap(OWNER) or not first and not has_room(OWNER, step.queue) then
+    return deliver_in_turn(name, step)
+  end
+  step.in_turn = nil
+  fly(OWNER, ID, name, 1)
+  deliver_now(name, step, first)
+end
+
+-- A delivery that may be lost: make another one.
+local function deliver_again(name, step)
+  step.deliveries, step.since = step.deliveries + 1, NOW
+  deliver_now(name, step, true)
 end
 
 -- Make it available at a later time (ms).
@@ -105,5 +115,5 @@ end
 
 -- The reply of a script that moved the run.
 local function moved(next_run)
-  return reply.moved { status = STATUS, deliveries = deliveries, next_run = next_run }
+  return reply.moved { status = STATUS, deliveries = to_publish(), next_run = next_run }
 end

@@ -25,7 +25,8 @@ local function answer_before()
 end
 
 local function claim_next(name, step)
-  if first_time_limit().at <= NOW or somebody_waits(place.room) then return false end
+  if first_time_limit().at <= NOW or somebody_waits(place.room) or is_at_cap(OWNER) then return false end
+  fly(OWNER, ID, name, 1)
   local facts = facts_of_run()
   lease_step(name, step, facts, place.worker, place.nonce, place.lease_ms)
   following = { name, step, facts }

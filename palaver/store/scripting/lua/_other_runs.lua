@@ -3,12 +3,12 @@
 
 local function with_run(id, act)
   local run, steps, feed = RUN, STEPS, FEED
-  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER }
+  local fields = { ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY }
   RUN, STEPS, FEED = PREFIX .. 'run:' .. id, PREFIX .. 'steps:' .. id, PREFIX .. 'feed:' .. id
   load_run()
   local result = ID and act()
   RUN, STEPS, FEED = run, steps, feed
-  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER = unpack(fields, 1, 11)
+  ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY = unpack(fields, 1, 12)
   return result
 end
 

@@ -9,7 +9,7 @@ local function leave_to_newer_code()
     local since = redis.call('ZSCORE', index, member(name))
     if since and since + args.unclaimed_ms <= NOW then
       redis.call('ZADD', index, NOW, member(name))
-      publish(queue .. Queue.RECOVERED, name, 0)
+      publish(queue .. Queue.RECOVERED, ID, CONVERSATION, name, 0, '')
     end
   end
   local at = redis.call('ZSCORE', DUE, member(name))

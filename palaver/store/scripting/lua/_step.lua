@@ -1,11 +1,12 @@
 -- The open steps of a run.
--- needs: run
+-- needs: run, turns
 --
 -- A step is JSON in the steps hash: state (StepState in Python), queue, attempt, losses, deliveries, blamed (how often it
 -- may have ended its worker), age (of its lease at the last loss, ms), row (how many losses came at this age, one behind
 -- the other), on_trial (it alone is suspected, and stayed away for a while), since (in this state, ms), first (when it was
 -- begun, ms; fresh: by the present lease), base (attempts made with an earlier model), failed (the last failure: class,
--- code, message, at (ms) and attempts, how many the policy allows after such a one), and for a tool call: call (JSON text),
+-- code, message, at (ms) and attempts, how many the policy allows after such a one), in_turn (it waited for the turn of
+-- its tenant, who is charged for it), and for a tool call: call (JSON text),
 -- tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
@@ -36,8 +37,13 @@ local function lacking_member(name, step) return step.code .. ' ' .. member(name
 -- Take a step out of the indexes that its state keeps it in.
 local function unindex_step(name, step)
   if step.state == StepState.READY then
-    redis.call('ZREM', READY[step.queue], member(name))
+    if redis.call('ZREM', READY[step.queue], member(name)) == 0 then
+      return drop_held_back(OWNER, step.queue, member(name))
+    end
+    fly(OWNER, ID, name, -1)
+    opened[step.queue] = true
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
+    if step.state == StepState.LEASED then fly(OWNER, ID, name, -1) end
     redis.call('ZREM', DUE, member(name))
     if lacks_worker(step) then redis.call('ZREM', LACKING, lacking_member(name, step)) end
   end

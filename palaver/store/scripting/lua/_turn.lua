@@ -87,6 +87,8 @@ end
 local function publish_what_is_ready()
   for _, each in ipairs(steps_in_order()) do
     local name, step = each[1], each[2]
-    if step.state == StepState.READY then publish(queue_of(name, step), name, step.deliveries, step) end
+    if step.state == StepState.READY and redis.call('ZSCORE', READY[step.queue], member(name)) then
+      publish_step(name, step)
+    end
   end
 end

@@ -16,6 +16,12 @@ if again then
   redis.call('ZADD', DUE, NOW + args.lease_ms, member(name))
 else
   lease_step(name, step, facts, worker, args.nonce, args.lease_ms)
-  redis.call('ZREM', READY[step.queue], member(name))
+  if redis.call('ZREM', READY[step.queue], member(name)) == 1 then
+    opened[step.queue] = true
+  elseif drop_held_back(OWNER, step.queue, member(name)) then
+    -- An earlier delivery has come late.
+    fly(OWNER, ID, name, 1)
+    charge_in_advance(OWNER, step.queue, ID, name)
+  end
 end
 return lease_of(name, step, facts, waited, args.known, args.known_at)

@@ -3,7 +3,7 @@ local kind, conflict, start_after = args.kind, args.on_conflict, args.start_afte
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
   publish_what_is_ready()
-  return reply.created { run_id = ID, deliveries = deliveries }
+  return reply.created { run_id = ID, deliveries = to_publish() }
 end
 ID, STATUS = args.run_id, RunStatus.QUEUED
 if args.fingerprint or conflict == OnConflict.STEER then
@@ -63,7 +63,7 @@ if not agent then return refused(RefusalCode.NO_AGENT) end
 
 -- DUE has an entry for each unfinished run.
 if redis.call('ZCARD', DUE) >= args.most_due then return reply.full() end
-local most_queued = caps('max_queued')
+local most_queued = caps_of(PREFIX, OWNER, 'max_queued')
 if most_queued and redis.call('ZCARD', PREFIX .. OWNER .. list_of(RunStatus.QUEUED)) >= most_queued / Setting.SHARDS then
   return reply.tenant_full()
 end
@@ -92,4 +92,4 @@ else
     emit_waiting('1', WaitReason.NO_WORKER, args.lacks, 0)
   end
 end
-return reply.created { run_id = ID, deliveries = deliveries }
+return reply.created { run_id = ID, deliveries = to_publish() }

@@ -3,7 +3,7 @@ local what = args.what
 if not STATUS then return reply.gone() end
 if NEWEST > Format.VERSION then
   leave_to_newer_code()
-  if ready > 0 then return moved() end
+  if published > 0 then return moved() end
   return reply.left_to_newer()
 end
 
@@ -44,7 +44,7 @@ elseif step.state == StepState.LATER then
   if lacks_worker(step) then first = NOW - (step.lacking_since or NOW) < 2000 end
   if due then deliver(what, step, first) end
 elseif step.state == StepState.READY then
-  local since = tonumber(redis.call('ZSCORE', READY[step.queue], member(what)) or 0)
-  if since + args.unclaimed_ms <= NOW then deliver(what, step, true) end
+  local since = redis.call('ZSCORE', READY[step.queue], member(what))
+  if since and since + args.unclaimed_ms <= NOW then deliver_again(what, step) end
 end
 return moved()

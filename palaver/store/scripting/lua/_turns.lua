@@ -1,0 +1,175 @@
+-- The order in which steps are delivered, once more of them are ready than workers take at once (ADR 0101): tenants take
+-- turns by virtual time, and each has an order of its own.
+-- needs: now, caps, publish
+--
+-- A tenant is its owner of lists. READY has what is delivered and not claimed; beyond Queue.WINDOW of these, and at a
+-- tenant's cap, what is ready stays in his backlog. FAIR is a hash: <queue> (its virtual time: that of the last turn),
+-- <owner>cost:<queue> (of a step of the tenant, smoothed).
+
+local READY = keys.ready
+local SHARD = string.match(READY[Queue.MODEL], '^{.-}:')
+local FAIR = SHARD .. 'fair'
+-- Who has a backlog, by virtual time: tenants whose turn may come, and those at their cap. The third list has those
+-- without a backlog whose virtual time is ahead of the queue's.
+local function turns(queue) return SHARD .. 'turns:' .. queue end
+local function capped(queue) return SHARD .. 'capped:' .. queue end
+local function ahead(queue) return SHARD .. 'ahead:' .. queue end
+
+local function backlog(owner, queue) return SHARD .. owner .. 'backlog:' .. queue end
+-- What the delivery of each step in a backlog says.
+local function undelivered(queue) return SHARD .. 'undelivered:' .. queue end
+
+-- The steps of a tenant that are delivered or leased, by what was charged for them in advance; a model step by its run,
+-- which has one at a time.
+local function in_flight(owner) return SHARD .. owner .. 'in_flight' end
+local function flight_of(run, name) return string.find(name, '/', 1, true) and run .. '/' .. name or run end
+
+-- By owner, which steps have begun or ended to be in flight and are not in that list yet: 1 or -1, or 0 for both.
+local flown, charged = {}, {}
+-- Queues that may have room.
+local opened = {}
+local most_of = {}
+
+local function fly(owner, run, name, steps)
+  local of, step = flown[owner] or {}, flight_of(run, name)
+  of[step] = (of[step] or 0) + steps
+  flown[owner] = of
+end
+
+-- Without a cap, what is in flight need not be counted. Each shard has its part of a cap, and of each at least one.
+local function is_at_cap(owner)
+  if most_of[owner] == nil then most_of[owner] = caps_of(SHARD, owner, 'max_in_flight') or false end
+  if not most_of[owner] then return false end
+  local steps = redis.call('ZCARD', in_flight(owner))
+  for _, more in pairs(flown[owner] or {}) do steps = steps + more end
+  return steps >= math.ceil(most_of[owner] / Setting.SHARDS)
+end
+
+local function has_room(owner, queue)
+  return redis.call('ZCARD', READY[queue]) < Queue.WINDOW and not is_at_cap(owner)
+end
+
+-- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
+local function charge(owner, queue, cost)
+  local time = string.format('%.6f', cost / (caps_of(SHARD, owner, 'weight') or 1))
+  for _, list in ipairs({ turns(queue), capped(queue) }) do
+    if redis.call('ZADD', list, 'XX', 'INCR', time, owner) then return end
+  end
+  local now = redis.call('ZSCORE', ahead(queue), owner) or redis.call('HGET', FAIR, queue) or 0
+  redis.call('ZADD', ahead(queue), now + time, owner)
+end
+
+-- A step costs one, and what it turns out to take in tokens. What the tenant's steps cost before is charged in advance.
+local function charge_in_advance(owner, queue, run, name)
+  local cost = redis.call('HGET', FAIR, owner .. 'cost:' .. queue) or 1
+  charged[flight_of(run, name)] = cost
+  charge(owner, queue, cost)
+end
+
+-- A step that had its turn is over, and took so many tokens: put right what was charged in advance.
+local function settle_charge(owner, run, name, step, tokens)
+  if not step.in_turn then return end
+  local cost, before = 1 + tokens / 1000, redis.call('ZSCORE', in_flight(owner), flight_of(run, name)) or 0
+  charge(owner, step.queue, cost - before)
+  redis.call('HSET', FAIR, owner .. 'cost:' .. step.queue, string.format('%.6f', 0.75 * before + 0.25 * cost))
+end
+
+-- The tenant waits for his turn. Who was away has no turns to catch up on: his time is that of the queue at least.
+local function begin_backlog(owner, queue)
+  if redis.call('ZSCORE', turns(queue), owner) or redis.call('ZSCORE', capped(queue), owner) then return end
+  local now = redis.call('HGET', FAIR, queue) or 0
+  local time = math.max(now, redis.call('ZSCORE', ahead(queue), owner) or 0)
+  redis.call('ZADD', is_at_cap(owner) and capped(queue) or turns(queue), string.format('%.6f', time), owner)
+  redis.call('ZREM', ahead(queue), owner)
+  redis.call('ZREMRANGEBYSCORE', ahead(queue), '-inf', now)
+end
+
+local function end_backlog(owner, queue)
+  if redis.call('EXISTS', backlog(owner, queue)) == 1 then return end
+  local time = redis.call('ZSCORE', turns(queue), owner) or redis.call('ZSCORE', capped(queue), owner)
+  redis.call('ZREM', turns(queue), owner)
+  redis.call('ZREM', capped(queue), owner)
+  if time then redis.call('ZADD', ahead(queue), time, owner) end
+end
+
+-- Keep a delivery back: {run, conversation, name of the step, number, title}. Of a tenant's the one with the lowest rank
+-- comes first.
+local function hold_back(owner, queue, member, rank, delivery)
+  redis.call('ZADD', backlog(owner, queue), string.format('%.0f', rank), member)
+  redis.call('HSET', undelivered(queue), member, cjson.encode(delivery))
+  begin_backlog(owner, queue)
+end
+
+-- Forget a delivery that was kept back. Answers whether there was one.
+local function drop_held_back(owner, queue, member)
+  if redis.call('ZREM', backlog(owner, queue), member) == 0 then return false end
+  redis.call('HDEL', undelivered(queue), member)
+  end_backlog(owner, queue)
+  return true
+end
+
+-- The tenant whose turn it is, and his virtual time. Who is at his cap waits apart.
+local function next_turn(queue)
+  while true do
+    local owner, time = unpack(redis.call('ZRANGE', turns(queue), 0, 0, 'WITHSCORES'))
+    if not owner or not is_at_cap(owner) then return owner, time end
+    redis.call('ZREM', turns(queue), owner)
+    redis.call('ZADD', capped(queue), time, owner)
+  end
+end
+
+local function deliver_first(owner, time, queue)
+  local member = redis.call('ZPOPMIN', backlog(owner, queue))[1]
+  local delivery = cjson.decode(redis.call('HGET', undelivered(queue), member))
+  redis.call('HDEL', undelivered(queue), member)
+  redis.call('HSET', FAIR, queue, time)
+  charge_in_advance(owner, queue, delivery[1], delivery[3])
+  end_backlog(owner, queue)
+  fly(owner, delivery[1], delivery[3], 1)
+  redis.call('ZADD', READY[queue], NOW, member)
+  publish(queue, unpack(delivery))
+end
+
+local function fill(queue)
+  local owner, time = next_turn(queue)
+  local room = owner and Queue.WINDOW - redis.call('ZCARD', READY[queue]) or 0
+  while owner and room > 0 do
+    deliver_first(owner, time, queue)
+    owner, time = next_turn(queue)
+    room = room - 1
+  end
+end
+
+-- The tenant may be below his cap again: his turn may come.
+local function uncap(owner)
+  if is_at_cap(owner) or not most_of[owner] then return end
+  for queue in pairs(READY) do
+    local time = redis.call('ZSCORE', capped(queue), owner)
+    if time then
+      redis.call('ZREM', capped(queue), owner)
+      redis.call('ZADD', turns(queue), time, owner)
+      opened[queue] = true
+    end
+  end
+end
+
+-- To be called at the end of a script: deliver what there is room for now. Answers what its caller is to publish.
+local function to_publish()
+  for owner, steps in pairs(flown) do
+    for _, more in pairs(steps) do
+      if more < 0 then
+        uncap(owner)
+        break
+      end
+    end
+  end
+  for queue in pairs(opened) do fill(queue) end
+  for owner, steps in pairs(flown) do
+    for step, more in pairs(steps) do
+      if more > 0 then redis.call('ZADD', in_flight(owner), charged[step] or 0, step) end
+      if more < 0 then redis.call('ZREM', in_flight(owner), step) end
+    end
+  end
+  flown, opened = {}, {}
+  return deliveries
+end
