@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from palaver.config.providers import Limits
 from palaver.schemas.models import Message, Usage
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Delivery, Lease, OfferedPlace, Stray
 from palaver.steps.verdicts import Continue, Finish
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
+from palaver.store.scripting.contracts.providers import Admitted, Wait
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.step_kinds import WINDOW
@@ -323,3 +325,60 @@ async def test_a_call_that_opens_more_steps_than_the_cap_keeps_the_rest_back(dri
     settled = await driver.answer(tools[0])
     assert [delivery.step for delivery in settled.deliveries] == ["1/c"]
     assert (await driver.get(run_id)).status is RunStatus.RUNNING
+
+
+def call_of(tenant: str, number: int) -> str:
+    """A call of a model, as a provider's gate knows it."""
+    return f"conv_00{tenant}_{number:026}/run_00{tenant}_{number:026}/1"
+
+
+async def waiting_at(driver: StoreDriver, *crowds: tuple[str, int, int]) -> list[str]:
+    """Whose turn it is, one call after the other, where so many calls of tenants with these weights came in this
+    order."""
+    limits = Limits(max_in_flight=1)
+    assert isinstance(await driver.store.providers.admit("p", "first", limits, 0), Admitted)
+    for tenant, many, weight in crowds:
+        for number in range(many):
+            answer = await driver.store.providers.admit("p", call_of(tenant, number), limits, 0, weight=weight)
+            assert isinstance(answer, Wait)
+    order, woken = [], await driver.store.providers.release("p", "first", limits, tokens=0, used=0)
+    while woken:
+        (call,) = woken
+        order.append(tenant_of(call.split("/")[1]))
+        woken = await driver.store.providers.release("p", call, limits, tokens=0, used=0)
+    return order
+
+
+async def test_who_waits_for_a_provider_takes_turns_as_well(driver: StoreDriver) -> None:
+    order = await waiting_at(driver, (A, 60, 1), (B, 5, 1))
+    assert len(order) == 65
+    assert Counter(order[:11])[B] == 5
+    order = await waiting_at(driver, (A, 60, 3), (B, 60, 1))
+    assert Counter(order[:40]) == pytest.approx({A: 30, B: 10}, abs=1)
+
+
+async def test_who_comes_late_to_a_provider_has_no_turns_to_catch_up_on(driver: StoreDriver) -> None:
+    limits = Limits(max_in_flight=1)
+    await driver.store.providers.admit("p", "first", limits, 0)
+    for number in range(40):
+        await driver.store.providers.admit("p", call_of(A, number), limits, 0)
+    (call,) = await driver.store.providers.release("p", "first", limits, tokens=0, used=0)
+    for _ in range(20):
+        (call,) = await driver.store.providers.release("p", call, limits, tokens=0, used=0)
+    for number in range(10):
+        await driver.store.providers.admit("p", call_of(B, number), limits, 0)
+    order = []
+    for _ in range(12):
+        (call,) = await driver.store.providers.release("p", call, limits, tokens=0, used=0)
+        order.append(tenant_of(call.split("/")[1]))
+    assert Counter(order) == pytest.approx({A: 6, B: 6}, abs=1)
+
+
+async def test_no_two_tenants_have_one_turn_behind_a_cool_down(driver: StoreDriver) -> None:
+    """Who are told the same time would come together, again and again."""
+    await driver.store.providers.cool_down("p", 30)
+    waits = [await driver.store.providers.admit("p", call_of(f"{n:06}", 0), Limits(), 0) for n in range(60)]
+    turns = sorted(wait.seconds for wait in waits if isinstance(wait, Wait))
+    assert len(turns) == 60
+    assert turns[-1] - turns[0] > 2
+    assert max(Counter(round(turn, 1) for turn in turns).values()) < 12

@@ -23,6 +23,7 @@ from palaver.steps.verdicts import GiveUp, RetryAfter, Verdict
 from palaver.store import Store
 from palaver.store.fleet.providers import Cooling
 from palaver.store.scripting.contracts.providers import Admitted, Wait
+from palaver.vocabulary.ids import tenant_of
 
 from .limit_keys import LimitKeys, limit_keys_of
 from .provider_permit import ProviderPermit
@@ -103,7 +104,10 @@ class ProviderLimiter:
         provider, model = limit_keys_of(lease.agent)
         if not self.limits(provider) or self._knows_open_circuit(provider) or not self._knows_cooldown(model):
             return None
-        answer = await self._store.providers.admit(model, _call(lease), self.limits(model), 0, looks=True)
+        weight = await self._weight(lease)
+        answer = await self._store.providers.admit(
+            model, _call(lease), self.limits(model), 0, weight=weight, looks=True
+        )
         await self._wake(model, answer.woken)
         if not isinstance(answer, Wait):
             return None
@@ -113,7 +117,7 @@ class ProviderLimiter:
     async def admit(self, lease: Lease, limit_key: str, tokens: int) -> Admitted | Wait:
         """Take a place for an attempt that may use so many ``tokens``, or say when to ask again."""
         call, limits = _call(lease), self.limits(limit_key)
-        answer = await self._store.providers.admit(limit_key, call, limits, tokens)
+        answer = await self._store.providers.admit(limit_key, call, limits, tokens, weight=await self._weight(lease))
         await self._wake(limit_key, answer.woken)
         if isinstance(answer, Wait):
             return answer
@@ -188,6 +192,7 @@ class ProviderLimiter:
                 counts_as=call if sign.of_request else f"{call} {lease.try_number}",
                 answered=None if at is None else asyncio.get_running_loop().time() - at,
                 alone=alone,
+                weight=await self._weight(lease),
             )
             if out is not None:
                 await self._wake(about, out.woken)
@@ -213,11 +218,17 @@ class ProviderLimiter:
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._cool_down(limit_key, seconds)
         try:
-            turn = await self._store.providers.cool_down(limit_key, seconds, _call(lease) if again else None)
+            call = _call(lease) if again else None
+            weight = await self._weight(lease)
+            turn = await self._store.providers.cool_down(limit_key, seconds, call, weight=weight)
         except Exception as error:
             log.warning("%s cools down and the others do not know: %s", limit_key, type(error).__name__)
             return verdict
         return verdict if again is None else replace(again, delay=max(again.delay, turn))
+
+    async def _weight(self, lease: Lease) -> int:
+        """Of the lease's tenant, among those that wait for a provider."""
+        return await self._store.caps.weight(tenant_of(lease.run_id))
 
     async def listen(self) -> None:
         """Hear of cool-downs, those of other workers too."""

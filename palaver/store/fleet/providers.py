@@ -60,10 +60,11 @@ class Providers:
         self._lease = settings.lease_seconds
 
     async def admit(
-        self, provider: str, call: str, limits: Limits, tokens: int, *, looks: bool = False
+        self, provider: str, call: str, limits: Limits, tokens: int, *, weight: int = 1, looks: bool = False
     ) -> Admitted | Wait:
         """Let ``call``, which may take so many ``tokens``, begin now, or say how long it waits. If it only ``looks``
-        whether its turn has come, it takes nothing, and asks again to begin.
+        whether its turn has come, it takes nothing, and asks again to begin. Where calls wait, tenants take turns, and
+        one has as many as its ``weight`` says.
 
         A caller that waits must ask with the same ``call`` again. One that is admitted and has a limit must
         ``release`` its place, and ``renew_places`` until then.
@@ -75,6 +76,7 @@ class Providers:
                 lasts=self._lease,
                 limits=_in_script(limits),
                 tokens=tokens,
+                weight=weight,
                 looks=looks,
             )
         )
@@ -98,14 +100,14 @@ class Providers:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
         await self._scripts.run(RenewPlaces(provider=keys.of_gate(provider), lasts=self._lease, calls=tuple(calls)))
 
-    async def cool_down(self, provider: str, seconds: float, call: str | None = None) -> float:
+    async def cool_down(self, provider: str, seconds: float, call: str | None = None, *, weight: int = 1) -> float:
         """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.
 
         Answers the seconds until ``call``, which is to be made again, has its turn; without one, until the
         cool-down ends.
         """
         cooled = await self._scripts.run(
-            CoolDown(provider=keys.of_gate(provider), gate_name=provider, lasts=seconds, call=call)
+            CoolDown(provider=keys.of_gate(provider), gate_name=provider, lasts=seconds, call=call, weight=weight)
         )
         return cooled.turn
 
@@ -118,6 +120,7 @@ class Providers:
         counts_as: str,
         answered: float | None,
         alone: float | None = None,
+        weight: int = 1,
     ) -> Wait | None:
         """``call`` failed as in an outage: when it is to ask again, if it is one. Failures that ``counts_as`` the same
         are one; ``answered`` is the seconds since the caller had its last answer. ``alone`` is set for a step that
@@ -129,6 +132,7 @@ class Providers:
                 gate_name=limit_key,
                 call=call,
                 counts_as=counts_as,
+                weight=weight,
                 answered=answered,
                 alone=alone,
                 error=orjson.dumps(failure.to_error(step=None, attempt=None)),

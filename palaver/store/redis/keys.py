@@ -80,6 +80,7 @@ down.
 {palaver:provider:<name>}:line     zset   those that wait for the end of another call, in order
 {palaver:provider:<name>}:queue    zset   all that wait and are not late, in order
 {palaver:provider:<name>}:sums     hash   tokens that they ask for, summed up for 32 places at once
+{palaver:provider:<name>}:turns    zset   owners whose last place in that order is ahead of it, by that place
 {palaver:provider:<name>}:streak   zset   the last failures in a row that an outage shows itself by, by time
 {palaver:provider:<name>}:outage   hash   while it is out: who probes it, and how it failed last
 {palaver:provider:<name>}:models   zset   its models with a gate that has to be asked, by the time until which
@@ -394,6 +395,7 @@ class ProviderKeys(NamedTuple):
     line: Key
     queue: Key
     sums: Key
+    turns: Key
     streak: Key
     outage: Key
     models: Key

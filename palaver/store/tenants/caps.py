@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Final
 
 from palaver.config.settings import Settings
@@ -15,6 +16,8 @@ from palaver.vocabulary.ids import all_shards
 _NAMES: Final = tuple(Caps.model_fields)
 _NANO: Final = 1_000_000_000
 """Nano-dollars in a dollar: the scripts count money in them."""
+_WEIGHTS_LAST: Final = 1.0
+"""Seconds."""
 _MONEY: Final = frozenset({"usd_per_day", "usd_per_month"})
 
 
@@ -25,12 +28,24 @@ class TenantCaps:
         self._redis = redis
         self._scripts = scripts
         self._shards = all_shards(settings.shards)
+        self._weights: dict[str, int] = {}
+        self._read_at = 0.0
 
     async def get(self, tag: str) -> Caps:
         """The caps of the tenant with this tag; empty: of the default tenant."""
         values = await self._redis.hmget(keys.caps(self._shards[0]), _fields(tag))
         found = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
         return Caps.model_validate({name: _read(name, value) for name, value in found.items()})
+
+    async def weight(self, tag: str) -> int:
+        """The weight of a tenant, as it was within the last second."""
+        now = monotonic()
+        if self._read_at + _WEIGHTS_LAST < now:
+            self._weights, self._read_at = {}, now
+        if tag not in self._weights:
+            weight = await self._redis.hget(keys.caps(self._shards[0]), f"{keys.owner(tag)}weight")
+            self._weights[tag] = int(weight or 1)
+        return self._weights[tag]
 
     async def change(self, tag: str, change: CapsChange) -> Caps:
         """Change caps of a tenant; from now on they hold in each shard, for what waits, too. What they all are then.

@@ -63,6 +63,8 @@ class Admit(Script[Admitted | Wait]):
     limits: Rates
     tokens: int
     """Tokens that the call may take."""
+    weight: int
+    """Of the tenant whose call it is."""
     looks: bool
     """Only asks whether its turn has come; a call that may begin asks again."""
 
@@ -102,6 +104,8 @@ class CoolDown(Script[Cooled]):
     lasts: Seconds
     call: str | None
     """A call that is to be made again."""
+    weight: int
+    """Of the tenant whose call it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,8 @@ class ReportFailure(Script[Counted | IsOut | FailsAlone]):
     call: str
     counts_as: str
     """Failures that count as the same are one."""
+    weight: int
+    """Of the tenant whose call it is."""
     answered: Seconds | None
     """Since the worker had its last answer; None if it had none."""
     alone: Seconds | None

@@ -1,7 +1,8 @@
 -- The gate of a provider, for all scripts about providers. Times are ms.
 -- needs: now
 -- The gate is a hash: until (end of the cool-down), opens (from when nobody need ask for it), published (the `until` that
--- was published), begun (how far the ramp is used), orders (places in the queue so far),
+-- was published), begun (how far the ramp is used), orders (places in the queue so far), served (the order of the last call
+-- that waited and could begin),
 -- looked (up to when who is late was looked for); used_<rate> (GCRA: the time up to which calls have used a rate); minute,
 -- and <rate> and <rate>_before (what this minute and the one before it used). While the provider is out: out (since when),
 -- every (ms from one probe to the next; `until` is the time of the next one), probing (until when one is under way, unless
@@ -27,7 +28,7 @@ local function is_out() return gate.out ~= nil end
 
 local function save_field(name, number)
   gate[name] = number
-  redis.call('HSET', GATE, name, string.format('%.3f', number))
+  redis.call('HSET', GATE, name, string.format('%.7f', number))
 end
 
 local function drop_fields(...)
@@ -49,9 +50,15 @@ end
 -- Let all keys expire some time after `at`, when they are no longer needed.
 local function expire(at)
   local left = math.max(math.ceil(at - NOW) + PATIENCE, redis.call('PTTL', GATE))
-  for _, key in ipairs({ GATE, CALLS, LINE, keys.waiting, keys.places, keys.queue, keys.sums, keys.streak, keys.outage }) do
+  for _, key in ipairs({ GATE, CALLS, LINE, keys.waiting, keys.places, keys.queue, keys.sums, keys.turns, keys.streak,
+    keys.outage }) do
     redis.call('PEXPIRE', key, left)
   end
+end
+
+-- The queue's virtual time is that of the last call whose turn came.
+local function serve(order)
+  if order > (gate.served or 0) then save_field('served', order) end
 end
 
 -- Give free places to the first calls in line. The caller of the script wakes them, except the one that `asks`.
@@ -59,8 +66,9 @@ local function grant_places(most, asks)
   redis.call('ZREMRANGEBYSCORE', CALLS, '-inf', NOW)
   local free = UNTIL <= NOW and most - redis.call('ZCARD', CALLS) or 0
   for _ = 1, math.min(free, MOST_GRANTS) do
-    local first = redis.call('ZPOPMIN', LINE)[1]
+    local first, order = unpack(redis.call('ZPOPMIN', LINE))
     if not first then break end
+    serve(tonumber(order))
     redis.call('ZADD', CALLS, NOW + GRANT, first)
     if first ~= asks then woken[#woken + 1] = first end
   end

@@ -23,8 +23,8 @@ local function turn_of(place) return turn_behind(calls_ahead(place)) end
 -- Wake the calls that sleep for longer than until their turn, of those behind the place `from`, in order. Returns the
 -- place up to which that was done. The caller of the script delivers them.
 local function wake_sleepers(from)
-  local ahead = redis.call('ZCOUNT', QUEUE, '-inf', string.format('%.0f', from))
-  local next_in_line = redis.call('ZRANGEBYSCORE', QUEUE, string.format('(%.0f', from), '+inf', 'WITHSCORES',
+  local ahead = redis.call('ZCOUNT', QUEUE, '-inf', written(from))
+  local next_in_line = redis.call('ZRANGEBYSCORE', QUEUE, '(' .. written(from), '+inf', 'WITHSCORES',
     'LIMIT', 0, MOST_GRANTS)
   for i = 1, #next_in_line, 2 do
     local call, turn = next_in_line[i], turn_behind(ahead + (i - 1) / 2)

@@ -3,7 +3,7 @@ local CALL, LASTS, MOST, TOKENS = args.call, args.lasts_ms, args.limits.max_in_f
 -- A rate lets 5 s worth of it begin at once.
 local BURST = 5000
 
-local place = leave_queue(CALL)
+local place = step_forward(CALL, TOKENS)
 local slack = place.ends == UNTIL and place.turn <= NOW and SLACK or 0
 
 local function wait(why, turn, at)
@@ -53,7 +53,7 @@ end
 
 if MOST then
   if not redis.call('ZSCORE', CALLS, CALL) then
-    redis.call('ZADD', LINE, place.order, CALL)
+    redis.call('ZADD', LINE, written(place.order), CALL)
     grant_places(MOST, CALL)
     local ahead = redis.call('ZRANK', LINE, CALL)
     if ahead then return wait('max_in_flight', NOW, NOW + POLL + ahead * POLL_SPREAD) end
@@ -75,6 +75,7 @@ if MOST or next(used) then
   count_rate('requests', 1)
   count_rate('tokens', TOKENS)
 end
+if not place.is_new then serve(place.order) end
 forget_call(CALL)
 wake_next()
 expire(latest)

@@ -18,7 +18,7 @@ end
 local at = UNTIL
 if args.call then
   -- The call already has a place if this script is repeated because the answer was lost.
-  local place = leave_queue(args.call)
+  local place = step_forward(args.call, 0)
   at = turn_of(place)
   join_queue(args.call, place, at, at)
 end

@@ -20,7 +20,7 @@ redis.call('HSET', OUTAGE, 'error', args.error)
 -- If nobody probes for so long, nobody waits any more.
 save_field('opens', NOW + PATIENCE)
 -- The call already has a place if this script is repeated because the answer was lost. It has begun: it waits behind all.
-local place = leave_queue(args.call)
+local place = step_forward(args.call, 0)
 local turn = turn_of(place)
 local at = told_at(place, turn)
 join_queue(args.call, place, turn, at)
