@@ -73,10 +73,10 @@ class Workers:
             if now >= self._renewed + 5.0 and self.held:
                 self._renewed = now
                 await self.driver.store.steps.renew([lease for lease, _ in self.held.values()])
-            sent, self._sent = self._sent, []
-            for delivery in sent:
-                lease = await self.driver.try_claim(delivery, self._name)
+            while self._sent:
+                lease = await self.driver.try_claim(self._sent.pop(0), self._name)
                 if isinstance(lease, Lease):
+                    self._sent += lease.deliveries
                     self.held[lease.run_id] = (lease, now)
 
     @property

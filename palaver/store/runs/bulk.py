@@ -47,7 +47,7 @@ class BulkControl:
         return await self._done(
             (
                 to_cancel(run.id, run.conversation_id, mode=mode, reason=reason, by=by, acked_ms=acked_ms),
-                partial(cancelled, run.id, run.conversation_id),
+                partial(cancelled, run.id),
             )
             for run in runs
         )
