@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from palaver.errors import ErrorClassName
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.fleet.provider_states import Outage
+from palaver.store.fleet.turns import MOST_SHOWN
 from palaver.store.redis.reach import is_reached
 from palaver.vocabulary.step_kinds import QueueName
 
@@ -37,18 +38,39 @@ class RefusedWorker(BaseModel):
     """Commands of Redis, such as `blmpop`, that its user may not use; `login`: it is not let in."""
 
 
+class TenantTurn(BaseModel):
+    """A tenant whose steps wait for their turn in a queue: more are ready than workers take at once."""
+
+    tenant: str
+    """Its name."""
+    waiting: int
+    """Its steps that wait."""
+    first_waits_seconds: float
+    """The time for which the one that comes first has waited."""
+    in_flight: int
+    """Its steps, of all queues, that are delivered or that a worker has."""
+    max_in_flight: int | None
+    """The cap of these; null: none."""
+    at_cap: bool
+    """True: it waits for its own steps to end. False: its turn comes, the sooner the greater its `weight`."""
+    weight: int
+
+
 class QueueState(BaseModel):
     """A queue."""
 
     name: QueueName
     ready: int
-    """Steps that are delivered and that nobody works on yet."""
+    """Steps that are ready and that nobody works on yet."""
     oldest_ready_seconds: float
+    """Of those that are delivered."""
     running: int
     """Steps in flight on all its workers."""
     workers: list[QueueWorker]
     refused: list[RefusedWorker]
     """Workers that are there and do no steps; they are not among ``workers``."""
+    tenants: list[TenantTurn]
+    """Tenants whose steps wait for their turn, 100 at most; empty as long as workers take what is ready at once."""
 
 
 class OutageState(BaseModel):
@@ -145,6 +167,7 @@ async def read_queues(backend: Backend) -> list[QueueState]:
     check_sees_installation()
     depths = await within_deadline(backend.store.due.depths())
     workers = await within_deadline(backend.store.fleet.workers())
+    turns = await _read_turns(backend)
     states = []
     for name, (ready, oldest) in depths.items():
         mine = [
@@ -167,9 +190,33 @@ async def read_queues(backend: Backend) -> list[QueueState]:
                 running=sum(worker.in_flight for worker in workers if worker.queue == name),
                 workers=mine,
                 refused=_refused(workers, name),
+                tenants=turns[name],
             )
         )
     return states
+
+
+async def _read_turns(backend: Backend) -> Mapping[str, list[TenantTurn]]:
+    store = backend.store
+    waiting = await within_deadline(store.turns.waiting())
+    tags = sorted({tenant.tag for tenants in waiting.values() for tenant in tenants[:MOST_SHOWN]})
+    names = {tag: await within_deadline(store.tenants.by_tag(tag)) for tag in tags}
+    caps = {tag: await within_deadline(store.caps.get(tag)) for tag in tags}
+    return {
+        queue: [
+            TenantTurn(
+                tenant=found.name if (found := names[tenant.tag]) else tenant.tag,
+                waiting=tenant.waiting,
+                first_waits_seconds=round(tenant.first_for, 3),
+                in_flight=tenant.in_flight,
+                max_in_flight=caps[tenant.tag].max_in_flight,
+                at_cap=tenant.at_cap,
+                weight=caps[tenant.tag].weight,
+            )
+            for tenant in tenants[:MOST_SHOWN]
+        ]
+        for queue, tenants in waiting.items()
+    }
 
 
 def _refused(workers: Iterable[WorkerReport], *queues: str) -> list[RefusedWorker]:

@@ -31,6 +31,7 @@ from palaver.cli.text import (
     outage_of,
     plain,
     seconds,
+    turn_of,
     usage,
 )
 from palaver.schemas.listed_model import ListedModel
@@ -145,7 +146,11 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 line = f"{lacked(str(wait.get('code')))}: {wait.get('steps')} steps wait{one}"
                 to.print(Text(plain(line), "yellow"), soft_wrap=True)
         elif isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
-            columns = [key for key in dict.fromkeys(key for entry in value for key in entry) if key != "cooling"]
+            columns = [
+                key
+                for key in dict.fromkeys(key for entry in value for key in entry)
+                if key not in ("cooling", "tenants")
+            ]
             shown = _for_people if to.is_terminal else _as_it_is
             rows = [[shown(column, _counted(column, entry.get(column))) for column in columns] for entry in value]
             print_list(to, [column.upper().replace("_", " ") for column in columns], rows)
@@ -153,6 +158,8 @@ def show_queues(to: Console, queues: Mapping[str, Any]) -> None:
                 for worker in entry.get("workers") or ():
                     for code in worker.get("lacks") or ():
                         to.print(Text(plain(f"worker {worker.get('id')} {lacks(str(code))}"), "yellow"), soft_wrap=True)
+                for tenant in entry.get("tenants") or ():
+                    to.print(Text(plain(turn_of(str(entry.get("name")), tenant))), soft_wrap=True)
                 for cools in entry.get("cooling") or ():
                     if cools.get("model"):
                         to.print(Text(plain(cool_down_of(str(entry.get("name")), cools)), "yellow"), soft_wrap=True)

@@ -133,6 +133,16 @@ def cool_down_of(provider: str, cools: Mapping[str, Any]) -> str:
     )
 
 
+def turn_of(queue: str, tenant: Mapping[str, Any]) -> str:
+    """Describe a tenant that waits for its turn, from an entry of ``tenants`` of a queue."""
+    most = tenant.get("max_in_flight")
+    why = f"at its cap of {most} steps in flight" if tenant.get("at_cap") else f"weight {tenant.get('weight')}"
+    return (
+        f"{one_line(queue)}: {tenant.get('waiting')} steps of the tenant {one_line(tenant.get('tenant'))} wait for"
+        f" their turn, the first for {tenant.get('first_waits_seconds')} s; {tenant.get('in_flight')} are in flight ({why})"
+    )
+
+
 def outage_of(provider: str, outage: Mapping[str, Any]) -> str:
     """Describe an outage, its begin, the next try and the cause, from an entry of ``outages`` of a provider."""
     what = f"{provider}/{outage['model']}" if outage.get("model") else provider

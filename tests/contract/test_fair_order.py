@@ -382,3 +382,20 @@ async def test_no_two_tenants_have_one_turn_behind_a_cool_down(driver: StoreDriv
     assert len(turns) == 60
     assert turns[-1] - turns[0] > 2
     assert max(Counter(round(turn, 1) for turn in turns).values()) < 12
+
+
+async def test_an_operator_sees_who_waits_for_a_turn(driver: StoreDriver) -> None:
+    assert await driver.store.turns.waiting() == {"model": [], "tools": []}
+    await set_caps(driver, B, max_in_flight=1)
+    fleet = Fleet(driver, 2)
+    await fleet.submit(B, 2)
+    await fleet.submit(A, WINDOW + 3)
+    await fleet.submit("", 1)
+    await fleet.take()
+    waiting = {tenant.tag: tenant for tenant in (await driver.store.turns.waiting())["model"]}
+    assert {tag: (tenant.waiting, tenant.in_flight, tenant.at_cap) for tag, tenant in waiting.items()} == {
+        A: (3, WINDOW, False),
+        B: (1, 1, True),
+    }
+    assert all(0 <= tenant.first_for < 60 for tenant in waiting.values())
+    assert (await driver.store.due.depths())["model"][0] == WINDOW + 4

@@ -138,6 +138,8 @@ def _ask(pipeline: Pipeline, of: _Shards, shard: str) -> None:
     for _, key in of.lines(shard):
         pipeline.zcard(key)
         pipeline.zrange(key, 0, 0, withscores=True)
+    for queue in QUEUES:
+        pipeline.hlen(keys.undelivered(shard, queue))
 
 
 def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
@@ -148,6 +150,8 @@ def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
         of.runs[status] += sum(next(replies) for _ in keys.ALL_TENANTS)
     for line, _ in of.lines(shard):
         line.add(next(replies), next(replies))
+    for queue in QUEUES:
+        of.ready[queue].length += next(replies)
 
 
 def _counted(counts: Mapping[str, int]) -> Samples:

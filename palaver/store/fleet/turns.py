@@ -1,0 +1,79 @@
+"""The tenants whose steps wait for their turn, queue by queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from palaver.config.settings import Settings
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.step_kinds import QUEUES
+
+MOST_SHOWN: Final = 100
+"""Tenants of a queue that are looked at, in each shard: those whose turns come first."""
+_AGE: Final = 1 << 42
+"""A place in a backlog is a rank in steps of this and, below it, the time in ms (``lua/_deliver.lua``)."""
+
+
+class WaitingTenant(NamedTuple):
+    """A tenant with steps that are ready and not delivered."""
+
+    tag: str
+    at_cap: bool
+    """It waits for steps of its own to end, and not for its turn."""
+    waiting: int
+    """Steps."""
+    in_flight: int
+    """Its steps, of all queues, that are delivered or that a worker has."""
+    first_for: float
+    """Seconds for which the first of those that wait has waited."""
+
+
+class Turns:
+    """Reads who waits for a turn."""
+
+    def __init__(self, redis: Connection, settings: Settings) -> None:
+        self._redis = redis
+        self._shards = all_shards(settings.shards)
+
+    async def waiting(self) -> dict[str, Sequence[WaitingTenant]]:
+        """For each queue the tenants that wait, those whose turn comes first in front. Raises what Redis raises."""
+        places = [(queue, shard, kind) for queue in QUEUES for shard in self._shards for kind in (False, True)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for queue, shard, at_cap in places:
+            pipeline.zrange((keys.capped if at_cap else keys.turns)(shard, queue), 0, MOST_SHOWN - 1)
+        found = [
+            (queue, shard, at_cap, owner.decode())
+            for (queue, shard, at_cap), owners in zip(places, await pipeline.execute(), strict=True)
+            for owner in owners
+        ]
+        if not found:
+            return {queue: [] for queue in QUEUES}
+        pipeline = self._redis.pipeline(transaction=False)
+        for queue, shard, _, owner in found:
+            pipeline.zcard(keys.backlog(shard, queue, owner))
+            pipeline.zrange(keys.backlog(shard, queue, owner), 0, 0, withscores=True)
+            pipeline.zcard(keys.in_flight(shard, owner))
+        replies: list[Any] = await pipeline.execute()
+        now = await now_ms(self._redis)
+        by_queue: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in QUEUES}
+        for i, (queue, _, at_cap, owner) in enumerate(found):
+            waiting, first, in_flight = replies[3 * i : 3 * i + 3]
+            since = int(first[0][1]) % _AGE if first else now
+            one = WaitingTenant(owner.strip("@:"), at_cap, waiting, in_flight, max(0.0, (now - since) / 1000))
+            known = by_queue[queue].get(owner)
+            by_queue[queue][owner] = one if known is None else _sum(known, one)
+        return {queue: [*tenants.values()] for queue, tenants in by_queue.items()}
+
+
+def _sum(one: WaitingTenant, other: WaitingTenant) -> WaitingTenant:
+    """The same tenant in two shards."""
+    return WaitingTenant(
+        one.tag,
+        one.at_cap and other.at_cap,
+        one.waiting + other.waiting,
+        one.in_flight + other.in_flight,
+        max(one.first_for, other.first_for),
+    )
