@@ -16,6 +16,7 @@ from typing import Final
 from bench import (
     cancels,
     cooldown,
+    fair,
     hostile,
     idle,
     lists,
@@ -71,6 +72,7 @@ PARTS: Final[dict[str, Part]] = {
         deaf=250 if quick else 1000,
     ),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
+    "fair": lambda quick: fair.measure(crowd=1_000 if quick else 10_000, runs=10, calls=400 if quick else 1_000),
     "lists": lambda quick: lists.measure(
         runs=10_000 if quick else 100_000,
         cancelled=2_000 if quick else 12_000,

@@ -137,9 +137,10 @@ def turn_of(queue: str, tenant: Mapping[str, Any]) -> str:
     """Describe a tenant that waits for its turn, from an entry of ``tenants`` of a queue."""
     most = tenant.get("max_in_flight")
     why = f"at its cap of {most} steps in flight" if tenant.get("at_cap") else f"weight {tenant.get('weight')}"
+    name, first = one_line(tenant.get("tenant")), tenant.get("first_waits_seconds")
     return (
-        f"{one_line(queue)}: {tenant.get('waiting')} steps of the tenant {one_line(tenant.get('tenant'))} wait for"
-        f" their turn, the first for {tenant.get('first_waits_seconds')} s; {tenant.get('in_flight')} are in flight ({why})"
+        f"{one_line(queue)}: {tenant.get('waiting')} steps of the tenant {name} wait for their turn, the first for"
+        f" {first} s; {tenant.get('in_flight')} are in flight ({why})"
     )
 
 
