@@ -1,4 +1,4 @@
-"""What a tenant waits for another one's crowd: for workers, and for a provider with few places; and who gets what share."""
+"""What a tenant waits for another one's crowd, for workers and for a provider with few places, and its share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLACES: Final = 10
 """That a provider has."""
 _RUN: Final = "tool-3+ttft-100"
 """Four model calls of 0.1 s with a quick tool behind each but the last."""
-_ONE_CALL: Final = "echo+ttft-100"
+_ONE_CALL: Final = "echo+ttft-300"
 _WITHIN: Final = 120.0
 
 
@@ -90,11 +90,12 @@ async def _stays_idle(redis: Redis) -> bool:
 
 
 async def _clear(rig: Rig, redis: Redis) -> None:
-    """End what is left of the crowd."""
+    """End what is left."""
     while left := [
         run_id.decode()
         for status in ("queued", "running", "cancelling")
-        for run_id in await redis.zrange(keys.runs("00", status, keys.owner(MANY)), 0, 499)
+        for tenant in (MANY, FEW)
+        for run_id in await redis.zrange(keys.runs("00", status, keys.owner(tenant)), 0, 499)
     ]:
         for run_id in left:
             if not (await rig.store.runs.get(run_id)).status.terminal:
@@ -105,8 +106,9 @@ async def _clear(rig: Rig, redis: Redis) -> None:
 async def _shares(rig: Rig, redis: Redis, calls: int, weight: int) -> float:
     """The share of calls that a tenant of this weight gets beside one of weight 1, both with a backlog."""
     await rig.store.caps.change(MANY, CapsChange(weight=weight))
-    for tenant in (MANY, FEW):
-        await _submit(rig, tenant, f"fake/{_ONE_CALL}", calls)
+    for _ in range(2 * calls):
+        for tenant in (MANY, FEW):
+            await _submit(rig, tenant, f"fake/{_ONE_CALL}", 1)
     rig.asked.forget()
 
     def enough(seen: Sequence[Call]) -> bool:
@@ -116,9 +118,6 @@ async def _shares(rig: Rig, redis: Redis, calls: int, weight: int) -> float:
     shares = Counter(tenant_of(call.run) for call in seen[:calls])
     await rig.store.caps.change(MANY, CapsChange(weight=1))
     await _clear(rig, redis)
-    for tenant in (MANY, FEW):
-        while await redis.zcard(keys.runs("00", "queued", keys.owner(tenant))):
-            await asyncio.sleep(0.1)
     return shares[MANY] / calls
 
 
