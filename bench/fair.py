@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from redis.asyncio import Redis
@@ -14,6 +15,7 @@ from bench.asked import Call
 from bench.conversation import TOOL
 from bench.report import Table
 from bench.rig import Rig
+from palaver.errors import StateConflict
 from palaver.schemas.tenants import CapsChange
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
@@ -98,7 +100,7 @@ async def _clear(rig: Rig, redis: Redis) -> None:
         for run_id in await redis.zrange(keys.runs("00", status, keys.owner(tenant)), 0, 499)
     ]:
         for run_id in left:
-            if not (await rig.store.runs.get(run_id)).status.terminal:
+            with suppress(StateConflict):
                 await rig.store.runs.cancel(run_id)
         await asyncio.sleep(0.05)
 

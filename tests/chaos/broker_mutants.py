@@ -14,7 +14,7 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 _EVENTS: Final = "workers/broker/event_batcher.py"
 _PUBLISHER: Final = "palaver/delivery/publishing.py"
 _LISTS: Final = "palaver/store/fleet/queue_lists.py"
-_SENDING: Final = "palaver/store/scripting/lua/_deliver.lua"
+_SENDING: Final = "palaver/store/scripting/lua/_publish.lua"
 _SETTINGS: Final = "palaver/config/settings.py"
 _PUBLISHING: Final = "tests/contract/test_publishing.py"
 _OF_SCRIPTS: Final = "tests/contract/test_sending.py"
@@ -95,8 +95,8 @@ BROKER_MUTANTS: Final = by_name(
     _mutant(
         "a delivery that is sent, and answered to be sent",
         _SENDING,
-        "if send(queue, name, number, title) then return end",
-        "send(queue, name, number, title)",
+        "if send(queue, run, conversation, name, number, title) then return end",
+        "send(queue, run, conversation, name, number, title)",
     ),
     _mutant(
         "a queue that refuses and is believed",

@@ -39,7 +39,7 @@ IN_PLACE_MUTANTS: Final = by_name(
     _mutant(
         "a step in place that no due time ends", _LEASE, "redis.call('ZADD', DUE, NOW + lease_ms, member(name))", ""
     ),
-    _mutant("who waits is passed by", _IN_PLACE, " or somebody_waits(place.room) then", " then"),
+    _mutant("who waits is passed by", _IN_PLACE, " or somebody_waits(place.room) or", " or"),
     _mutant("who has room for all lets nobody go on", _IN_PLACE, "NOW - ON_ITS_WAY) > room", "NOW - ON_ITS_WAY) > 0"),
     _mutant(
         "who has room for one thinks it is for all",

@@ -20,6 +20,7 @@ from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.tool_mutants import TOOL_MUTANTS
+from tests.chaos.turn_mutants import TURN_MUTANTS
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
@@ -35,6 +36,7 @@ KINDS = (
     POLICY_MUTANTS,
     PROTOCOL_MUTANTS,
     TOOL_MUTANTS,
+    TURN_MUTANTS,
 )
 TESTED = by_name(*(mutant for kind in KINDS for mutant in kind.values()))
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")

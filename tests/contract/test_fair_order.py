@@ -399,3 +399,19 @@ async def test_an_operator_sees_who_waits_for_a_turn(driver: StoreDriver) -> Non
     }
     assert all(0 <= tenant.first_for < 60 for tenant in waiting.values())
     assert (await driver.store.due.depths())["model"][0] == WINDOW + 4
+
+
+async def test_a_step_is_charged_once(driver: StoreDriver, redis: Any) -> None:
+    """Without tokens and with one weight a tenant's time is the number of its turns."""
+    fleet = Fleet(driver, 1)
+    await fleet.submit(A, WINDOW)
+    ids = await fleet.submit(A, 5)
+    while not fleet.held or fleet.held[0].run_id not in ids:
+        if fleet.held:
+            await fleet.end_one()
+        await fleet.take()
+    for _ in range(4):
+        await fleet.end_one()
+        await fleet.take()
+    await fleet.end_one()
+    assert await redis.zrange("{p00}:ahead:model", 0, -1, withscores=True) == [(f"@{A}:".encode(), 5.0)]

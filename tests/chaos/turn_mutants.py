@@ -1,0 +1,52 @@
+"""Mutants of the tenants' turns: each breaks one promise of ADR 0101, and the test that is named must say so.
+
+    python -m tests.chaos.turn_mutants [NAME …]
+
+Seconds for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_LUA: Final = "palaver/store/scripting/lua/"
+_TURNS: Final = f"{_LUA}_turns.lua"
+_QUEUE: Final = f"{_LUA}_queue.lua"
+_DELIVER: Final = f"{_LUA}_deliver.lua"
+_CONTRACT: Final = "tests/contract/test_fair_order.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
+    return TestedMutant(name, _CONTRACT, Change(file, old, new))
+
+
+TURN_MUTANTS: Final = by_name(
+    _mutant("a turn that is free", _TURNS, "  charge_in_advance(owner, queue, delivery[1], delivery[3])\n", ""),
+    _mutant("a step that is charged twice", _TURNS, "cost - before)", "cost)"),
+    _mutant("tokens that are free", _TURNS, "1 + tokens / 1000, redis", "1, redis"),
+    _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, redis", "math.max(0, redis"),
+    _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, 'weight') or 1)", "cost"),
+    _mutant("a window without an end", _TURNS, "redis.call('ZCARD', READY[queue]) < Queue.WINDOW and", "true and"),
+    _mutant("a cap that nobody asks for", _TURNS, "return steps >= math", "return false and steps >= math"),
+    _mutant(
+        "steps in flight for ever", _TURNS, "if more < 0 then redis.call('ZREM'", "if false then redis.call('ZREM'"
+    ),
+    _mutant("nobody who is let go at his cap", _TURNS, "        uncap(owner)\n", ""),
+    _mutant("a claim that makes no room", f"{_LUA}claim.lua", "    opened[step.queue] = true\n", ""),
+    _mutant("the backlog of another", _DELIVER, "hold_back(OWNER, step.queue", "hold_back('', step.queue"),
+    _mutant("what is late before what is urgent", _DELIVER, "2 * PRIORITY +", "-2 * PRIORITY +"),
+    _mutant(
+        "a cancelled step that has its turn",
+        f"{_LUA}_step.lua",
+        "return drop_held_back(OWNER, step.queue, member(name))",
+        "return",
+    ),
+    _mutant("first come, first served at a provider", _QUEUE, "return math.max(served, last) +", "return seen +"),
+    _mutant("one weight for all at a provider", _QUEUE, "/ args.weight +", "+"),
+)
+
+
+if __name__ == "__main__":
+    play_named(TURN_MUTANTS)
