@@ -95,6 +95,8 @@ class Lease:
     """Another value after each change of the conversation's secrets; empty if it has none."""
     trace: Trace | None = None
     """The trace of the run, if it has one."""
+    money_capped: bool = False
+    """The tenant has a cap in money: what a call of a model may cost is reserved before it begins."""
 
     @property
     def fallback(self) -> str | None:

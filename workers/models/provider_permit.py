@@ -73,10 +73,10 @@ class ProviderPermit:
                 if not self.probes:
                     wait = await self._enter(limit_keys.model, 0)
         except BaseException:
-            await self._leave_uncalled()
+            await self.leave_uncalled()
             raise
         if wait is not None:
-            await self._leave_uncalled()
+            await self.leave_uncalled()
         return wait
 
     async def _enter(self, limit_key: str, tokens: int) -> Wait | None:
@@ -89,7 +89,7 @@ class ProviderPermit:
             self.probes.add(limit_key)
         return None
 
-    async def _leave_uncalled(self) -> None:
+    async def leave_uncalled(self) -> None:
         """No call is made: others may have the probes, the place, and what it was to take."""
         await self._limiter.forgo(self._lease, self.probes)
         if self._admitted_with is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
+from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.listing import Find
@@ -55,6 +56,7 @@ __all__ = [
     "DeleteConversation",
     "DeleteRun",
     "Find",
+    "FindAllowed",
     "FindPlace",
     "ForgetConversations",
     "Fork",
@@ -70,6 +72,7 @@ __all__ = [
     "RenewPlaces",
     "ReportAnswer",
     "ReportFailure",
+    "Reserve",
     "Settle",
     "Submit",
     "Sweep",
@@ -84,6 +87,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepSecrets, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant,
+    CreateTenant, Reserve, FindAllowed,
 )  # fmt: skip
 """Every script."""

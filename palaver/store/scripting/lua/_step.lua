@@ -7,8 +7,10 @@
 -- begun, ms; fresh: by the present lease), base (attempts made with an earlier model), failed (the last failure: class,
 -- code, message, at (ms) and attempts, how many the policy allows after such a one), and for a tool call: call (JSON text),
 -- tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
--- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it).
+-- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), reserved (what its calls of models
+-- may cost, nano-dollars) and reserves (how many of them that was reserved for).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
+-- needs (what its next call costs at least and at most: a cap of the tenant holds it up) and held (since when, ms);
 -- out_since (when it first met the outage of its provider, ms), lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
@@ -33,6 +35,23 @@ end
 -- Where the lacking index has such a step.
 local function lacking_member(name, step) return step.code .. ' ' .. member(name) end
 
+-- Change what is reserved for the calls of a leased step: METERS has the sum of all that its tenant has.
+local function reserve(step, amount)
+  local more = amount - (step.reserved or 0)
+  if more ~= 0 then redis.call('HINCRBY', PREFIX .. 'meters', OWNER .. 'reserved', more) end
+  step.reserved = amount > 0 and amount or nil
+end
+
+-- Whether a later step waits for a cap of its tenant.
+local function is_held(step)
+  return step.needs and step.reason == WaitReason.TENANT_LIMIT and step.postponed == step['until']
+end
+
+-- Where HELD has such a step.
+local function held_member(name, step)
+  return OWNER .. string.format('%013.0f', step.held) .. ' ' .. CONVERSATION .. '/' .. member(name)
+end
+
 -- Take a step out of the indexes that its state keeps it in.
 local function unindex_step(name, step)
   if step.state == StepState.READY then
@@ -40,7 +59,10 @@ local function unindex_step(name, step)
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     redis.call('ZREM', DUE, member(name))
     if lacks_worker(step) then redis.call('ZREM', LACKING, lacking_member(name, step)) end
+    if is_held(step) then redis.call('ZREM', HELD, held_member(name, step)) end
   end
+  if step.reserved then reserve(step, 0) end
+  step.reserves = nil
 end
 
 local function drop_step(name, step)

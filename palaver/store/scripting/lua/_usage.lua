@@ -3,8 +3,9 @@
 -- RUN `cost` is in nano-dollars, and `unpriced` there if a call's cost is unknown. A turn's tool calls are taken from the
 -- budget all at once, before the first of them begins.
 
--- Add up what a step used, for the run and in the ledger.
-local function count_usage(used)
+-- Add up what a step used, for the run and in the ledger. If nobody knows what it cost, the tenant has spent what was
+-- reserved for it.
+local function count_usage(used, reserved)
   local counted = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls', 'cost',
   }
@@ -14,9 +15,11 @@ local function count_usage(used)
     if not number then
       redis.call('HSET', RUN, 'unpriced', 1)
       if row then redis.call('HINCRBY', ledger, Ledger.UNPRICED .. row, used.model_calls) end
+      if row and reserved then redis.call('HINCRBY', ledger, Ledger.SPENT, reserved) end
     elseif number ~= 0 then
       redis.call('HINCRBY', RUN, field, number)
       if row and field ~= Ledger.CALLS then redis.call('HINCRBY', ledger, field .. row, number) end
+      if row and field == 'cost' then redis.call('HINCRBY', ledger, Ledger.SPENT, number) end
     end
   end
   count_used(used)
