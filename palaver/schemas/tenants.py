@@ -33,6 +33,20 @@ class Caps(BaseModel):
     """What they may cost in a month (UTC)."""
 
 
+class TenantInfo(Caps):
+    """A tenant with its caps."""
+
+    name: str
+    tag: str | None
+    """The six characters that its ids carry; null for the default tenant."""
+
+
+class TenantList(BaseModel):
+    """Tenants by name, the default one first."""
+
+    data: list[TenantInfo]
+
+
 class CapsChange(Strict):
     """Caps to set. Those that are left out stay as they are; null takes a cap away, and sets the weight back to 1."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
-import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -33,6 +31,8 @@ _OPEN: Final = (
     "the API wants no key here: set PALAVER_REQUIRE_KEYS=true, or PALAVER_API_KEYS, or whoever reaches it may do "
     "everything"
 )
+
+from .user import typed_by
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -117,15 +117,7 @@ async def _run(here: Settings, options: argparse.Namespace) -> int:
 async def _keep(store: Store, operation: str, record: KeyRecord, key_id: str) -> None:
     """Keep an act of whoever types this."""
     facts = {"api_key": key_id, "name": record.grant.name, "created": record.id}
-    await store.audit.add(record.grant.tenant, operation, client=f"command of {_user()}", facts=facts)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A user of a container may have no name.
-        return str(os.getuid())
+    await store.audit.add(record.grant.tenant, operation, client=typed_by(), facts=facts)
 
 
 async def _grant(store: Store, options: argparse.Namespace) -> KeyGrant:

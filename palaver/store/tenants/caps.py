@@ -46,6 +46,14 @@ class TenantCaps:
         found = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
         return Caps.model_validate({name: _read(name, value) for name, value in found.items()})
 
+    async def of_all(self) -> Mapping[str, Caps]:
+        """The caps of each tenant that has some, by its tag."""
+        found: dict[str, dict[str, float]] = {}
+        for field, value in (await self._redis.hgetall(keys.caps(self._shards[0]))).items():
+            owner, _, name = field.decode().rpartition(":")
+            found.setdefault(owner.removeprefix("@"), {})[name] = _read(name, value)
+        return {tag: Caps.model_validate(caps) for tag, caps in found.items()}
+
     async def change(self, tag: str, change: CapsChange) -> Caps:
         """Change caps of a tenant; from now on they hold in each shard, for what waits, too. What they all are then.
 

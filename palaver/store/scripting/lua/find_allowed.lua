@@ -7,7 +7,8 @@ local found, after, tenants = {}, args.after, 0
 -- The steps of a tenant that its caps would let begin, in order; a few of them are looked at.
 local function look_at(owner)
   local left = allowance(PREFIX, owner, 0)
-  local first = redis.call('ZRANGEBYLEX', HELD, '[' .. owner .. '0', '(' .. owner .. ':', 'LIMIT', 0, args.of_a_tenant)
+  local first = redis.call('ZRANGE', HELD, '[' .. owner .. '0', '(' .. owner .. ':', 'BYLEX', 'LIMIT', 0,
+    args.of_a_tenant)
   for _, entry in ipairs(first) do
     local call = string.match(entry, ' (.*)$')
     local run, name = string.match(call, '^[^/]*/([^/]*)/(.*)$')
@@ -24,7 +25,7 @@ local function look_at(owner)
 end
 
 while tenants < args.tenants do
-  local entry = redis.call('ZRANGEBYLEX', HELD, after, '+', 'LIMIT', 0, 1)[1]
+  local entry = redis.call('ZRANGE', HELD, after, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
   if not entry then return reply.allowed { calls = found, after = '-' } end
   local owner = string.match(entry, '^@.-:') or ''
   look_at(owner)
