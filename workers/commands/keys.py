@@ -26,13 +26,13 @@ from palaver.vocabulary.durations import in_seconds
 from palaver.vocabulary.ids import is_id, tenant_of
 from palaver.vocabulary.scopes import SCOPES
 
+from .user import typed_by
+
 _DAY: Final = 86_400
 _OPEN: Final = (
     "the API wants no key here: set PALAVER_REQUIRE_KEYS=true, or PALAVER_API_KEYS, or whoever reaches it may do "
     "everything"
 )
-
-from .user import typed_by
 
 
 def main(arguments: Sequence[str]) -> int:
