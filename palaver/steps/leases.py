@@ -97,6 +97,8 @@ class Lease:
     """The trace of the run, if it has one."""
     money_capped: bool = False
     """The tenant has a cap in money: what a call of a model may cost is reserved before it begins."""
+    rate_capped: bool = False
+    """The tenant has a cap on requests or tokens a minute: a call is charged to it before it begins."""
 
     @property
     def fallback(self) -> str | None:

@@ -26,7 +26,7 @@ LEDGER_MUTANTS: Final = by_name(
     _mutant(
         "what was handed back for nothing",
         "palaver/store/scripting/lua/hand_back.lua",
-        "count_usage(args.used, step.reserved)\n",
+        "count_usage(args.used, step)\n",
         "",
     ),
     _mutant("an unknown price that is none", _USAGE, "Ledger.UNPRICED .. row, used.model_calls", "'cost' .. row, 0"),

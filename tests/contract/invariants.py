@@ -35,7 +35,7 @@ class Shard:
     pending: dict[str, dict[str, float]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)
-    meters: dict[str, int] = field(default_factory=dict)
+    meters: dict[str, float] = field(default_factory=dict)
     caps: dict[str, int] = field(default_factory=dict)
     """Caps of tenants, each with its owner in front of it."""
     usage: Counter[str] = field(default_factory=Counter)
@@ -161,7 +161,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind == "held":
             shard.held = set(await _scores(redis, name))
         elif kind == "meters":
-            shard.meters = {field: int(number) for field, number in _text(await redis.hgetall(name)).items()}
+            shard.meters = {field: float(number) for field, number in _text(await redis.hgetall(name)).items()}
         elif kind == "caps":
             shard.caps = {cap: int(number) for cap, number in _text(await redis.hgetall(name)).items()}
         elif kind in ("waiting", "pending"):

@@ -42,7 +42,7 @@ async def begin(driver: StoreDriver, tag: str = TAG, **more: Any) -> Lease:
 async def reserve(
     store: Store, lease: Lease, least: float, most: float, *, call: int = 1, spent: float | None = 0.0
 ) -> Wait | None:
-    return await store.caps.reserve(lease, call, spent=spent, least=least, most=most)
+    return await store.caps.reserve(lease, call, spent=spent, least=least, most=most, tokens=1)
 
 
 async def reserved(redis: Any, tag: str = TAG) -> float:
@@ -54,11 +54,12 @@ async def finish(store: Store, lease: Lease, cost: float | None) -> None:
     await store.steps.settle(lease, Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, usage=usage))
 
 
-async def hold(store: Store, lease: Lease, wait: Wait | None) -> None:
-    """The worker leaves the step for later."""
+async def hold(driver: StoreDriver, lease: Lease, wait: Wait | None) -> None:
+    """The worker leaves the step for later; the next one will have waited for less."""
     assert wait is not None
     assert wait.of_tenant
-    await store.steps.settle(lease, Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT))
+    await driver.store.steps.settle(lease, Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT))
+    await driver.behind(await driver.store.runs.now())
 
 
 async def allowed(store: Store) -> Sequence[str]:
@@ -82,7 +83,7 @@ async def test_what_is_under_way_counts_as_if_it_were_spent(
     assert wait is not None
     assert (wait.code, wait.of_tenant, wait.failure) == ("usd_per_day", True, None)
     assert 0 < wait.seconds <= 86400
-    await hold(store, third, wait)
+    await hold(driver, third, wait)
     waiting = (await driver.get(third.run_id)).waiting
     assert waiting is not None
     assert (waiting.reason, waiting.code) == (WaitReason.TENANT_LIMIT, "usd_per_day")
@@ -146,7 +147,7 @@ async def test_a_call_that_is_asked_for_twice_reserves_once(store: Store, driver
         assert await reserved(redis) == pytest.approx(0.95)
         wait = await reserve(store, other, 0.06, 0.6)
         assert wait is not None
-        await hold(store, other, wait)
+        await hold(driver, other, wait)
         await finish(store, lease, 0.5)
     assert await reserved(redis) == 0.0
 
@@ -247,7 +248,7 @@ async def test_what_waits_begins_when_the_cap_is_raised_or_taken_away(store: Sto
     await cap(store, usd_per_day=0.5)
     leases = [await begin(driver) for _ in range(3)]
     for lease in leases:
-        await hold(store, lease, await reserve(store, lease, 0.6, 0.7))
+        await hold(driver, lease, await reserve(store, lease, 0.6, 0.7))
     assert await allowed(store) == []
     await cap(store, usd_per_day=1)
     # What the first one may cost is not there for the second.
@@ -263,7 +264,7 @@ async def test_what_is_too_dear_keeps_nobody_behind_it_waiting(store: Store, dri
     assert await reserve(store, first, 0.1, 1.0) is None
     dear, cheap = await begin(driver), await begin(driver)
     for lease, least in ((dear, 0.9), (cheap, 0.1)):
-        await hold(store, lease, await reserve(store, lease, least, least))
+        await hold(driver, lease, await reserve(store, lease, least, least))
     await finish(store, first, 0.5)
     assert await allowed(store) == [cheap.run_id]
 
@@ -272,14 +273,14 @@ async def test_who_waits_keeps_his_place_while_he_is_refused(store: Store, drive
     await cap(store, usd_per_day=0.1)
     leases = [await begin(driver) for _ in range(2)]
     for lease in leases:
-        await hold(store, lease, await reserve(store, lease, 0.2, 0.3))
+        await hold(driver, lease, await reserve(store, lease, 0.2, 0.3))
     await cap(store, usd_per_day=0.25)
     (again,) = await store.caps.allowed()
     (settled,) = await store.steps.promote([again])
     assert settled is not None
     lease = await driver.claim(settled.deliveries[0])
     await cap(store, usd_per_day=0.1)
-    await hold(store, lease, await reserve(store, lease, 0.2, 0.3))
+    await hold(driver, lease, await reserve(store, lease, 0.2, 0.3))
     await cap(store, usd_per_day=5)
     assert await allowed(store) == [lease.run_id for lease in leases]
 
@@ -288,7 +289,7 @@ async def test_who_waits_keeps_his_place_while_he_is_refused(store: Store, drive
 async def test_a_run_that_is_paused_or_ends_waits_for_no_cap(store: Store, driver: StoreDriver, resumed: bool) -> None:
     await cap(store, usd_per_day=0.1)
     lease = await begin(driver)
-    await hold(store, lease, await reserve(store, lease, 0.2, 0.3))
+    await hold(driver, lease, await reserve(store, lease, 0.2, 0.3))
     await driver.act(lease.run_id, PAUSE)
     if resumed:
         await driver.act(lease.run_id, RESUME)
@@ -305,7 +306,7 @@ async def test_many_tenants_are_looked_at_some_at_a_time(store: Store, driver: S
         await cap(store, tag, usd_per_day=0.1)
         lease = await begin(driver, tag)
         runs.add(lease.run_id)
-        await hold(store, lease, await reserve(store, lease, 0.2, 0.3))
+        await hold(driver, lease, await reserve(store, lease, 0.2, 0.3))
         await cap(store, tag, usd_per_day=None)
     first, rest = await allowed(store), await allowed(store)
     assert (len(first), {*first, *rest}) == (50, runs)
@@ -314,10 +315,11 @@ async def test_many_tenants_are_looked_at_some_at_a_time(store: Store, driver: S
 async def test_a_step_whose_run_was_deleted_by_hand_is_forgotten(store: Store, driver: StoreDriver, redis: Any) -> None:
     await cap(store, usd_per_day=0.1)
     lease = await begin(driver)
-    await hold(store, lease, await reserve(store, lease, 0.2, 0.3))
+    await hold(driver, lease, await reserve(store, lease, 0.2, 0.3))
     await store.runs.cancel(lease.run_id)
     gone = f"@{TAG}:0001761234567 {lease.conversation_id}/{lease.run_id}/1"
     await redis.zadd(keys.held("00"), {gone: 0})
+    await redis.hincrby(keys.meters("00"), f"@{TAG}:held", 1)
     assert await store.caps.allowed() == []
     assert not await redis.exists(keys.held("00"))
 

@@ -195,9 +195,12 @@ class Walker(Clients):
         if not held:
             return
         lease, call = choose(held), choose([1, 2])
-        await caps.change("", CapsChange(usd_per_day=choose([None, 1.0, 5.0])))
+        rates = {"requests_per_minute": choose([None, 1, 600]), "tokens_per_minute": choose([None, 100])}
+        await caps.change("", CapsChange(usd_per_day=choose([None, 1.0, 5.0]), **rates))
         try:
-            wait = await caps.reserve(lease, call, spent=choose([None, 0.1]), least=0.5, most=choose([0.5, 3.0]))
+            wait = await caps.reserve(
+                lease, call, spent=choose([None, 0.1]), least=0.5, most=choose([0.5, 3.0]), tokens=100
+            )
             if wait is not None:
                 postponed = Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT)
                 self.note(await self.driver.store.steps.settle(lease, postponed))

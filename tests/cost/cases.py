@@ -533,7 +533,7 @@ async def _wait_for_caps(driver: StoreDriver, n: int) -> None:
         for _ in range(4):
             with within(Reach(tag)):
                 _, lease = await driver.begin()
-            wait = await driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3)
+            wait = await driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3, tokens=1)
             assert wait is not None
             await driver.store.steps.settle(lease, Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT))
 
@@ -550,7 +550,7 @@ async def _reserve(driver: StoreDriver, n: int) -> Act:
     await _wait_for_caps(driver, n)
     await driver.store.caps.change("", CapsChange(usd_per_month=1))
     _, lease = await driver.begin()
-    return lambda: driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3)
+    return lambda: driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3, tokens=1)
 
 
 CASES: Final = (

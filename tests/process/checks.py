@@ -84,7 +84,7 @@ def what_is_left(cluster: Cluster) -> dict[str, Any]:
             found: dict[str, Any] = {name: connection.zrange(name, 0, 5) for name in sets}
             found |= {f"messages in {name}": cluster.broker.depth(name) for name in ("model", "tools")}
             found["steps"] = connection.keys("{p00}:steps:*")
-            found["reserved"] = {name: of for name, of in connection.hgetall("{p00}:meters").items() if int(of)}
+            found["reserved"] = int(connection.hget("{p00}:meters", "reserved") or 0)
             return {name: some for name, some in found.items() if some}
 
         try:

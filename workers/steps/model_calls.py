@@ -15,6 +15,7 @@ from palaver.store.scripting.contracts.providers import Wait
 from palaver.vocabulary.limits import limit_of
 
 from ..models.call_clock import CallProgress
+from ..models.provider_permit import BYTES_A_TOKEN
 from ..protocols import AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 from ..tracing.attempt_notes import AttemptNotes, word_of
 from .prompt import Prompt
@@ -98,7 +99,8 @@ class ModelCalls:
         assert runtime.model is not None  # a step of a model is done where one can be called
         settings = runtime.model.settings(agent, plain=bool(purpose))
         body = protocol.body(agent, messages, self._offers(agent), settings)
-        if lease.money_capped and (wait := await self._reserve(agent, len(body), settings)) is not None:
+        capped = lease.money_capped or lease.rate_capped
+        if capped and (wait := await self._reserve(agent, len(body), settings)) is not None:
             return wait
         if (wait := self.permit.begin_call()) is not None:
             return wait
@@ -135,17 +137,16 @@ class ModelCalls:
 
         Raises as `ask`.
         """
-        runtime, usage = self._runtime, self.tally.usage
-        price = runtime.terms.price(agent)
-        if price is None:
-            raise UnknownPrice(_NO_PRICE.format(model=agent.model))
-        answer = agent.max_output_tokens or settings.max_output_tokens or _LONGEST_ANSWER
-        least, most = price.most(body_bytes, answer)
-        if not most:
-            return None
+        lease, runtime, usage, least, most = self._lease, self._runtime, self.tally.usage, 0.0, 0.0
+        limit = agent.max_output_tokens or settings.max_output_tokens
+        if lease.money_capped:
+            price = runtime.terms.price(agent)
+            if price is None:
+                raise UnknownPrice(_NO_PRICE.format(model=agent.model))
+            least, most = price.most(body_bytes, limit or _LONGEST_ANSWER)
         spent = usage.cost_usd if usage.model_calls else 0.0
-        call = usage.model_calls + 1
-        wait = await runtime.store.caps.reserve(self._lease, call, spent=spent, least=least, most=most)
+        call, tokens = usage.model_calls + 1, body_bytes // BYTES_A_TOKEN + (limit or 0)
+        wait = await runtime.store.caps.reserve(lease, call, spent=spent, least=least, most=most, tokens=tokens)
         if wait is not None and not usage.model_calls:
             await self.permit.leave_uncalled()
         return wait

@@ -35,7 +35,7 @@ once for all of these together, as ``@:``.
 {p00}:<owner>usage:<day> hash  what calls of models used on that day, by agent, model and key    TTL: usage retention
                             there is none for all tenants together
 {p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
-{p00}:meters       hash     <owner>reserved: what calls of models under way may cost, if a cap is one in money  no TTL
+{p00}:meters       hash     of tenants with caps, how far they are used (`lua/_allowance.lua`)       no TTL
 {p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
@@ -307,7 +307,7 @@ def caps(shard: str) -> str:
 
 
 def meters(shard: str) -> str:
-    """The amounts that calls under way may cost each tenant that has a cap in money."""
+    """How far the caps of tenants are used."""
     return f"{{p{shard}}}:meters"
 
 

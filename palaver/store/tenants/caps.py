@@ -65,12 +65,14 @@ class TenantCaps:
             await self._scripts.write_durably(_commands(keys.caps(shard), tag, changes))
         return await self.get(tag)
 
-    async def reserve(self, lease: Lease, call: int, *, spent: float | None, least: float, most: float) -> Wait | None:
+    async def reserve(
+        self, lease: Lease, call: int, *, spent: float | None, least: float, most: float, tokens: int
+    ) -> Wait | None:
         """Reserve what a call of a model may cost, in US dollars; or answer until when the tenant's caps allow none.
 
         It is the attempt's ``call`` of that number, from 1; those before it ``spent`` so much, if anybody knows. It
         costs at ``least`` what it is sent, and at ``most`` that and the longest answer. What is reserved ends with the
-        lease.
+        lease. It may take so many ``tokens``, about; the true number replaces them once its step is settled.
 
         Raises:
             StaleLease: the lease is not the newest any more.
@@ -83,6 +85,7 @@ class TenantCaps:
             spent=None if spent is None else _nano(spent),
             least=_nano(least),
             most=_nano(most),
+            tokens=tokens,
         )
         match await self._scripts.run(reserve):
             case Reserved():

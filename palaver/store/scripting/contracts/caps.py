@@ -12,7 +12,7 @@ from palaver.store.scripting.contracts.replies import Stale
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The call may begin: what it may cost is reserved until its step is over."""
+    """The call may begin: what it may cost is reserved until its lease ends."""
 
 
 class Reserve(Script[Reserved | Wait | Stale]):
@@ -29,6 +29,8 @@ class Reserve(Script[Reserved | Wait | Stale]):
     """The cost of what it is sent, as the next at most."""
     most: int
     """That and the cost of the longest answer."""
+    tokens: int
+    """Tokens that it may take, about."""
 
 
 @dataclass(frozen=True, slots=True)

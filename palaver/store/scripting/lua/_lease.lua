@@ -34,8 +34,10 @@ end
 -- The reply with the lease of a step, and the log behind what the worker knows of it.
 local function lease_of(name, step, facts, waited_ms, known, known_at)
   local most, model = limits().budget.tool_calls, facts[3] or 0
-  local per_day, per_month
-  if not step.call then per_day, per_month = caps('usd_per_day', 'usd_per_month') end
+  local per_day, per_month, requests, tokens
+  if not step.call then
+    per_day, per_month, requests, tokens = caps('usd_per_day', 'usd_per_month', 'requests_per_minute', 'tokens_per_minute')
+  end
   return reply.lease {
     step = name, fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
     elapsed_ms = NOW - step.first, time_left_ms = first_time_limit().at - NOW,
@@ -44,5 +46,6 @@ local function lease_of(name, step, facts, waited_ms, known, known_at)
     metadata = facts[5], submitted_by = SUBMITTER, condenses = facts[6], call = step.call, edited = step.edited,
     calls_left = most and math.max(0, most - (facts[4] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
     waited_ms = waited_ms, secrets_at = SECRETS_AT, trace = TRACE, money_capped = per_day or per_month,
+    rate_capped = requests or tokens,
   }
 end

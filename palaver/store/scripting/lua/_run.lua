@@ -3,7 +3,8 @@
 
 local RUN, STEPS, FEED = keys.run, keys.steps, keys.feed
 local DUE, READY = keys.due, keys.ready
-local ENDED, LACKING, HELD = PREFIX .. 'ended', PREFIX .. 'lacking', PREFIX .. 'held'
+local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
+local HELD, METERS = PREFIX .. 'held', PREFIX .. 'meters'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.

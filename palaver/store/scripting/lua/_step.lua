@@ -8,9 +8,10 @@
 -- code, message, at (ms) and attempts, how many the policy allows after such a one), and for a tool call: call (JSON text),
 -- tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), reserved (what its calls of models
--- may cost, nano-dollars) and reserves (how many of them that was reserved for).
+-- may cost, nano-dollars), charged (the tokens that they may take, by the rate of the tenant) and reserves (for how many of
+-- them that is).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
--- needs (what its next call costs at least and at most: a cap of the tenant holds it up) and held (since when, ms);
+-- needs (of its next call, as _allowance.lua has it: a cap of the tenant holds it up) and held (since when, ms);
 -- out_since (when it first met the outage of its provider, ms), lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
@@ -38,7 +39,7 @@ local function lacking_member(name, step) return step.code .. ' ' .. member(name
 -- Change what is reserved for the calls of a leased step: METERS has the sum of all that its tenant has.
 local function reserve(step, amount)
   local more = amount - (step.reserved or 0)
-  if more ~= 0 then redis.call('HINCRBY', PREFIX .. 'meters', OWNER .. 'reserved', more) end
+  if more ~= 0 then redis.call('HINCRBY', METERS, OWNER .. 'reserved', more) end
   step.reserved = amount > 0 and amount or nil
 end
 
@@ -47,9 +48,17 @@ local function is_held(step)
   return step.needs and step.reason == WaitReason.TENANT_LIMIT and step.postponed == step['until']
 end
 
--- Where HELD has such a step.
+-- Where HELD has such a step: by its tenant and by since when.
 local function held_member(name, step)
   return OWNER .. string.format('%013.0f', step.held) .. ' ' .. CONVERSATION .. '/' .. member(name)
+end
+
+local function hold(name, step)
+  if redis.call('ZADD', HELD, 0, held_member(name, step)) == 1 then redis.call('HINCRBY', METERS, OWNER .. 'held', 1) end
+end
+
+local function let_go(name, step)
+  if redis.call('ZREM', HELD, held_member(name, step)) == 1 then redis.call('HINCRBY', METERS, OWNER .. 'held', -1) end
 end
 
 -- Take a step out of the indexes that its state keeps it in.
@@ -59,10 +68,10 @@ local function unindex_step(name, step)
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     redis.call('ZREM', DUE, member(name))
     if lacks_worker(step) then redis.call('ZREM', LACKING, lacking_member(name, step)) end
-    if is_held(step) then redis.call('ZREM', HELD, held_member(name, step)) end
+    if is_held(step) then let_go(name, step) end
   end
   if step.reserved then reserve(step, 0) end
-  step.reserves = nil
+  step.reserves, step.charged = nil, nil
 end
 
 local function drop_step(name, step)

@@ -16,7 +16,7 @@ end
 
 -- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)
-  count_usage(args.used, step.reserved)
+  count_usage(args.used, step)
   if args.tool_calls > 0 then redis.call('HINCRBY', RUN, 'tool_calls', args.tool_calls) end
   if args.streamed then discard_text(name, step) end
   local answered = {}

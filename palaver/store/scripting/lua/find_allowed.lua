@@ -16,10 +16,10 @@ local function look_at(owner)
     local needs = text and cjson.decode(text).needs
     if not needs then
       -- Its run was deleted by hand, or evicted.
-      redis.call('ZREM', HELD, entry)
-    elseif not hindrance(left, needs[1]) then
+      if redis.call('ZREM', HELD, entry) == 1 then redis.call('HINCRBY', PREFIX .. 'meters', owner .. 'held', -1) end
+    elseif not hindrance(left, needs) then
       found[#found + 1] = call
-      for _, cap in ipairs(left) do cap.left = cap.left - needs[2] end
+      charge(left, needs)
     end
   end
 end
