@@ -42,7 +42,7 @@ async def list_tenants(backend: Backend, caller: Caller) -> Response:
     problems=("tenant_not_found",),
 )
 async def read_tenant(backend: Backend, caller: Caller, tenant: TenantName) -> Response:
-    """Who is no operator finds the own one alone."""
+    """Your own, or with an operator's key any."""
     return answer(await operations.read_tenant(backend, tenant, caller))
 
 

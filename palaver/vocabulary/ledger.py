@@ -15,7 +15,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 """The cost is in nano-dollars."""
 SPENT: Final = "spent"
-"""What counts against the tenant's caps in money, in nano-dollars: the sum of all costs, and what was reserved for
+"""The money that counts against the tenant's caps, in nano-dollars: the sum of all costs, and what was reserved for
 calls whose cost nobody knows. It is of no row."""
 OTHER: Final = "other"
 """The agent, the model and the key of what has no row of its own."""

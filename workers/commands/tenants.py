@@ -27,7 +27,7 @@ _NONE: Final = "none"
 """The word that takes a cap away."""
 
 
-class Shown(NamedTuple):
+class TenantLine(NamedTuple):
     """A tenant to print."""
 
     tenant: Tenant
@@ -119,22 +119,22 @@ def _change(chosen: argparse.Namespace) -> CapsChange:
         refuse(f"palaver tenants: {'; '.join(faults)}", EX_USAGE)
 
 
-async def _run(here: Settings, command: str, name: str, change: CapsChange) -> Sequence[Shown]:
+async def _run(here: Settings, command: str, name: str, change: CapsChange) -> Sequence[TenantLine]:
     async with Store.connect(here) as store:
         match command:
             case "create":
-                return [Shown(await store.tenants.create(name))]
+                return [TenantLine(await store.tenants.create(name))]
             case "list":
-                return [Shown(tenant) for tenant in await store.tenants.list()]
+                return [TenantLine(tenant) for tenant in await store.tenants.list()]
         tenant = await store.tenants.get(name)
         if tenant is None:
             raise Refused("tenant_not_found", f"there is no tenant {name}")
         if command == "show":
-            return [Shown(tenant, await store.caps.get(tenant.tag))]
+            return [TenantLine(tenant, await store.caps.get(tenant.tag))]
         caps = await store.caps.change(tenant.tag, change)
         facts = {"tenant": name, **change.model_dump(include=change.model_fields_set)}
         await store.audit.add(tenant.tag, "change_tenant", client=typed_by(), facts=facts)
-        return [Shown(tenant, caps)]
+        return [TenantLine(tenant, caps)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who types a command."""
+"""The user who types a command."""
 
 from __future__ import annotations
 

@@ -307,7 +307,7 @@ def caps(shard: str) -> str:
 
 
 def meters(shard: str) -> str:
-    """How far the caps of tenants are used."""
+    """The use of the caps of tenants."""
     return f"{{p{shard}}}:meters"
 
 
