@@ -63,6 +63,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "operators_only": (403, "This is for operators"),
         "not_found": (404, "There is nothing here"),
         "key_not_found": (404, "There is no such key"),
+        "tenant_not_found": (404, "There is no such tenant"),
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
         "agent_not_found": (404, "There is no such agent"),

@@ -67,6 +67,7 @@ from .scopes import (
 from .secrets import secret_names, set_secrets
 from .stored_keys import StoredKeys
 from .submitting import Taken, begin, condense, retry, submit
+from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
 from .usage import UsageReport, UsageRow, read_usage
@@ -129,6 +130,7 @@ __all__ = [
     "begin",
     "cancel",
     "change_conversation",
+    "change_tenant",
     "check_store",
     "clear_conversation",
     "condense",
@@ -156,6 +158,7 @@ __all__ = [
     "list_keys",
     "list_models",
     "list_runs",
+    "list_tenants",
     "log_end",
     "may_watch",
     "once_there",
@@ -177,6 +180,7 @@ __all__ = [
     "read_refused",
     "read_room",
     "read_run",
+    "read_tenant",
     "read_tools",
     "read_usage",
     "refuse_held",

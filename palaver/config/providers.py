@@ -88,6 +88,11 @@ class Price(BaseModel):
     cache_write: float | None = Field(default=None, ge=0, le=_DEAREST)
     """The price of input tokens that went into it; None: as ``input``."""
 
+    def most(self, input_tokens: int, output_tokens: int) -> tuple[float, float]:
+        """Return the US dollars for so many tokens of input at most, and with so many of output."""
+        dearest = max(self.input, self.cached_input or 0.0, self.cache_write or 0.0)
+        return input_tokens * dearest / 1_000_000, (input_tokens * dearest + output_tokens * self.output) / 1_000_000
+
     def cost(self, usage: Usage) -> float:
         """Return the US dollars for what ``usage`` counts."""
         cached = self.input if self.cached_input is None else self.cached_input

@@ -39,6 +39,7 @@ from palaver.errors.exceptions import (
     TruncatedStream,
     UnknownAgent,
     UnknownConversation,
+    UnknownPrice,
     UnknownRun,
     UnknownTool,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "TruncatedStream",
     "UnknownAgent",
     "UnknownConversation",
+    "UnknownPrice",
     "UnknownRun",
     "UnknownTool",
     "UserAction",

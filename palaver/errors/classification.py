@@ -40,6 +40,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Classification]] = {
     ours.ConfigurationError: Classification(
         _C.INVALID_REQUEST, "configuration", source="engine", user_action="settings"
     ),
+    ours.UnknownPrice: Classification(_C.INVALID_REQUEST, "unknown_price", source="engine", user_action="settings"),
     ours.NoWorker: Classification(_C.NO_WORKER, "no_worker", source="engine"),
     ours.StoreUnavailable: Classification(_C.STORAGE, "store_timeout", source="store"),
     ours.NotDurable: Classification(_C.STORAGE, "not_durable", source="store"),

@@ -22,6 +22,7 @@
      │    └── StaleLease
      │         └── NewerVersion       this code is too old for a conversation
      ├── ConfigurationError
+     │    └── UnknownPrice            a cap in money needs the price of a model
      ├── NoWorker                     no worker has what a step needs
      ├── StoreUnavailable             the store did not answer in time
      ├── NotDurable                   written, but not as safely as PALAVER_DURABILITY asks
@@ -219,6 +220,10 @@ class ConfigurationError(PalaverError):
         super().__init__(f"{pointer}: {reason}" if pointer else reason)
         self.reason = reason or str(self)
         self.pointer = pointer
+
+
+class UnknownPrice(ConfigurationError):
+    """The tenant has a cap in money, and nobody said what the model costs."""
 
 
 class NoWorker(PalaverError):

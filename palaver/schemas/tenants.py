@@ -28,9 +28,23 @@ class Caps(BaseModel):
     tokens_per_minute: int | None = None
     """Tokens of calls of models, charged when a call has ended."""
     usd_per_day: float | None = None
-    """What calls of models may cost on a day (UTC)."""
+    """The money that calls of models may cost on a day (UTC)."""
     usd_per_month: float | None = None
-    """What they may cost in a month (UTC)."""
+    """The money that they may cost in a month (UTC)."""
+
+
+class TenantInfo(Caps):
+    """A tenant with its caps."""
+
+    name: str
+    tag: str | None
+    """The six characters that its ids carry; null for the default tenant."""
+
+
+class TenantList(BaseModel):
+    """Tenants by name, the default one first."""
+
+    data: list[TenantInfo]
 
 
 class CapsChange(Strict):

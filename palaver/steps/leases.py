@@ -94,6 +94,10 @@ class Lease:
     """Another value after each change of the conversation's secrets; empty if it has none."""
     trace: Trace | None = None
     """The trace of the run, if it has one."""
+    money_capped: bool = False
+    """The tenant has a cap in money: what a call of a model may cost is reserved before it begins."""
+    rate_capped: bool = False
+    """The tenant has a cap on requests or tokens a minute: a call is charged to it before it begins."""
     deliveries: tuple[Delivery, ...] = ()
     """To publish: the claim made room for them in the queue."""
 

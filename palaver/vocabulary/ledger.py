@@ -14,12 +14,16 @@ COLUMNS: Final = (
     CALLS, "input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost", UNPRICED,
 )  # fmt: skip
 """The cost is in nano-dollars."""
+SPENT: Final = "spent"
+"""The money that counts against the tenant's caps, in nano-dollars: the sum of all costs, and what was reserved for
+calls whose cost nobody knows. It is of no row."""
 OTHER: Final = "other"
 """The agent, the model and the key of what has no row of its own."""
 NAMES: Final[Mapping[str, str]] = {
     "NONE": NONE,
     "CALLS": CALLS,
     "UNPRICED": UNPRICED,
+    "SPENT": SPENT,
     "OTHERS": f" {OTHER} {OTHER} {OTHER}",
 }
 """The names that scripts share."""

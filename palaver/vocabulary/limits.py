@@ -394,6 +394,13 @@ _ALL: Final = (
         ("usage_days", "days of usage that one asks for", 92, "days", "422 `invalid_time`"),
         ("usage_ledgers", "days times tenants of usage that are added up", 2_000, "ledgers", "422 `invalid_time`"),
         ("usage_answer", "rows of usage in an answer", 10_000, "rows", "422 `validation_error`"),
+        (
+            "unlimited_answer",
+            "answer of a model without `max_output_tokens`, as it is reserved under a cap in money",
+            16_384,
+            "tokens",
+            "the cap may be overdrawn by the rest",
+        ),
         ("usage_rows", "agents with a model and a key in the ledger of a day, in a shard", 1000, "rows", "one row"),
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),

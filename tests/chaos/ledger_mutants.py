@@ -24,7 +24,10 @@ def _mutant(name: str, file: str, old: str, new: str) -> TestedMutant:
 LEDGER_MUTANTS: Final = by_name(
     _mutant("a call that is charged twice", _USAGE, "if row and field ~= Ledger.CALLS then", "if row then"),
     _mutant(
-        "what was handed back for nothing", "palaver/store/scripting/lua/hand_back.lua", "count_usage(args.used)\n", ""
+        "what was handed back for nothing",
+        "palaver/store/scripting/lua/hand_back.lua",
+        "count_usage(args.used, step)\n",
+        "",
     ),
     _mutant("an unknown price that is none", _USAGE, "Ledger.UNPRICED .. row, used.model_calls", "'cost' .. row, 0"),
     _mutant("another's key", _LEDGER, "SUBMITTER or Ledger.NONE", "Ledger.NONE"),

@@ -40,8 +40,8 @@ TURN_MUTANTS: Final = by_name(
     _mutant(
         "a cancelled step that has its turn",
         f"{_LUA}_step.lua",
-        "return drop_held_back(OWNER, step.queue, member(name))",
-        "return",
+        "      drop_held_back(OWNER, step.queue, member(name))\n",
+        "",
     ),
     _mutant("first come, first served at a provider", _QUEUE, "return math.max(served, last) +", "return seen +"),
     _mutant("one weight for all at a provider", _QUEUE, "/ args.weight +", "+"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from palaver.store.redis import keys
+
 if TYPE_CHECKING:
     from tests.contract.invariants import Shard
 
@@ -37,6 +39,24 @@ def _members(lists: dict[str, dict[str, float]]) -> set[tuple[str, str]]:
     return {(name, member) for name, members in lists.items() for member in members}
 
 
+def check_caps(shard: Shard) -> None:
+    """What the leased steps of each tenant have reserved, and the steps that wait for a cap of theirs."""
+    reserved, held = Counter[str](), set[str]()
+    for run_id, steps in shard.steps.items():
+        owner = keys.owners_of(run_id)[0]
+        for name, step in steps.items():
+            assert step["state"] == "leased" or "reserved" not in step, f"{run_id}/{name} has reserved, and no lease"
+            reserved[f"{owner}reserved"] += step.get("reserved", 0)
+            waits = step["state"] == "later" and step.get("postponed") == step["until"]
+            if waits and step["reason"] == "tenant_limit" and "needs" in step:
+                conversation_id = shard.runs[run_id]["conversation"]
+                held.add(f"{owner}{step['held']:013.0f} {conversation_id}/{run_id}/{name}")
+    waiting = Counter(f"{keys.owners_of(entry.split('/')[1])[0]}held" for entry in held)
+    counted = {name: number for name, number in shard.meters.items() if name.endswith(("reserved", "held")) and number}
+    assert counted == +reserved + waiting, "what is reserved, and how many wait"
+    assert shard.held == held, "the steps that wait for a cap"
+
+
 def check_counts(shard: Shard) -> None:
     """The counts, as long as no run is gone."""
     counts = shard.counts
@@ -61,6 +81,8 @@ def check_counts(shard: Shard) -> None:
     assert _of(counts, "model_calls").total() == used["model_calls"], "calls of models"
     assert _of(counts, "cost_usd").total() == used["cost"], "costs"
     assert {name: shard.usage[name] for name in _USED} == dict(used), "the ledger"
+    unknown = shard.usage["spent"] - used["cost"]
+    assert unknown == 0 or (unknown > 0 and shard.usage["unpriced_calls"]), "what was spent"
     assert shard.usage["unpriced_calls"] <= used["model_calls"], "calls without a price"
     _check_leases(shard)
 

@@ -16,7 +16,7 @@ from palaver.store.reading.records import USAGE_FIELDS
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
-from tests.contract.counts import check_counts, check_waiting
+from tests.contract.counts import check_caps, check_counts, check_waiting
 from tests.contract.turns import check_turns
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
@@ -42,6 +42,8 @@ class Shard:
     waiting: dict[str, dict[str, float]] = field(default_factory=dict)
     pending: dict[str, dict[str, float]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    meters: dict[str, float] = field(default_factory=dict)
     caps: dict[str, int] = field(default_factory=dict)
     """Caps of tenants, each with its owner in front of it."""
     usage: Counter[str] = field(default_factory=Counter)
@@ -86,6 +88,7 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
             _check_conversation(shard, conversation_id, whole=not (moves and moves.deleted))
         _check_indexes(shard)
         check_waiting(shard)
+        check_caps(shard)
         check_counts(shard)
         check_turns(shard)
 
@@ -175,6 +178,10 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.due = await _scores(redis, name)
         elif kind == "lacking":
             shard.lacking = set(await _scores(redis, name))
+        elif kind == "held":
+            shard.held = set(await _scores(redis, name))
+        elif kind == "meters":
+            shard.meters = {field: float(number) for field, number in _text(await redis.hgetall(name)).items()}
         elif kind == "caps":
             shard.caps = {cap: int(number) for cap, number in _text(await redis.hgetall(name)).items()}
         elif kind in ("waiting", "pending"):

@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 from palaver.errors import StaleLease
 from palaver.schemas.models import Message, ToolCall
+from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Lease, OfferedPlace, Renewal, Settled, Shown
-from palaver.steps.verdicts import Condensed, Continue, Finish, OpenCall, ToolOutcome
+from palaver.steps.verdicts import Condensed, Continue, Finish, OpenCall, Postpone, ToolOutcome
 from palaver.store.redis import keys
-from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.clients import Choose, Clients
 from tests.contract.invariants import MESSAGES, check_whole
 from tests.contract.store_driver import INTERNAL, TOOL_ERROR
@@ -42,12 +43,13 @@ class Walker(Clients):
 
     async def worker(self, choose: Choose) -> None:
         """What workers do."""
-        often, seldom = [self.claim, self.settle] * 4, [self.settle_again, self.renew]
+        often, seldom = [self.claim, self.settle] * 4, [self.settle_again, self.renew, self.reserve]
         await choose([*often, *seldom])(choose)
 
     async def sweeper(self, choose: Choose) -> None:
         """What sweepers do, and what time does."""
-        await choose([*[self.time_passes] * 8, *[self.look_early] * 4, self.deadline])(choose)
+        seldom = [self.deadline, self.look_at_caps]
+        await choose([*[self.time_passes] * 8, *[self.look_early] * 4, *seldom])(choose)
 
     async def claim(self, choose: Choose) -> None:
         """A delivery reaches a worker: for the first time mostly, or again, or late."""
@@ -118,7 +120,7 @@ class Walker(Clients):
             verdict = choose([verdict, "hand back"])
         newest = self.current.get(step) == lease.fence
         known = await self.redis.hget(keys.run(lease.run_id), "settled") == str(lease.fence).encode()
-        ended = lease.run_id not in self.runs or (await self.driver.get(lease.run_id)).status.terminal
+        ended = await self._has_ended(lease.run_id)
         # A tool that asks for another try, or was handed back unbegun, may be started again.
         if newest and (verdict == "retry" or (verdict == "hand back" and not flag)):
             self.started.discard(f"{lease.run_id}/{lease.step}")
@@ -185,6 +187,34 @@ class Walker(Clients):
         held = self.leases[-3:]
         for lease, answer in zip(held, await self.driver.store.steps.renew(held), strict=True):
             assert answer is not Renewal.PROLONGED or self.cancelled.get(lease.run_id, "graceful") == "graceful"
+
+    async def reserve(self, choose: Choose) -> None:
+        """The tenant has a cap in money, and a worker reserves what a call of a model may cost, or leaves it for
+        later."""
+        caps, held = self.driver.store.caps, [each for each in self.leases if each.call is None][-3:]
+        if not held:
+            return
+        lease, call = choose(held), choose([1, 2])
+        rates = {"requests_per_minute": choose([None, 1, 600]), "tokens_per_minute": choose([None, 100])}
+        await caps.change("", CapsChange(usd_per_day=choose([None, 1.0, 5.0]), **rates))
+        try:
+            wait = await caps.reserve(
+                lease, call, spent=choose([None, 0.1]), least=0.5, most=choose([0.5, 3.0]), tokens=100
+            )
+            if wait is not None:
+                postponed = Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT)
+                self.note(await self.driver.store.steps.settle(lease, postponed))
+                self.current.pop((lease.run_id, lease.step), None)
+        except StaleLease:
+            assert self.current.get((lease.run_id, lease.step)) != lease.fence or await self._has_ended(lease.run_id)
+
+    async def look_at_caps(self, choose: Choose) -> None:
+        """A sweeper finds what the cap allows by now."""
+        promoted = await self.driver.store.steps.promote(await self.driver.store.caps.allowed())
+        self.note(*(moved for moved in promoted if moved is not None))
+
+    async def _has_ended(self, run_id: str) -> bool:
+        return run_id not in self.runs or (await self.driver.get(run_id)).status.terminal
 
     async def time_passes(self, choose: Choose) -> None:
         """Something in the due index has come due, and a sweeper attends to it."""

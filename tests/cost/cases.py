@@ -13,10 +13,13 @@ from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
+from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Delta, Lease
-from palaver.steps.verdicts import Continue, ToolOutcome
+from palaver.steps.verdicts import Continue, Postpone, ToolOutcome
 from palaver.store.redis import keys
+from palaver.store.redis.reach import Reach, within
 from palaver.vocabulary.ids import new_conversation_id
+from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
 
 Act = Callable[[], Awaitable[object]]
@@ -522,6 +525,34 @@ async def _remove_agent(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.agents.remove("", "support")
 
 
+async def _wait_for_caps(driver: StoreDriver, n: int) -> None:
+    """Steps of ``n`` tenants that wait for a cap of theirs."""
+    for number in range(n):
+        tag = f"{number:06}"
+        await driver.store.caps.change(tag, CapsChange(usd_per_day=1))
+        for _ in range(4):
+            with within(Reach(tag)):
+                _, lease = await driver.begin()
+            wait = await driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3, tokens=1)
+            assert wait is not None
+            await driver.store.steps.settle(lease, Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT))
+
+
+async def _find_allowed(driver: StoreDriver, n: int) -> Act:
+    """All of them may begin at once."""
+    await _wait_for_caps(driver, n)
+    for number in range(n):
+        await driver.store.caps.change(f"{number:06}", CapsChange(usd_per_day=None))
+    return driver.store.caps.allowed
+
+
+async def _reserve(driver: StoreDriver, n: int) -> Act:
+    await _wait_for_caps(driver, n)
+    await driver.store.caps.change("", CapsChange(usd_per_month=1))
+    _, lease = await driver.begin()
+    return lambda: driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3, tokens=1)
+
+
 CASES: Final = (
     Case("settle", "calls of tools that there are not", _settle_unknown_tools),
     Case("settle", "tool calls", _settle()),
@@ -567,6 +598,8 @@ CASES: Final = (
     Case("delete_run", "8 entries of the log", _delete_run, most=120),
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
+    Case("find_allowed", "tenants with steps that may begin", _find_allowed, most=50),
+    Case("reserve", "tenants with steps that wait", _reserve, most=50),
     Case("create_tenant", "tenants that are there", _create_tenant, most=10_000),
     Case("keep_agent", "KiB of an agent", _keep_agent, most=195),
     Case("remove_agent", "versions", _remove_agent, most=100),

@@ -14,6 +14,7 @@ from api.app import create_app
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Submission
+from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
@@ -278,6 +279,15 @@ def _keys(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask]]:
     return prepare
 
 
+async def _tenants(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.redis.hset(keys.TENANTS, mapping={f"t{k}": json.dumps({"tag": f"{k:06}"}), f"@{k:06}": f"t{k}"})
+        await api.store.caps.change(f"{k:06}", CapsChange(weight=2, usd_per_day=1))
+    key = await api.store.api_keys.create(KeyGrant("root", operator=True))
+    api.client.headers["authorization"] = f"Bearer {key.key}"
+    return Ask("/v1/tenants")
+
+
 async def _acts(api: World, n: int) -> Ask:
     for k in range(n):
         await api.store.audit.add(
@@ -381,6 +391,9 @@ CASES: Final = (
     Case("GET /v1/keys", "keys", limit_of("api_keys"), _keys(lambda _: Ask("/v1/keys")), counted_at=200),
     Case("POST /v1/keys/{api_key_id}/rotate", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}/rotate", {}))),
     Case("DELETE /v1/keys/{api_key_id}", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}"))),
+    Case("GET /v1/tenants", "tenants", 400, _tenants, counted_at=200),
+    Case("GET /v1/tenants/{tenant}", "nothing", 4, _body("/v1/tenants/default", lambda n: None)),
+    Case("PATCH /v1/tenants/{tenant}", "unknown fields", _VALUES, _body("/v1/tenants/default", fields)),
     Case("GET /v1/audit", "acts", limit_of("audit_page"), _acts),
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),

@@ -76,14 +76,15 @@ def _calls(cluster: Cluster, histories: Iterable[History]) -> Mapping[str, Seque
 
 
 def what_is_left(cluster: Cluster) -> dict[str, Any]:
-    """Of open steps, of what is due, and of messages in the broker, once it does not get less."""
+    """Of open steps, of what is due, of reservations, and of messages in the broker, once it does not get less."""
     with cluster.redis() as connection:
 
         def left() -> dict[str, Any]:
-            sets = ("{p00}:due", "{p00}:ready:model", "{p00}:ready:tools")
+            sets = ("{p00}:due", "{p00}:ready:model", "{p00}:ready:tools", "{p00}:held")
             found: dict[str, Any] = {name: connection.zrange(name, 0, 5) for name in sets}
             found |= {f"messages in {name}": cluster.broker.depth(name) for name in ("model", "tools")}
             found["steps"] = connection.keys("{p00}:steps:*")
+            found["reserved"] = int(connection.hget("{p00}:meters", "reserved") or 0)
             return {name: some for name, some in found.items() if some}
 
         try:

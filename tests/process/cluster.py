@@ -88,6 +88,10 @@ max_in_flight = 2
 base_url = "{url}/v1"
 prices.tool-2 = {{ input = 3, output = 30 }}
 prices."*" = {{ input = 10, output = 10 }}
+
+[providers.dear]
+base_url = "{url}/v1"
+prices."*" = {{ input = 100, output = 2500 }}
 """
 
 

@@ -164,6 +164,16 @@ def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
     assert tenant["name"] == "acme"
     assert re.fullmatch(r"\w{6}", tenant["tag"])
     assert tenants("list").stdout.splitlines() == ["default  -", f"acme  {tenant['tag']}"]
+    capped = tenants("set", "acme", "--weight", "3", "--usd-per-day", "2.5", "--max-queued", "1000")
+    assert capped.stdout == f"acme  {tenant['tag']}  weight 3, max_queued 1,000, usd_per_day 2.5\n"
+    assert tenants("set", "acme", "--max-queued", "none", "--weight", "none").returncode == 0
+    shown = json.loads(tenants("show", "acme", "--json").stdout)
+    caps = {name: value for name, value in shown.items() if value is not None}
+    assert caps == {**tenant, "weight": 1, "usd_per_day": 2.5}
+    assert tenants("set", "default", "--max-in-flight", "10").stdout == "default  -  weight 1, max_in_flight 10\n"
+    assert tenants("set", "default", "--max-in-flight", "none").stdout == tenants("show", "default").stdout
+    unknown = tenants("set", "nobody", "--weight", "1")
+    assert (unknown.returncode, "there is no tenant nobody" in unknown.stderr) == (2, True)
     again, wrong = tenants("create", "acme"), tenants("create", "A b")
     assert (again.returncode, wrong.returncode) == (2, 2)
     assert "there is a tenant acme already" in again.stderr

@@ -23,6 +23,7 @@ from api.auth import CallerKeys
 from api.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
+from palaver.store.redis import keys
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
@@ -56,6 +57,9 @@ async def tenants(**changes: Any) -> AsyncIterator[World]:
     async with world(SETTINGS, **changes) as api:
         access = api.app.state.access
         api.app.state.access = replace(access, keys=TenantKeys(access.keys.stored))
+        for name, tag in TENANTS.items():
+            if tag:
+                await api.redis.hset(keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
         # Else the first request that needs a script would send one command more.
         for source in _sources(ScriptSettings.of(SETTINGS), VERSION).values():
             await api.redis.script_load(source)
@@ -131,6 +135,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "event": [events[0]["id"]],
         "agent": [agent],
         "key": [key.record.id],
+        "tenant": [who] if TENANTS[who] else [],
         "run cursor": pages[:1],
         "conversation cursor": pages[1:2],
     }
@@ -154,6 +159,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
             return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
         case "key":
             return secrets.token_hex(6)
+        case "tenant":
+            return secrets.token_hex(8)[: len(value)]
         case "action":
             return f"act_{uuid4().hex[:24]}"
         case "run cursor":
@@ -226,7 +233,11 @@ class Operation:
         return await client.request(self.method, path, params=query, headers=headers, **sent)
 
 
-_STANDS_AT: Final = {"agent": re.compile("^(name|agents?)$"), "key": re.compile("^api_key_id$")}
+_STANDS_AT: Final = {
+    "agent": re.compile("^(name|agents?)$"),
+    "key": re.compile("^api_key_id$"),
+    "tenant": re.compile("^tenant$"),
+}
 """Names of places where something is one of those: elsewhere it is a text as any other."""
 NOTHING: Final = {
     "run_id": new_run_id("00"),
@@ -235,6 +246,7 @@ NOTHING: Final = {
     "event": str(uuid4()),
     "api_key_id": "0" * 12,
     "name": "nobody",
+    "tenant": "nobody",
 }
 """For each part of a path, what is not there."""
 

@@ -24,7 +24,8 @@ _UNCLAIMED_AFTER: Final = 1.0
 _SURELY_AFTER: Final = 0.5
 """The same while the broker is empty: then the delivery can only be on its way through a worker."""
 _FORGET: Final = 1.0
-"""Seconds between two looks for runs whose retention is over, and for what only seems to lack a worker."""
+"""Seconds between two looks for runs whose retention is over, for what only seems to lack a worker, and for what the
+caps of its tenant allow by now."""
 _GATE: Final = 16
 """With more messages than this in the broker, nothing is sent again: in a backlog an unclaimed delivery is waiting and
 not lost, and repeats would multiply the backlog (800 runs never finished without this)."""
@@ -67,6 +68,7 @@ class Sweeper:
                 await self._store.due.forget_expired()
                 await self._store.due.forget_conversations()
                 await self._store.lacking.forget_stale()
+                await self._begin_allowed()
                 self._forgot = clock()
             if not things:
                 await asyncio.sleep(max(_SHORTEST, min(_TICK, upcoming)))
@@ -88,6 +90,13 @@ class Sweeper:
         failpoint("sweep.settled")
         await follow_up(self._store, self._publish, settled)
         return bool(settled)
+
+    async def _begin_allowed(self) -> None:
+        """Deliver steps that waited for a cap of their tenant."""
+        allowed = await self._store.caps.allowed()
+        if allowed:
+            promoted = await self._store.steps.promote(allowed)
+            await follow_up(self._store, self._publish, [moved for moved in promoted if moved is not None])
 
     async def _repair(self, queue: str) -> None:
         """Send unclaimed deliveries again if the broker is nearly empty."""

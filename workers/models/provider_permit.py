@@ -14,7 +14,7 @@ from palaver.store.scripting.contracts.providers import Admitted, Wait
 
 from .limit_keys import limit_keys_of
 
-_BYTES_A_TOKEN: Final = 4
+BYTES_A_TOKEN: Final = 4
 """Bytes of a prompt for each token: the providers' own rule of thumb for English text. The true count replaces it after
 the call."""
 _LONGEST_WAIT: Final = 30.0
@@ -64,7 +64,7 @@ class ProviderPermit:
         """
         agent, limit_keys = self._lease.agent, limit_keys_of(self._lease.agent)
         try:
-            tokens = self._prompt_bytes() // _BYTES_A_TOKEN + (agent.max_output_tokens or 0)
+            tokens = self._prompt_bytes() // BYTES_A_TOKEN + (agent.max_output_tokens or 0)
             wait = await self._limiter.peek(self._lease) or await self._enter(limit_keys.provider, tokens)
             if wait is None:
                 if self._limiter.limits(agent.provider):
@@ -73,10 +73,10 @@ class ProviderPermit:
                 if not self.probes:
                     wait = await self._enter(limit_keys.model, 0)
         except BaseException:
-            await self._leave_uncalled()
+            await self.leave_uncalled()
             raise
         if wait is not None:
-            await self._leave_uncalled()
+            await self.leave_uncalled()
         return wait
 
     async def _enter(self, limit_key: str, tokens: int) -> Wait | None:
@@ -89,7 +89,7 @@ class ProviderPermit:
             self.probes.add(limit_key)
         return None
 
-    async def _leave_uncalled(self) -> None:
+    async def leave_uncalled(self) -> None:
         """No call is made: others may have the probes, the place, and what it was to take."""
         await self._limiter.forgo(self._lease, self.probes)
         if self._admitted_with is not None:

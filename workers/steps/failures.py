@@ -12,6 +12,7 @@ from palaver.steps.leases import Lease
 from palaver.steps.retry import RetryPolicy
 from palaver.steps.verdicts import Continue, GiveUp, Postpone, RetryAfter, ToolOutcome, Verdict
 from palaver.store.scripting.contracts.providers import Wait
+from palaver.vocabulary.lifecycle import WaitReason
 
 from ..models.limit_keys import limit_keys_of
 from .attempt import Attempt
@@ -66,9 +67,11 @@ def log_raised(error: Exception, tool: str, lease: Lease) -> None:
 
 
 def verdict_on_wait(wait: Wait, attempt: Attempt, policy: RetryPolicy) -> Verdict:
-    """The verdict on a step whose provider takes no call now. In an outage the policy says for how long it waits."""
+    """The verdict on a step whose provider takes no call now, or whose tenant may make none. In an outage the policy
+    says for how long it waits."""
     if wait.failure is None:
-        return Postpone(wait.seconds, wait.code)
+        reason = WaitReason.TENANT_LIMIT if wait.of_tenant else WaitReason.PROVIDER_COOLDOWN
+        return Postpone(wait.seconds, wait.code, reason)
     lease, policy = attempt.lease, _own(policy, attempt.lease)
     other = (
         lease.fallback is not None

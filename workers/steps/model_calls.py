@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from palaver.config.providers import Price
+from palaver.errors import UnknownPrice
 from palaver.processes.failpoints import failpoint
 from palaver.schemas.models import AgentSpec, Usage
 from palaver.steps.leases import Lease
 from palaver.store.scripting.contracts.providers import Wait
+from palaver.vocabulary.limits import limit_of
 
 from ..models.call_clock import CallProgress
-from ..protocols import AnswerReader, ModelProtocol, ModelReply, Offer
+from ..models.provider_permit import BYTES_A_TOKEN
+from ..protocols import AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 from ..tracing.attempt_notes import AttemptNotes, word_of
 from .prompt import Prompt
 from .runtime import Runtime
+
+_LONGEST_ANSWER: Final = limit_of("unlimited_answer")
+"""Tokens that the answer of a model without a limit is counted with before it is there."""
+_NO_PRICE: Final = (
+    "{model} has no price, and the tenant has a cap in money: set one in the provider's entry of PALAVER_PROVIDERS"
+)
 
 
 class Tally:
@@ -82,12 +92,19 @@ class ModelCalls:
 
         Raises:
             ProviderError, httpx.HTTPError: from the model port.
+            UnknownPrice: the tenant has a cap in money, and nobody knows what the call may cost.
+            StaleLease: it has one, and the lease is lost.
         """
+        lease, runtime, progress = self._lease, self._runtime, self._progress
+        assert runtime.model is not None  # a step of a model is done where one can be called
+        settings = runtime.model.settings(agent, plain=bool(purpose))
+        body = protocol.body(agent, messages, self._offers(agent), settings)
+        capped = lease.money_capped or lease.rate_capped
+        if capped and (wait := await self._reserve(agent, len(body), settings)) is not None:
+            return wait
         if (wait := self.permit.begin_call()) is not None:
             return wait
         failpoint("model.asking")
-        lease, runtime, progress = self._lease, self._runtime, self._progress
-        assert runtime.model is not None  # a step of a model is done where one can be called
         reader = protocol.reader(max_calls=runtime.model.max_tool_calls(agent))
         self.tally.readers.append((reader, runtime.model.price(agent)))
         request_id = f"{lease.run_id}:{lease.step}:{lease.try_number}"
@@ -95,8 +112,6 @@ class ModelCalls:
             request_id = f"{request_id}:{purpose}-{len(self.tally.readers)}"
         else:
             self._answering = reader
-        settings = runtime.model.settings(agent, plain=bool(purpose))
-        body = protocol.body(agent, messages, self._offers(agent), settings)
         called_at = time.monotonic()
         try:
             reply = await runtime.model.complete(
@@ -115,6 +130,26 @@ class ModelCalls:
         if not purpose:
             self._note(reply)
         return reply
+
+    async def _reserve(self, agent: AgentSpec, body_bytes: int, settings: CallSettings) -> Wait | None:
+        """Reserve what the next call may cost, or answer until when the caps of the tenant allow none. A token is a
+        byte at least, so there are no more of them than bytes in what is sent.
+
+        Raises as `ask`.
+        """
+        lease, runtime, usage, least, most = self._lease, self._runtime, self.tally.usage, 0.0, 0.0
+        limit = agent.max_output_tokens or settings.max_output_tokens
+        if lease.money_capped:
+            price = runtime.terms.price(agent)
+            if price is None:
+                raise UnknownPrice(_NO_PRICE.format(model=agent.model))
+            least, most = price.most(body_bytes, limit or _LONGEST_ANSWER)
+        spent = usage.cost_usd if usage.model_calls else 0.0
+        call, tokens = usage.model_calls + 1, body_bytes // BYTES_A_TOKEN + (limit or 0)
+        wait = await runtime.store.caps.reserve(lease, call, spent=spent, least=least, most=most, tokens=tokens)
+        if wait is not None and not usage.model_calls:
+            await self.permit.leave_uncalled()
+        return wait
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:
         tools = (self._runtime.tools[name] for name in agent.tools)

@@ -43,6 +43,8 @@ once for all of these together, as ``@:``.
 {p00}:<owner>usage:<day> hash  what calls of models used on that day, by agent, model and key    TTL: usage retention
                             there is none for all tenants together
 {p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
+{p00}:meters       hash     of tenants with caps, how far they are used (`lua/_allowance.lua`)       no TTL
+{p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
@@ -336,6 +338,16 @@ def usage(shard: str, day: int, tenant: str = "") -> str:
 def caps(shard: str) -> str:
     """The caps of all tenants."""
     return f"{{p{shard}}}:caps"
+
+
+def meters(shard: str) -> str:
+    """The use of the caps of tenants."""
+    return f"{{p{shard}}}:meters"
+
+
+def held(shard: str) -> str:
+    """Steps that wait for a cap of their tenant."""
+    return f"{{p{shard}}}:held"
 
 
 def generation() -> str:

@@ -1,24 +1,37 @@
-"""The caps of tenants: in one hash of each shard, where the scripts read them."""
+"""The caps of tenants, in one hash of each shard, where the scripts read them; and what holds calls of models to those
+in money: each reserves what it may cost before it begins (ADR 0104)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from time import monotonic
-from typing import Final
+from typing import Final, assert_never
 
 from palaver.config.settings import Settings
+from palaver.errors import StaleLease
 from palaver.schemas.tenants import Caps, CapsChange
+from palaver.steps.leases import Lease
+from palaver.store.reading.records import NANODOLLARS
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Value
+from palaver.store.scripting.contracts import FindAllowed, Reserve
+from palaver.store.scripting.contracts.caps import Reserved
+from palaver.store.scripting.contracts.providers import Wait
+from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.scripts import Command, Scripts
 from palaver.vocabulary.ids import all_shards
 
 _NAMES: Final = tuple(Caps.model_fields)
-_NANO: Final = 1_000_000_000
-"""Nano-dollars in a dollar: the scripts count money in them."""
 _WEIGHTS_LAST: Final = 1.0
 """Seconds."""
 _MONEY: Final = frozenset({"usd_per_day", "usd_per_month"})
+_START: Final = "-"
+"""The place where a look at what waits begins."""
+_AT_ONCE: Final = 50
+"""Tenants that one look is about, and steps of each."""
+_MOST: Final = 10**14 - 1
+"""Nano-dollars that one call may reserve: a script's JSON has all digits of such a number."""
 
 
 class TenantCaps:
@@ -30,6 +43,7 @@ class TenantCaps:
         self._shards = all_shards(settings.shards)
         self._weights: dict[str, int] = {}
         self._read_at = 0.0
+        self._after = dict.fromkeys(self._shards, _START)
 
     async def get(self, tag: str) -> Caps:
         """The caps of the tenant with this tag; empty: of the default tenant."""
@@ -47,6 +61,14 @@ class TenantCaps:
             self._weights[tag] = int(weight or 1)
         return self._weights[tag]
 
+    async def of_all(self) -> Mapping[str, Caps]:
+        """The caps of each tenant that has some, by its tag."""
+        found: dict[str, dict[str, float]] = {}
+        for field, value in (await self._redis.hgetall(keys.caps(self._shards[0]))).items():
+            owner, _, name = field.decode().rpartition(":")
+            found.setdefault(owner.removeprefix("@"), {})[name] = _read(name, value)
+        return {tag: Caps.model_validate(caps) for tag, caps in found.items()}
+
     async def change(self, tag: str, change: CapsChange) -> Caps:
         """Change caps of a tenant; from now on they hold in each shard, for what waits, too. What they all are then.
 
@@ -58,13 +80,65 @@ class TenantCaps:
             await self._scripts.write_durably(_commands(keys.caps(shard), tag, changes))
         return await self.get(tag)
 
+    async def reserve(
+        self, lease: Lease, call: int, *, spent: float | None, least: float, most: float, tokens: int
+    ) -> Wait | None:
+        """Reserve what a call of a model may cost, in US dollars; or answer until when the tenant's caps allow none.
+
+        It is the attempt's ``call`` of that number, from 1; those before it ``spent`` so much, if anybody knows. It
+        costs at ``least`` what it is sent, and at ``most`` that and the longest answer. What is reserved ends with the
+        lease. It may take so many ``tokens``, about; the true number replaces them once its step is settled.
+
+        Raises:
+            StaleLease: the lease is not the newest any more.
+        """
+        reserve = Reserve(
+            run=keys.of_run(lease.run_id, lease.conversation_id),
+            step=lease.step,
+            fence=lease.fence,
+            call=call,
+            spent=None if spent is None else _nano(spent),
+            least=_nano(least),
+            most=_nano(most),
+            tokens=tokens,
+        )
+        match await self._scripts.run(reserve):
+            case Reserved():
+                return None
+            case Wait() as wait:
+                return wait
+            case Stale():
+                raise StaleLease
+            case other:
+                assert_never(other)
+
+    async def allowed(self) -> Sequence[tuple[str, str, str]]:
+        """Steps that wait for a cap of their tenant and may begin by now, each by the ids of its conversation and its
+        run and its name. Of many tenants some are looked at, and the next ones the next time."""
+        shards = tuple(self._after)
+        replies = await self._scripts.run_all(
+            FindAllowed(held=keys.held(shard), after=self._after[shard], tenants=_AT_ONCE, of_a_tenant=_AT_ONCE)
+            for shard in shards
+        )
+        self._after = {shard: reply.after for shard, reply in zip(shards, replies, strict=True)}
+        return [_step_of(call) for reply in replies for call in reply.calls]
+
+
+def _nano(dollars: float) -> int:
+    return min(ceil(dollars * NANODOLLARS), _MOST)
+
+
+def _step_of(call: str) -> tuple[str, str, str]:
+    conversation_id, run_id, step = call.split("/")
+    return conversation_id, run_id, step
+
 
 def _commands(caps: str, tag: str, changes: Mapping[str, float | None]) -> Sequence[Command]:
     owner = keys.owner(tag)
     values: list[Value] = []
     for name, value in changes.items():
         if value is not None:
-            values += (f"{owner}{name}", round(value * _NANO) if name in _MONEY else int(value))
+            values += (f"{owner}{name}", round(value * NANODOLLARS) if name in _MONEY else int(value))
     gone = [f"{owner}{name}" for name, value in changes.items() if value is None]
     return [*([("HSET", caps, *values)] if values else []), *([("HDEL", caps, *gone)] if gone else [])]
 
@@ -74,4 +148,4 @@ def _fields(tag: str) -> Sequence[str]:
 
 
 def _read(name: str, value: bytes) -> float:
-    return int(value) / _NANO if name in _MONEY else int(value)
+    return int(value) / NANODOLLARS if name in _MONEY else int(value)

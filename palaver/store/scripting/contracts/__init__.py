@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
+from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.listing import Find
@@ -57,6 +58,7 @@ __all__ = [
     "DeleteRun",
     "Fill",
     "Find",
+    "FindAllowed",
     "FindPlace",
     "ForgetConversations",
     "Fork",
@@ -72,6 +74,7 @@ __all__ = [
     "RenewPlaces",
     "ReportAnswer",
     "ReportFailure",
+    "Reserve",
     "Settle",
     "Submit",
     "Sweep",
@@ -86,6 +89,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepSecrets, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant,
+    CreateTenant, Reserve, FindAllowed,
 )  # fmt: skip
 """Every script."""

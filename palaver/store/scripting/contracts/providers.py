@@ -45,12 +45,15 @@ class Wait:
     """The call may not begin yet."""
 
     code: str
-    """Why: ``outage``, ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``."""
+    """Why: ``outage``, ``cooldown``, ``max_in_flight``, ``requests_per_minute`` or ``tokens_per_minute``; or a cap of
+    the tenant."""
     seconds: Seconds
     """Ask again then: this time is the caller's own."""
     failure: Failure | None = None
     """The newest failure of the provider, in an outage."""
     woken: tuple[str, ...] = ()
+    of_tenant: bool = False
+    """True if it is a cap of the tenant, and no limit of the provider."""
 
 
 class Admit(Script[Admitted | Wait]):

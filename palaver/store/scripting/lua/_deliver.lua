@@ -105,6 +105,7 @@ local function deliver_later(name, step, at, first)
   save_step(name, step)
   redis.call('ZADD', DUE, at, member(name))
   if lacks_worker(step) then redis.call('ZADD', LACKING, 0, lacking_member(name, step)) end
+  if is_held(step) then hold(name, step) end
 end
 
 -- Tell watchers that the text they saw of a model's answer is discarded.

@@ -1,5 +1,5 @@
 -- Leases a step to a worker.
--- needs: emit, time_limits, tail
+-- needs: caps, emit, time_limits, tail
 
 local function is_leased_to(step, worker, nonce)
   return step.state == StepState.LEASED and step.nonce == nonce and step.worker == worker
@@ -17,7 +17,7 @@ local function lease_step(name, step, facts, worker, nonce, lease_ms)
   -- Redis may have lost its last second of writes: a mere counter could give one number to two workers.
   local fence = math.max((facts[1] or 0) + 1, NOW)
   step.state, step.since, step.fence, step.worker, step.nonce = StepState.LEASED, NOW, fence, worker, nonce
-  step.fresh, step.first = not step.first or nil, step.first or NOW
+  step.fresh, step.first, step.needs = not step.first or nil, step.first or NOW, nil
   save_step(name, step)
   wait_no_more()
   if STATUS == RunStatus.QUEUED then
@@ -34,6 +34,10 @@ end
 -- The reply with the lease of a step, and the log behind what the worker knows of it.
 local function lease_of(name, step, facts, waited_ms, known, known_at)
   local most, model = limits().budget.tool_calls, facts[3] or 0
+  local per_day, per_month, requests, tokens
+  if not step.call then
+    per_day, per_month, requests, tokens = caps('usd_per_day', 'usd_per_month', 'requests_per_minute', 'tokens_per_minute')
+  end
   return reply.lease {
     step = name, fence = step.fence, attempt = step.attempt - (step.base or 0), try_number = try_of(step),
     elapsed_ms = NOW - step.first, time_left_ms = first_time_limit().at - NOW,
@@ -41,6 +45,7 @@ local function lease_of(name, step, facts, waited_ms, known, known_at)
     lacking_for_ms = step.lacking_since and NOW - step.lacking_since or 0, agent = { facts[2], model }, model = model,
     metadata = facts[5], submitted_by = SUBMITTER, condenses = facts[6], call = step.call, edited = step.edited,
     calls_left = most and math.max(0, most - (facts[4] or 0)), log = known and log_tail(known, known_at) or NO_TAIL,
-    waited_ms = waited_ms, deliveries = to_publish(), secrets_at = redis.call('HGET', CONV, 'secrets_at') or '', trace = TRACE,
+    waited_ms = waited_ms, deliveries = to_publish(), secrets_at = SECRETS_AT, trace = TRACE,
+    money_capped = per_day or per_month, rate_capped = requests or tokens,
   }
 end

@@ -1,6 +1,7 @@
 -- The ledger of a tenant: what calls of models used on a day (UTC), by agent, model, and the key that submitted the run.
 -- needs: run
--- It has a number for each column of a row: `column agent model key`. `rows` is how many rows it was to have.
+-- It has a number for each column of a row: `column agent model key`. `rows` is how many rows it was to have, and `spent` what
+-- counts against the tenant's caps in money: the sum of all costs, nano-dollars.
 
 -- The ledger of this day, and the row of the run in it, once its calls are counted there. Nothing if there are none.
 local function ledger_row(calls)

@@ -4,6 +4,7 @@
 local RUN, STEPS, FEED = keys.run, keys.steps, keys.feed
 local DUE = keys.due
 local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
+local HELD, METERS = PREFIX .. 'held', PREFIX .. 'meters'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.
@@ -12,10 +13,12 @@ local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
 local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.
-local NEWEST, ENTRIES, BYTES
+-- SECRETS_AT: another value after each change of its secrets.
+local NEWEST, ENTRIES, BYTES, SECRETS_AT
 do
-  local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes')
+  local place = redis.call('HMGET', CONV, 'version', 'entries', 'bytes', 'secrets_at')
   NEWEST, ENTRIES, BYTES = tonumber(place[1] or 0), tonumber(place[2] or 0), tonumber(place[3] or 0)
+  SECRETS_AT = place[4] or ''
 end
 
 local function stamp_version()

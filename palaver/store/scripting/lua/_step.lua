@@ -6,10 +6,12 @@
 -- the other), on_trial (it alone is suspected, and stayed away for a while), since (in this state, ms), first (when it was
 -- begun, ms; fresh: by the present lease), base (attempts made with an earlier model), failed (the last failure: class,
 -- code, message, at (ms) and attempts, how many the policy allows after such a one), in_turn (it waited for the turn of
--- its tenant, who is charged for it), and for a tool call: call (JSON text),
--- tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
--- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it).
+-- its tenant, who is charged for it), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
+-- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), reserved (what its calls of models
+-- may cost, nano-dollars), charged (the tokens that they may take, by the rate of the tenant) and reserves (for how many of
+-- them that is).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
+-- needs (of its next call, as _allowance.lua has it: a cap of the tenant holds it up) and held (since when, ms);
 -- out_since (when it first met the outage of its provider, ms), lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
@@ -34,19 +36,48 @@ end
 -- Where the lacking index has such a step.
 local function lacking_member(name, step) return step.code .. ' ' .. member(name) end
 
+-- Change what is reserved for the calls of a leased step: METERS has the sum of all that its tenant has.
+local function reserve(step, amount)
+  local more = amount - (step.reserved or 0)
+  if more ~= 0 then redis.call('HINCRBY', METERS, OWNER .. 'reserved', more) end
+  step.reserved = amount > 0 and amount or nil
+end
+
+-- Whether a later step waits for a cap of its tenant.
+local function is_held(step)
+  return step.needs and step.reason == WaitReason.TENANT_LIMIT and step.postponed == step['until']
+end
+
+-- Where HELD has such a step: by its tenant and by since when.
+local function held_member(name, step)
+  return OWNER .. string.format('%013.0f', step.held) .. ' ' .. CONVERSATION .. '/' .. member(name)
+end
+
+local function hold(name, step)
+  if redis.call('ZADD', HELD, 0, held_member(name, step)) == 1 then redis.call('HINCRBY', METERS, OWNER .. 'held', 1) end
+end
+
+local function let_go(name, step)
+  if redis.call('ZREM', HELD, held_member(name, step)) == 1 then redis.call('HINCRBY', METERS, OWNER .. 'held', -1) end
+end
+
 -- Take a step out of the indexes that its state keeps it in.
 local function unindex_step(name, step)
   if step.state == StepState.READY then
-    if redis.call('ZREM', READY[step.queue], member(name)) == 0 then
-      return drop_held_back(OWNER, step.queue, member(name))
+    if redis.call('ZREM', READY[step.queue], member(name)) == 1 then
+      fly(OWNER, ID, name, -1)
+      opened[step.queue] = true
+    else
+      drop_held_back(OWNER, step.queue, member(name))
     end
-    fly(OWNER, ID, name, -1)
-    opened[step.queue] = true
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     if step.state == StepState.LEASED then fly(OWNER, ID, name, -1) end
     redis.call('ZREM', DUE, member(name))
     if lacks_worker(step) then redis.call('ZREM', LACKING, lacking_member(name, step)) end
+    if is_held(step) then let_go(name, step) end
   end
+  if step.reserved then reserve(step, 0) end
+  step.reserves, step.charged = nil, nil
 end
 
 local function drop_step(name, step)

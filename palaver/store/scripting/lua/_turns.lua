@@ -1,6 +1,6 @@
 -- The order in which steps are delivered, once more of them are ready than workers take at once (ADR 0101): tenants take
 -- turns by virtual time, and each has an order of its own.
--- needs: now, caps, publish
+-- needs: now, any_caps, publish
 --
 -- A tenant is its owner of lists. READY has what is delivered and not claimed; beyond Queue.WINDOW of these, and at a
 -- tenant's cap, what is ready stays in his backlog. FAIR is a hash: <queue> (its virtual time: that of the last turn),
@@ -50,7 +50,7 @@ local function has_room(owner, queue)
 end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
-local function charge(owner, queue, cost)
+local function charge_turn(owner, queue, cost)
   local time = string.format('%.6f', cost / (caps_of(SHARD, owner, 'weight') or 1))
   for _, list in ipairs({ turns(queue), capped(queue) }) do
     if redis.call('ZADD', list, 'XX', 'INCR', time, owner) then return end
@@ -63,14 +63,14 @@ end
 local function charge_in_advance(owner, queue, run, name)
   local cost = redis.call('HGET', FAIR, owner .. 'cost:' .. queue) or 1
   charged[flight_of(run, name)] = cost
-  charge(owner, queue, cost)
+  charge_turn(owner, queue, cost)
 end
 
 -- A step that had its turn is over, and took so many tokens: put right what was charged in advance.
 local function settle_charge(owner, run, name, step, tokens)
   if not step.in_turn then return end
   local cost, before = 1 + tokens / 1000, redis.call('ZSCORE', in_flight(owner), flight_of(run, name)) or 0
-  charge(owner, step.queue, cost - before)
+  charge_turn(owner, step.queue, cost - before)
   redis.call('HSET', FAIR, owner .. 'cost:' .. step.queue, string.format('%.6f', 0.75 * before + 0.25 * cost))
 end
 

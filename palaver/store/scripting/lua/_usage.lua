@@ -1,10 +1,20 @@
 -- The usage of a run, compared with its budget.
--- needs: limits, count, ledger
+-- needs: caps, limits, count, ledger
 -- RUN `cost` is in nano-dollars, and `unpriced` there if a call's cost is unknown. A turn's tool calls are taken from the
 -- budget all at once, before the first of them begins.
 
--- Add up what a step used, for the run and in the ledger.
-local function count_usage(used)
+-- A step took other tokens than the rate of its tenant was charged with.
+local function correct_charge(charged, taken)
+  local per_minute = taken ~= charged and caps('tokens_per_minute')
+  if not per_minute then return end
+  local used = redis.call('HGET', METERS, OWNER .. 'tokens') or NOW
+  used = used + (taken - charged) * 60000 * Setting.SHARDS / per_minute
+  redis.call('HSET', METERS, OWNER .. 'tokens', string.format('%.3f', used))
+end
+
+-- Add up what a step used, for the run and in the ledger. If nobody knows what it cost, the tenant has spent what was
+-- reserved for it.
+local function count_usage(used, step)
   local counted = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls', 'cost',
   }
@@ -14,12 +24,15 @@ local function count_usage(used)
     if not number then
       redis.call('HSET', RUN, 'unpriced', 1)
       if row then redis.call('HINCRBY', ledger, Ledger.UNPRICED .. row, used.model_calls) end
+      if row and step.reserved then redis.call('HINCRBY', ledger, Ledger.SPENT, step.reserved) end
     elseif number ~= 0 then
       redis.call('HINCRBY', RUN, field, number)
       if row and field ~= Ledger.CALLS then redis.call('HINCRBY', ledger, field .. row, number) end
+      if row and field == 'cost' then redis.call('HINCRBY', ledger, Ledger.SPENT, number) end
     end
   end
   count_used(used)
+  if step.charged then correct_charge(step.charged, used.input_tokens + used.output_tokens) end
 end
 
 -- Whether the run has used up its budget, including `calls` tool calls that are about to begin. An unknown cost counts

@@ -16,7 +16,7 @@ end
 
 -- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)
-  count_usage(args.used)
+  count_usage(args.used, step)
   settle_charge(OWNER, ID, name, step, args.used.input_tokens + args.used.output_tokens)
   if args.tool_calls > 0 then redis.call('HINCRBY', RUN, 'tool_calls', args.tool_calls) end
   if args.streamed then discard_text(name, step) end

@@ -3,7 +3,7 @@ local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
 if args.begun then record_attempt(name, step, SpanOutcome.HANDED_BACK, args.trace_note) end
-count_usage(args.used)
+count_usage(args.used, step)
 if args.begun then discard_text(name, step) else untried(step) end
 count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.HANDED_BACK)
 if STATUS == RunStatus.CANCELLING then

@@ -2,7 +2,7 @@
 local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
-count_usage(args.used)
+count_usage(args.used, step)
 count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.POSTPONED)
 if STATUS == RunStatus.CANCELLING then
   abandon_step(name, step)
