@@ -36,7 +36,7 @@ async def measure(crowd: int, runs: int, calls: int) -> list[Table]:
     """Submit so many ``runs`` alone, and behind a ``crowd``; count so many ``calls`` by weight. Raises BenchError."""
     table = Table(
         f"{runs} runs of one tenant, alone and behind {crowd} of another ({_SLOTS} slots)",
-        ("s until all have ended", "times alone"),
+        ("", "s until all have ended", "times alone"),
         note=f"Each run makes four model calls of 0.1 s. Of the provider with places, {_PLACES}.",
     )
     async with Rig() as rig, Redis.from_url(rig.redis.url) as redis:
@@ -53,8 +53,8 @@ async def measure(crowd: int, runs: int, calls: int) -> list[Table]:
             table.rows.append((f"behind the crowd, {name}", f"{behind:.2f}", f"{behind / alone:.1f}"))
             table.rows.append((f"one more, alone behind it, {name}", f"{single:.2f}", ""))
             if idle is not None:
-                table.rows.append(("slots idle meanwhile, of 200 samples", f"{idle}", ""))
-        shares = [await _shares(rig, redis, calls, weight) for weight in (1, 3)]
+                table.rows.append((f"idle slots of {_SLOTS} meanwhile, on the average", f"{idle:.1f}", ""))
+    shares = [await _shares(calls, weight) for weight in (1, 3)]
     return [table, _shares_table(shares, calls)]
 
 
@@ -70,25 +70,14 @@ async def _took(rig: Rig, provider: str, runs: int) -> float:
     return time.monotonic() - began
 
 
-async def _idle(redis: Redis) -> int:
-    """Samples at which a slot had been idle for longer than a delivery takes to be claimed."""
-    found = 0
+async def _idle(redis: Redis) -> float:
+    """Slots that no step has, on the average of 200 samples."""
+    idle = 0
     for _ in range(200):
-        held = sum([await redis.zcard(keys.in_flight("00", keys.owner(tag))) for tag in (MANY, FEW)])
-        ready = await redis.zcard(keys.ready("00", "model"))
-        found += held - ready < _SLOTS and await _stays_idle(redis)
+        in_flight = [await redis.zcard(keys.in_flight("00", keys.owner(tag))) for tag in (MANY, FEW)]
+        idle += max(0, _SLOTS - sum(in_flight) + await redis.zcard(keys.ready("00", "model")))
         await asyncio.sleep(0.01)
-    return found
-
-
-async def _stays_idle(redis: Redis) -> bool:
-    """Whether that is so for 20 ms."""
-    for _ in range(10):
-        await asyncio.sleep(0.002)
-        held = sum([await redis.zcard(keys.in_flight("00", keys.owner(tag))) for tag in (MANY, FEW)])
-        if held - await redis.zcard(keys.ready("00", "model")) >= _SLOTS:
-            return False
-    return True
+    return idle / 200
 
 
 async def _clear(rig: Rig, redis: Redis) -> None:
@@ -105,26 +94,23 @@ async def _clear(rig: Rig, redis: Redis) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _shares(rig: Rig, redis: Redis, calls: int, weight: int) -> float:
+async def _shares(calls: int, weight: int) -> float:
     """The share of calls that a tenant of this weight gets beside one of weight 1, both with a backlog."""
-    await rig.store.caps.change(MANY, CapsChange(weight=weight))
-    for _ in range(2 * calls):
+    async with Rig() as rig:
+        await rig.store.caps.change(MANY, CapsChange(weight=weight))
         for tenant in (MANY, FEW):
-            await _submit(rig, tenant, f"fake/{_ONE_CALL}", 1)
-    rig.asked.forget()
+            await _submit(rig, tenant, f"fake/{_ONE_CALL}", calls)
+        rig.start_worker(_SLOTS)
 
-    def enough(seen: Sequence[Call]) -> bool:
-        return len(seen) >= calls
+        def enough(seen: Sequence[Call]) -> bool:
+            return len(seen) >= calls
 
-    seen = await rig.asked.until(enough, within=_WITHIN, what=f"{calls} calls")
-    shares = Counter(tenant_of(call.run) for call in seen[:calls])
-    await rig.store.caps.change(MANY, CapsChange(weight=1))
-    await _clear(rig, redis)
-    return shares[MANY] / calls
+        seen = await rig.asked.until(enough, within=_WITHIN, what=f"{calls} calls")
+    return Counter(tenant_of(call.run) for call in seen[:calls])[MANY] / calls
 
 
 def _shares_table(shares: Sequence[float], calls: int) -> Table:
-    table = Table(f"Shares of {calls} calls of two tenants that both wait", ("share", "by weight"))
+    table = Table(f"Shares of {calls} calls of two tenants that both wait", ("weights", "share", "by weight"))
     for (name, expected), share in zip((("1 : 1", 0.5), ("3 : 1", 0.75)), shares, strict=True):
         table.rows.append((name, f"{share:.3f}", f"{expected:.3f}"))
     return table
