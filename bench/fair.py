@@ -39,7 +39,7 @@ async def measure(crowd: int, runs: int, calls: int) -> list[Table]:
         ("", "s until all have ended", "times alone"),
         note=f"Each run makes four model calls of 0.1 s. Of the provider with places, {_PLACES}.",
     )
-    async with Rig() as rig, Redis.from_url(rig.redis.url) as redis:
+    async with Rig() as rig, Redis.from_url(rig.redis.url, decode_responses=True) as redis:
         rig.add_provider("ten", rig.model_url, f"max_in_flight = {_PLACES}\n")
         await rig.workers_ready(rig.start_worker(_SLOTS))
         for name, provider in (("workers", "fake"), (f"a provider with {_PLACES} places", "ten")):
@@ -83,7 +83,7 @@ async def _idle(redis: Redis) -> float:
 async def _clear(rig: Rig, redis: Redis) -> None:
     """End what is left."""
     while left := [
-        run_id.decode()
+        str(run_id)
         for status in ("queued", "running", "cancelling")
         for tenant in (MANY, FEW)
         for run_id in await redis.zrange(keys.runs("00", status, keys.owner(tenant)), 0, 499)

@@ -63,7 +63,7 @@ class QueueState(BaseModel):
     ready: int
     """Steps that are ready and that nobody works on yet."""
     oldest_ready_seconds: float
-    """Of those that are delivered."""
+    """The age of the oldest one that is delivered."""
     running: int
     """Steps in flight on all its workers."""
     workers: list[QueueWorker]
@@ -198,7 +198,7 @@ async def read_queues(backend: Backend) -> list[QueueState]:
 
 async def _read_turns(backend: Backend) -> Mapping[str, list[TenantTurn]]:
     store = backend.store
-    waiting = await within_deadline(store.turns.waiting())
+    waiting = await within_deadline(store.waiting_tenants.by_queue())
     tags = sorted({tenant.tag for tenants in waiting.values() for tenant in tenants[:MOST_SHOWN]})
     names = {tag: await within_deadline(store.tenants.by_tag(tag)) for tag in tags}
     caps = {tag: await within_deadline(store.caps.get(tag)) for tag in tags}

@@ -306,7 +306,7 @@ class Submission(WithAgent):
     """Expire if it has not ended by then; default: ``PALAVER_RUN_DEADLINE`` from its start."""
     budget: Budget | None = None
     priority: int = Field(default=USUAL_PRIORITY, ge=0, le=9)
-    """Where steps have to wait for their turn, runs with a lower one go first among those of their tenant."""
+    """The place among the runs of its tenant, where steps have to wait for their turn: 0 goes first, 9 last."""
     metadata: Metadata = Field(default={})
     tags: Tags = ()
     secrets: NewSecrets = Field(default={})

@@ -21,7 +21,7 @@ from palaver.store.fleet.fleet import Fleet
 from palaver.store.fleet.measuring import Measuring
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
-from palaver.store.fleet.turns import Turns
+from palaver.store.fleet.turns import WaitingTenants
 from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
@@ -71,7 +71,7 @@ class Store:
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, settings)
-        self.turns = Turns(connection, settings)
+        self.waiting_tenants = WaitingTenants(connection, settings)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)

@@ -34,7 +34,7 @@ RunAction: TypeAlias = Literal["cancel", "retry", "delete"]
 
 
 USUAL_PRIORITY: Final = 5
-"""Of a run, from 0 (first among those of its tenant) to 9."""
+"""The priority of a run for which nobody asked: from 0, first among those of its tenant, to 9."""
 
 
 class RunStatus(StrEnum):

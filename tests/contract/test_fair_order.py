@@ -385,14 +385,14 @@ async def test_no_two_tenants_have_one_turn_behind_a_cool_down(driver: StoreDriv
 
 
 async def test_an_operator_sees_who_waits_for_a_turn(driver: StoreDriver) -> None:
-    assert await driver.store.turns.waiting() == {"model": [], "tools": []}
+    assert await driver.store.waiting_tenants.by_queue() == {"model": [], "tools": []}
     await set_caps(driver, B, max_in_flight=1)
     fleet = Fleet(driver, 2)
     await fleet.submit(B, 2)
     await fleet.submit(A, WINDOW + 3)
     await fleet.submit("", 1)
     await fleet.take()
-    waiting = {tenant.tag: tenant for tenant in (await driver.store.turns.waiting())["model"]}
+    waiting = {tenant.tag: tenant for tenant in (await driver.store.waiting_tenants.by_queue())["model"]}
     assert {tag: (tenant.waiting, tenant.in_flight, tenant.at_cap) for tag, tenant in waiting.items()} == {
         A: (3, WINDOW, False),
         B: (1, 1, True),

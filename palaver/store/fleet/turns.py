@@ -31,14 +31,14 @@ class WaitingTenant(NamedTuple):
     """Seconds for which the first of those that wait has waited."""
 
 
-class Turns:
-    """Reads who waits for a turn."""
+class WaitingTenants:
+    """Reads which tenants wait for their turn."""
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
         self._shards = all_shards(settings.shards)
 
-    async def waiting(self) -> dict[str, Sequence[WaitingTenant]]:
+    async def by_queue(self) -> dict[str, Sequence[WaitingTenant]]:
         """For each queue the tenants that wait, those whose turn comes first in front. Raises what Redis raises."""
         places = [(queue, shard, kind) for queue in QUEUES for shard in self._shards for kind in (False, True)]
         pipeline = self._redis.pipeline(transaction=False)
@@ -58,14 +58,14 @@ class Turns:
             pipeline.zcard(keys.in_flight(shard, owner))
         replies: list[Any] = await pipeline.execute()
         now = await now_ms(self._redis)
-        by_queue: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in QUEUES}
+        found_in: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in QUEUES}
         for i, (queue, _, at_cap, owner) in enumerate(found):
             waiting, first, in_flight = replies[3 * i : 3 * i + 3]
             since = int(first[0][1]) % _AGE if first else now
             one = WaitingTenant(owner.strip("@:"), at_cap, waiting, in_flight, max(0.0, (now - since) / 1000))
-            known = by_queue[queue].get(owner)
-            by_queue[queue][owner] = one if known is None else _sum(known, one)
-        return {queue: [*tenants.values()] for queue, tenants in by_queue.items()}
+            known = found_in[queue].get(owner)
+            found_in[queue][owner] = one if known is None else _sum(known, one)
+        return {queue: [*tenants.values()] for queue, tenants in found_in.items()}
 
 
 def _sum(one: WaitingTenant, other: WaitingTenant) -> WaitingTenant:

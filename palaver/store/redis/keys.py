@@ -24,7 +24,7 @@ once for all of these together, as ``@:``.
 {p00}:turns:<queue> zset    owners with a backlog, by virtual time                             no TTL
 {p00}:capped:<queue> zset   those of them that are at their cap, by the same                   no TTL
 {p00}:ahead:<queue> zset    owners without one whose virtual time is ahead of the queue's      no TTL
-{p00}:undelivered:<queue> hash  what the delivery of each step in a backlog says               no TTL
+{p00}:undelivered:<queue> hash  the delivery that each step in a backlog will have              no TTL
 {p00}:fair         hash     the virtual time of each queue, and what a step of each owner costs  no TTL
 {p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
 {p00}:<owner>runs  zset     runs by time of creation                                           no TTL
@@ -264,7 +264,7 @@ def capped(shard: str, queue: str) -> str:
 
 
 def undelivered(shard: str, queue: str) -> str:
-    """What the delivery of each step in a backlog says."""
+    """The deliveries that steps in backlogs will have."""
     return f"{{p{shard}}}:undelivered:{queue}"
 
 

@@ -67,7 +67,7 @@ class Admit(Script[Admitted | Wait]):
     tokens: int
     """Tokens that the call may take."""
     weight: int
-    """Of the tenant whose call it is."""
+    """The weight of the tenant whose call it is."""
     looks: bool
     """Only asks whether its turn has come; a call that may begin asks again."""
 
@@ -108,7 +108,7 @@ class CoolDown(Script[Cooled]):
     call: str | None
     """A call that is to be made again."""
     weight: int
-    """Of the tenant whose call it is."""
+    """The weight of the tenant whose call it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ReportFailure(Script[Counted | IsOut | FailsAlone]):
     counts_as: str
     """Failures that count as the same are one."""
     weight: int
-    """Of the tenant whose call it is."""
+    """The weight of the tenant whose call it is."""
     answered: Seconds | None
     """Since the worker had its last answer; None if it had none."""
     alone: Seconds | None
