@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.config.settings import Settings
+from palaver.errors import Refused
 from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -31,6 +32,9 @@ from .hosts import Hosts, host_of
 from .operations import Caller, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away
 from .problems import Problem
 from .requests import enter_root
+
+if TYPE_CHECKING:
+    from .operations.foreign_tokens import ForeignTokens
 
 _MAX_URL: Final = limit_of("url")
 _MAX_HEADERS: Final = limit_of("headers")
@@ -57,7 +61,9 @@ class Access:
     """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
-    def of(cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys) -> Access:
+    def of(
+        cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys, foreign: ForeignTokens | None = None
+    ) -> Access:
         """Return the access to an application with these settings, which speaks these dialects.
 
         Raises:
@@ -67,7 +73,7 @@ class Access:
         opened = probes | DOCUMENTS if settings.open_docs else probes
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
         return cls(
-            CallerKeys(settings, stored),
+            CallerKeys(settings, stored, foreign),
             Cors(settings),
             Hosts(settings),
             probes,
@@ -83,8 +89,8 @@ class Access:
         socket of a dialect gets its key from the client later.
 
         Raises:
-            Problem, InvalidKey: the caller may not ask, or not from there.
-            StoreUnavailable: whether the key is valid is not known; so may be what Redis raises.
+            Problem, InvalidKey, Refused: the caller may not ask, or not from there.
+            StoreUnavailable, IssuerUnavailable: whether the key is valid is not known; so may be what Redis raises.
         """
         if path in self.probes:
             host_of(headers)
@@ -92,7 +98,7 @@ class Access:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
         if path in self.opened and self.keys.stores(key):
-            # It is answered while Redis is away, too.
+            # It is answered while Redis, or the issuer, is away, too.
             return await self._if_known(key)
         caller, live = await self.keys.caller(key)
         if not caller.trusted and path in self.narrow and not self.narrow[path].none:
@@ -105,7 +111,7 @@ class Access:
         try:
             return await self.keys.caller(key)
         except Exception as error:
-            if not is_away(error):
+            if not is_away(error) and not isinstance(error, Refused):
                 raise
             return Caller(trusted=False), None
 

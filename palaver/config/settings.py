@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from palaver.config.oidc import ScopeGrant, issuer_url, private_host, scope_grant
 from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
@@ -23,11 +25,13 @@ from palaver.vocabulary.ids import MAX_SHARDS
 from palaver.vocabulary.limits import limit_of
 
 S = TypeVar("S", bound=BaseSettings)
+T = TypeVar("T")
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
 _ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_CLAIM: Final = r"^[^\s\x00-\x1f]{1,200}$"
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 
@@ -86,6 +90,21 @@ class Settings(BaseSettings):
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     require_keys: bool = False
     """True if the API wants a key though ``api_keys`` has none: one that `palaver keys create` has made."""
+    oidc_issuer: str | None = None
+    """The issuer of OpenID Connect whose tokens the API takes as it takes keys, exactly as ``iss`` of these has it."""
+    oidc_audience: str | None = Field(default=None, max_length=500)
+    """The audience of these: their ``aud`` names it."""
+    oidc_tenant_claim: str | None = Field(default=None, pattern=_CLAIM)
+    """The claim that names the tenant of whoever has such a token. None: all are of the default tenant."""
+    oidc_scopes_claim: str = Field(default="scope", pattern=_CLAIM)
+    """The claim with scopes, a text with blanks between them or a list."""
+    oidc_scopes: Annotated[tuple[ScopeGrant, ...], NoDecode] = ()
+    """The scopes that values of that claim stand for, comma separated, each ``VALUE=SCOPE SCOPE`` or
+    ``VALUE=operator``; no other value counts then. None: values are scopes by their names."""
+    oidc_jwks_url: str | None = None
+    """The address of the issuer's keys; default: the one that its metadata has."""
+    oidc_private_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts of the issuer and of its keys that may have addresses of a private network, comma separated."""
     metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
     queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
@@ -205,7 +224,32 @@ class Settings(BaseSettings):
     @field_validator("inline_provider_hosts", mode="before")
     @classmethod
     def _listed_hosts(cls, value: object) -> object:
-        return _hosts(value) if isinstance(value, str) else value
+        return _entries(value, listed_host) if isinstance(value, str) else value
+
+    @field_validator("oidc_issuer", "oidc_jwks_url")
+    @classmethod
+    def _issuers_address(cls, value: str | None) -> str | None:
+        return value and issuer_url(value)
+
+    @field_validator("oidc_scopes", "oidc_private_hosts", mode="before")
+    @classmethod
+    def _issuers_lists(cls, value: object, field: ValidationInfo) -> object:
+        entry = scope_grant if field.field_name == "oidc_scopes" else private_host
+        return _entries(value, entry) if isinstance(value, str) else value
+
+    @field_validator(
+        "oidc_audience", "oidc_tenant_claim", "oidc_scopes_claim", "oidc_scopes", "oidc_jwks_url", "oidc_private_hosts"
+    )
+    @classmethod
+    def _of_an_issuer(cls, value: object, field: ValidationInfo) -> object:
+        if "oidc_issuer" not in field.data:
+            return value
+        issuer = field.data["oidc_issuer"]
+        if issuer is None and value != cls.model_fields[field.field_name or ""].default:
+            raise ValueError("is nothing without PALAVER_OIDC_ISSUER: set that, or unset this")
+        if field.field_name == "oidc_audience" and value is None and issuer is not None:
+            raise ValueError("is not set: name the audience that tokens of PALAVER_OIDC_ISSUER must be for")
+        return value
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -225,7 +269,7 @@ class Settings(BaseSettings):
     @property
     def keyed(self) -> bool:
         """True if the API wants keys."""
-        return bool(self.api_keys) or self.require_keys
+        return bool(self.api_keys) or self.require_keys or self.oidc_issuer is not None
 
     @property
     def store_url(self) -> str:
@@ -317,14 +361,14 @@ def _secret_keys(text: str) -> tuple[SecretStr, ...]:
     return tuple(map(SecretStr, parts))
 
 
-def _hosts(text: str) -> tuple[str, ...]:
-    hosts = []
+def _entries(text: str, entry: Callable[[str], T]) -> tuple[T, ...]:
+    entries = []
     for part in _parts(text):
         try:
-            hosts.append(listed_host(part))
+            entries.append(entry(part))
         except ValueError as error:
             raise ValueError(f"{part[:80]!r} {error}") from None
-    return tuple(hosts)
+    return tuple(entries)
 
 
 def _origins(text: str) -> tuple[str, ...]:
