@@ -79,8 +79,9 @@ class CallerKeys:
         looks = key.startswith(_STORED) or (key.startswith(_TOKEN) and not self.listed.none)
         return looks and key not in self.listed
 
-    async def caller(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
-        """Return the caller with this key, and the key if the store or an issuer has it.
+    async def caller(self, key: bytes | None, *, ask_issuer: bool = True) -> tuple[Caller, LiveKey | LiveToken | None]:
+        """Return the caller with this key, and the key if the store or an issuer has it. Unless the issuer may be asked
+        for what it has signed with, nobody has a token of it.
 
         Raises:
             Refused: a token of the issuer is for no tenant here.
@@ -93,7 +94,7 @@ class CallerKeys:
             live = await self.stored.open(key)
         else:
             live = await self.stored.open_token(key)
-            if live is None and self.foreign is not None:
+            if live is None and self.foreign is not None and ask_issuer:
                 live = await self.foreign.open(key)
         return (Caller(trusted=False) if live is None else live.caller()), live
 

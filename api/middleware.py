@@ -18,7 +18,6 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palaver.config.settings import Settings
-from palaver.errors import Refused
 from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -98,7 +97,7 @@ class Access:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
         if path in self.opened and self.keys.stores(key):
-            # It is answered while Redis, or the issuer, is away, too.
+            # It is answered while Redis is away, too, and waits for no issuer.
             return await self._if_known(key)
         caller, live = await self.keys.caller(key)
         if not caller.trusted and path in self.narrow and not self.narrow[path].none:
@@ -109,9 +108,9 @@ class Access:
 
     async def _if_known(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
         try:
-            return await self.keys.caller(key)
+            return await self.keys.caller(key, ask_issuer=False)
         except Exception as error:
-            if not is_away(error) and not isinstance(error, Refused):
+            if not is_away(error):
                 raise
             return Caller(trusted=False), None
 

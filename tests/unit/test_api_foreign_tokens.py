@@ -82,7 +82,7 @@ async def test_clocks_may_differ_by_half_a_minute(api: World, there: LocalIssuer
     now = int(time.time())
     for claims in ({"exp": now - 20}, {"nbf": now + 20}, {"iat": now + 20}, {"exp": now + 0.5}):
         assert (await api.client.get("/v1/runs", headers=there.bearer(**claims))).status_code == 200, claims
-    for claims in ({"exp": now - 31}, {"nbf": now + 60}, {"iat": now + 60}, {"nbf": now + 1e15}):
+    for claims in ({"exp": now - 31}, {"nbf": now + 300}, {"iat": now + 300}, {"nbf": now + 1e15}):
         assert_problem(await api.client.get("/v1/runs", headers=there.bearer(**claims)), 401, "invalid_token")
 
 
@@ -171,14 +171,10 @@ async def test_a_giant_token_is_not_even_read(api: World, there: LocalIssuer) ->
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("mapped", [False, True])
-async def test_a_token_of_one_scope_opens_its_routes_and_no_other(
-    there: LocalIssuer, scope: Scope, mapped: bool
-) -> None:
-    grants = tuple(ScopeGrant(f"group of {each}", frozenset({each})) for each in SCOPES) if mapped else ()
-    value: Any = [f"group of {scope}", "staff"] if mapped else f"openid {scope}"
+async def test_a_token_of_one_scope_opens_its_routes_and_no_other(there: LocalIssuer, scope: Scope) -> None:
+    grants = tuple(ScopeGrant(f"group of {each}", frozenset({each})) for each in SCOPES)
     async with world(there.settings(oidc_scopes=grants), dialects=DIALECTS) as api:
-        headers = there.bearer(scope=value)
+        headers = there.bearer(scope=[f"group of {scope}", "staff"])
         for method, path, scopes in ROUTES:
             body: dict[str, Any] | None = None if method == "GET" else {}
             answer = await api.client.request(method, filled(path), headers=headers, json=body)
@@ -193,6 +189,13 @@ async def test_a_token_of_one_scope_opens_its_routes_and_no_other(
                 said = await knock(api, filled(route.path), headers)
                 # The conversation is not there, which only those hear who may ask.
                 assert (code_of(said) == 4004) == (dialect.socket_scopes[route.path] == scope)
+
+
+async def test_without_a_mapping_values_are_scopes(api: World, there: LocalIssuer) -> None:
+    for path, scope in (("/v1/runs", "runs:read"), ("/v1/usage", "usage:read"), ("/v1/keys", "admin")):
+        for said, status in ((f"openid {scope}", 200), ([scope], 200), ("openid runs:submit", 403), (None, 403)):
+            answer = await api.client.get(path, headers=there.bearer(scope=said))
+            assert answer.status_code == status, (path, said, answer.text)
 
 
 async def test_values_that_stand_for_nothing_open_nothing(there: LocalIssuer) -> None:
@@ -278,11 +281,11 @@ async def test_a_stream_ends_with_its_token(api: World, there: LocalIssuer) -> N
 async def test_a_token_for_a_page_lives_no_longer(api: World, there: LocalIssuer) -> None:
     run = (await api.client.post("/v1/runs", json=BODY, headers=there.bearer(scope=ALL))).json()
     now = int(time.time())
-    for exp, longest in ((now + 10, 41), (now + 10_000, 901)):
+    for exp, least, most in ((now + 10, 1, 40), (now + 10_000, 899, 900)):
         asked = {"run": run["id"], "expires_in": 900}
         made = await api.client.post("/v1/tokens", json=asked, headers=there.bearer(scope=ALL, exp=exp))
         claims = jwt.decode(made.json()["token"], options={"verify_signature": False})
-        assert longest - 6 <= claims["exp"] - now <= longest + BUSY
+        assert least <= claims["exp"] - now <= most + BUSY
         assert claims["sub"] == "oidc:ann"
         page = bearer(made.json()["token"])
         assert (await api.client.get(run["links"]["self"], headers=page)).status_code == 200
@@ -292,6 +295,9 @@ async def test_while_the_issuer_is_away_a_good_token_is_no_bad_one(
     api: World, there: LocalIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(issuer, "AGAIN", 0.0)
+    for probe in ("/healthz", "/readyz"):
+        assert (await api.client.get(probe, headers=there.bearer())).status_code == 200
+    assert not there.asked, "a probe waits for nobody"
     port = there.port
     await there.stop()
     answer = await api.client.get("/v1/runs", headers=there.bearer())
@@ -299,8 +305,7 @@ async def test_while_the_issuer_is_away_a_good_token_is_no_bad_one(
     assert answer.headers["retry-after"] == "5"
     assert "issuer of the token does not answer" in answer.json()["detail"]
     for probe in ("/healthz", "/readyz"):
-        for headers in ({}, there.bearer()):
-            assert (await api.client.get(probe, headers=headers)).status_code == 200, probe
+        assert (await api.client.get(probe, headers=there.bearer())).status_code == 200, probe
     told, task = await open_socket(api, UUID(int=7), json.dumps({"type": "auth", "session_api_key": there.token()}))
     await aeventually(lambda: told[-1]["type"] == "websocket.close")
     assert told[-1]["code"] == 1011, "come again"
