@@ -26,8 +26,8 @@ _MOST: Final = limit_of("tenants")
 class ForeignTokens:
     """The tokens of an issuer, and their bearers as callers."""
 
-    def __init__(self, settings: Settings, tenants: Tenants, issuer: Issuer | None = None) -> None:
-        self._issuer = issuer or Issuer.of(settings)
+    def __init__(self, settings: Settings, tenants: Tenants) -> None:
+        self._issuer = Issuer.of(settings)
         self._rules = ClaimRules.of(settings)
         self._tenants = tenants
         self._tags: dict[str, tuple[str, float]] = {}
@@ -66,7 +66,7 @@ class ForeignTokens:
     async def _tag(self, identity: Identity) -> str:
         tag = "" if identity.tenant is None else await self._known(identity.tenant)
         if tag is None or (tag and identity.operator):
-            # The same whether there is one: who may not be there is not told.
+            # The same sentence, whether there is such a tenant or not.
             raise Refused("tenant_not_allowed", "The token names no tenant that its bearer may act for here.")
         return tag
 

@@ -1,12 +1,15 @@
-"""Settings of the issuer whose tokens the API takes, as they are written: addresses, hosts, and the scopes that values
-of a claim stand for."""
+"""Settings of the issuer whose tokens the API takes: addresses, claims, and the scopes that values of one stand for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
 from urllib.parse import urlsplit
 
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, NoDecode
+
+from palaver.config.lists import entries
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.scopes import SCOPES, Scope
@@ -14,6 +17,7 @@ from palaver.vocabulary.scopes import SCOPES, Scope
 OPERATOR: Final = "operator"
 """In place of scopes: all of them, and all tenants."""
 _LONGEST: Final = 500
+_CLAIM: Final = r"^[^\s\x00-\x1f]{1,200}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,61 @@ class ScopeGrant:
     """True if it makes an operator."""
 
 
-def issuer_url(text: str) -> str:
-    """An address of an issuer, as its tokens have it: nothing in it is changed.
+class IssuerSettings(BaseSettings):
+    """The part of the settings that is about an issuer."""
+
+    oidc_issuer: str | None = None
+    """The issuer of OpenID Connect whose tokens the API takes as it takes keys, exactly as ``iss`` of these has it."""
+    oidc_audience: str | None = Field(default=None, max_length=500)
+    """The audience of these: their ``aud`` names it."""
+    oidc_tenant_claim: str | None = Field(default=None, pattern=_CLAIM)
+    """The claim that names the tenant of whoever has such a token. None: all are of the default tenant."""
+    oidc_scopes_claim: str = Field(default="scope", pattern=_CLAIM)
+    """The claim with scopes, a text with blanks between them or a list."""
+    oidc_scopes: Annotated[tuple[ScopeGrant, ...], NoDecode] = ()
+    """The scopes that values of that claim stand for, comma separated, each ``VALUE=SCOPE SCOPE`` or
+    ``VALUE=operator``; no other value counts then. None: values are scopes by their names."""
+    oidc_jwks_url: str | None = None
+    """The address of the issuer's keys; default: the one that its metadata has."""
+    oidc_private_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts of the issuer and of its keys that may have addresses of a private network, comma separated."""
+
+    @field_validator("oidc_issuer", "oidc_jwks_url")
+    @classmethod
+    def _issuers_address(cls, value: str | None, field: ValidationInfo) -> str | None:
+        return value and issuer_url(value, query=field.field_name == "oidc_jwks_url")
+
+    @field_validator("oidc_scopes", "oidc_private_hosts", mode="before")
+    @classmethod
+    def _issuers_lists(cls, value: object, field: ValidationInfo) -> object:
+        entry = scope_grant if field.field_name == "oidc_scopes" else private_host
+        return entries(value, entry) if isinstance(value, str) else value
+
+    @field_validator(
+        "oidc_audience", "oidc_tenant_claim", "oidc_scopes_claim", "oidc_scopes", "oidc_jwks_url", "oidc_private_hosts"
+    )
+    @classmethod
+    def _of_an_issuer(cls, value: object, field: ValidationInfo) -> object:
+        if "oidc_issuer" not in field.data:
+            return value
+        issuer = field.data["oidc_issuer"]
+        if issuer is None and value != cls.model_fields[field.field_name or ""].default:
+            raise ValueError("is nothing without PALAVER_OIDC_ISSUER: set that, or unset this")
+        if field.field_name == "oidc_audience" and value is None and issuer is not None:
+            raise ValueError("is not set: name the audience that tokens of PALAVER_OIDC_ISSUER must be for")
+        return value
+
+
+def issuer_url(text: str, *, query: bool) -> str:
+    """An address of an issuer, as it was written; that of its keys may have a ``query``.
 
     Raises:
         ValueError: it is none; says why.
     """
-    place = urlsplit(text)
-    if place.scheme not in {"http", "https"}:
+    if not text.startswith(("http://", "https://")):
         raise ValueError("must begin with https://")
-    if place.query or place.fragment or "?" in text or "#" in text or len(text) > _LONGEST:
+    place = urlsplit(text)
+    if "#" in text or ("?" in text and not query) or len(text) > _LONGEST:
         raise ValueError(f"must have neither a query nor a fragment, and {_LONGEST} characters at most")
     host, _ = host_and_port(text)
     if place.scheme == "http" and not is_loopback(host):

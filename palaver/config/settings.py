@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,8 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from palaver.config.oidc import ScopeGrant, issuer_url, private_host, scope_grant
+from palaver.config.lists import entries, parts
+from palaver.config.oidc import IssuerSettings
 from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
@@ -25,13 +25,11 @@ from palaver.vocabulary.ids import MAX_SHARDS
 from palaver.vocabulary.limits import limit_of
 
 S = TypeVar("S", bound=BaseSettings)
-T = TypeVar("T")
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
 _SHORTEST_KEY: Final = 16
 _ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
-_CLAIM: Final = r"^[^\s\x00-\x1f]{1,200}$"
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 
 
@@ -43,7 +41,7 @@ class ApiKey:
     name: str | None = None
 
 
-class Settings(BaseSettings):
+class Settings(IssuerSettings):
     """Durations are seconds."""
 
     # hide_input_in_errors: what does not fit may be a key.
@@ -90,21 +88,6 @@ class Settings(BaseSettings):
     """Bearer keys that the API takes, comma separated, each ``key`` or ``name=key``; none: open, for loopback only."""
     require_keys: bool = False
     """True if the API wants a key though ``api_keys`` has none: one that `palaver keys create` has made."""
-    oidc_issuer: str | None = None
-    """The issuer of OpenID Connect whose tokens the API takes as it takes keys, exactly as ``iss`` of these has it."""
-    oidc_audience: str | None = Field(default=None, max_length=500)
-    """The audience of these: their ``aud`` names it."""
-    oidc_tenant_claim: str | None = Field(default=None, pattern=_CLAIM)
-    """The claim that names the tenant of whoever has such a token. None: all are of the default tenant."""
-    oidc_scopes_claim: str = Field(default="scope", pattern=_CLAIM)
-    """The claim with scopes, a text with blanks between them or a list."""
-    oidc_scopes: Annotated[tuple[ScopeGrant, ...], NoDecode] = ()
-    """The scopes that values of that claim stand for, comma separated, each ``VALUE=SCOPE SCOPE`` or
-    ``VALUE=operator``; no other value counts then. None: values are scopes by their names."""
-    oidc_jwks_url: str | None = None
-    """The address of the issuer's keys; default: the one that its metadata has."""
-    oidc_private_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Hosts of the issuer and of its keys that may have addresses of a private network, comma separated."""
     metrics_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
     """Bearer keys that open ``/metrics`` and nothing else, beside ``api_keys`` and written as these."""
     queues_keys: Annotated[tuple[ApiKey, ...], NoDecode] = ()
@@ -214,7 +197,7 @@ class Settings(BaseSettings):
     @field_validator("tools", "tool_env", "allowed_hosts", "dialects", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
-        return _parts(value) if isinstance(value, str) else value
+        return parts(value) if isinstance(value, str) else value
 
     @field_validator("api_keys", "metrics_keys", "queues_keys", mode="before")
     @classmethod
@@ -224,32 +207,7 @@ class Settings(BaseSettings):
     @field_validator("inline_provider_hosts", mode="before")
     @classmethod
     def _listed_hosts(cls, value: object) -> object:
-        return _entries(value, listed_host) if isinstance(value, str) else value
-
-    @field_validator("oidc_issuer", "oidc_jwks_url")
-    @classmethod
-    def _issuers_address(cls, value: str | None) -> str | None:
-        return value and issuer_url(value)
-
-    @field_validator("oidc_scopes", "oidc_private_hosts", mode="before")
-    @classmethod
-    def _issuers_lists(cls, value: object, field: ValidationInfo) -> object:
-        entry = scope_grant if field.field_name == "oidc_scopes" else private_host
-        return _entries(value, entry) if isinstance(value, str) else value
-
-    @field_validator(
-        "oidc_audience", "oidc_tenant_claim", "oidc_scopes_claim", "oidc_scopes", "oidc_jwks_url", "oidc_private_hosts"
-    )
-    @classmethod
-    def _of_an_issuer(cls, value: object, field: ValidationInfo) -> object:
-        if "oidc_issuer" not in field.data:
-            return value
-        issuer = field.data["oidc_issuer"]
-        if issuer is None and value != cls.model_fields[field.field_name or ""].default:
-            raise ValueError("is nothing without PALAVER_OIDC_ISSUER: set that, or unset this")
-        if field.field_name == "oidc_audience" and value is None and issuer is not None:
-            raise ValueError("is not set: name the audience that tokens of PALAVER_OIDC_ISSUER must be for")
-        return value
+        return entries(value, listed_host) if isinstance(value, str) else value
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -323,14 +281,10 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return {name: value for name, value in secrets.items() if value is not None}
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _api_keys(text: str) -> tuple[ApiKey, ...]:
     """The keys in ``text``. Messages say which entry is meant and never quote it: the key may be anywhere in it."""
     keys: dict[str, ApiKey] = {}
-    for number, entry in enumerate(_parts(text), 1):
+    for number, entry in enumerate(parts(text), 1):
         name, _, key = entry.partition("=")
         if not key.strip("="):
             # Nothing behind it but more of them: the end of a key in base64.
@@ -350,35 +304,25 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
 
 def _secret_keys(text: str) -> tuple[SecretStr, ...]:
     """The keys in ``text``. Messages say which entry is meant and never quote it."""
-    parts = _parts(text)
-    if not parts:
+    found = parts(text)
+    if not found:
         raise ValueError("holds no key; unset it or write one")
-    for number, part in enumerate(parts, 1):
+    for number, part in enumerate(found, 1):
         try:
             key_of(part)
         except ValueError as error:
             raise ValueError(f"entry {number} {error}") from None
-    return tuple(map(SecretStr, parts))
-
-
-def _entries(text: str, entry: Callable[[str], T]) -> tuple[T, ...]:
-    entries = []
-    for part in _parts(text):
-        try:
-            entries.append(entry(part))
-        except ValueError as error:
-            raise ValueError(f"{part[:80]!r} {error}") from None
-    return tuple(entries)
+    return tuple(map(SecretStr, found))
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    for part in (parts := _parts(text)):
+    for part in (found := parts(text)):
         if not _ORIGIN.fullmatch(part):
             raise ValueError(
                 f"{part[:80]!r} is not an origin such as https://app.example.com: a scheme, a host in small letters, a "
                 "port unless it is the usual one, and nothing behind it; there are no patterns"
             )
-    return parts
+    return found
 
 
 def read(kind: type[S]) -> S:

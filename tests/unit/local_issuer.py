@@ -88,9 +88,9 @@ class LocalIssuer:
             self.claims(**claims), signs, algorithm, {name: value for name, value in said.items() if value is not None}
         )
 
-    def bearer(self, *key: str, **claims: Any) -> dict[str, str]:
+    def bearer(self, **claims: Any) -> dict[str, str]:
         """The header of such a token."""
-        return {"Authorization": f"Bearer {self.token(*key, **claims)}"}
+        return {"Authorization": f"Bearer {self.token(**claims)}"}
 
     def answer(self, path: str, body: object, status: int = 200, **headers: str) -> None:
         """From now on, answer ``path`` like this."""

@@ -202,10 +202,19 @@ async def test_values_that_stand_for_nothing_open_nothing(there: LocalIssuer) ->
     grants = (ScopeGrant("support", frozenset({"runs:read"})),)
     settings = there.settings(oidc_scopes=grants, oidc_scopes_claim="realm_access.roles")
     async with world(settings) as api:
-        for claims in ({}, {"realm_access": 7}, {"realm_access": {"roles": ["runs:read", "operator", "admin"]}}):
+        nothing: list[dict[str, Any]] = [
+            {},
+            {"realm_access": 7},
+            {"realm_access": {"roles": ["runs:read", "operator", "admin"]}},
+        ]
+        something: list[dict[str, Any]] = [
+            {"realm_access": {"roles": ["support"]}},
+            {"realm_access.roles": "support other"},
+        ]
+        for claims in nothing:
             answer = await api.client.get("/v1/runs", headers=there.bearer(scope=ALL, **claims))
             assert_problem(answer, 403, "insufficient_scope")
-        for claims in ({"realm_access": {"roles": ["support"]}}, {"realm_access.roles": "support other"}):
+        for claims in something:
             assert (await api.client.get("/v1/runs", headers=there.bearer(**claims))).status_code == 200
             assert (await api.client.post("/v1/runs", json=BODY, headers=there.bearer(**claims))).status_code == 403
 

@@ -212,6 +212,17 @@ async def test_the_metadata_does_not_lead_into_a_private_network(there: LocalIss
         await Issuer.of(there.settings(oidc_jwks_url=None), resolve).fetch()
 
 
+async def test_the_address_of_the_keys_may_be_set(there: LocalIssuer) -> None:
+    settings = there.settings(
+        oidc_issuer="https://login.example.com", oidc_jwks_url=f"http://127.0.0.1:{there.port}{KEYS}"
+    )
+    assert [key.id for key in (await Issuer.of(settings).fetch()).keys] == ["first"]
+    assert there.asked == {KEYS: 1}
+    with pytest.raises(Unfetched, match="is no https:// address"):
+        await Documents(["login.example.com"]).read(f"http://127.0.0.1:{there.port}{KEYS}")
+    assert there.asked == {KEYS: 1}
+
+
 @pytest.mark.parametrize(
     ("listed", "addresses", "asked"),
     [

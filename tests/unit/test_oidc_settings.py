@@ -52,6 +52,8 @@ def test_addresses_that_fit(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     for name, value in {**GOOD, "OIDC_ISSUER": url, "OIDC_JWKS_URL": url}.items():
         monkeypatch.setenv(f"PALAVER_{name}", value)
     assert Settings().oidc_issuer == url
+    monkeypatch.setenv("PALAVER_OIDC_JWKS_URL", "https://login.example.com/keys?app=1")
+    assert Settings().oidc_jwks_url == "https://login.example.com/keys?app=1"
 
 
 @pytest.mark.parametrize(
