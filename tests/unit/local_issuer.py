@@ -58,6 +58,8 @@ class LocalIssuer:
         self.keys: Sequence[dict[str, Any]] = [published("first")]
         self.slow: asyncio.Event | None = None
         """If it is there, answers wait for it."""
+        self.away = False
+        """True if it ends connections without an answer."""
         self.server: asyncio.Server | None = None
 
     @property
@@ -98,18 +100,20 @@ class LocalIssuer:
         self.answers[path] = status, headers, text
 
     async def stop(self) -> None:
-        """Go away."""
+        """Serve no more."""
         if self.server is not None:
             self.server.close()
             await self.server.wait_closed()
 
-    async def start(self, port: int = 0) -> None:
-        """Serve, perhaps again."""
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+    async def start(self) -> None:
+        """Serve at a port of its own."""
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self.port}/realm"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            if self.away:
+                return
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             path = head.split(" ")[1]
             self.asked[path] += 1

@@ -25,6 +25,13 @@ from tests.waiting import aeventually
 from workers.commands.issuer_check import look_at_issuer
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer than a client waits."""
+    monkeypatch.setattr(issuer, "_PATIENCE", 30.0)
+    monkeypatch.setattr(issuer, "_DEADLINE", 30.0)
+
+
 @pytest.fixture
 async def there() -> AsyncIterator[LocalIssuer]:
     async with local_issuer() as made:
@@ -102,19 +109,18 @@ async def test_known_keys_serve_while_the_issuer_is_away_for_a_time(
     monkeypatch.setattr(issuer, "COOL_DOWN", 0.0)
     monkeypatch.setattr(issuer, "AGAIN", 0.0)
     assert await known.claims(there.token())
-    port = there.port
-    await there.stop()
+    there.away = True
     monkeypatch.setattr(issuer, "FRESH", 0.0)
     for _ in range(3):
         assert await known.claims(there.token())
     unknown = there.token("second", "ES256")
-    with pytest.raises(Unfetched, match="cannot be asked: ConnectError"):
+    with pytest.raises(Unfetched, match="cannot be asked"):
         await known.claims(unknown)
     monkeypatch.setattr(issuer, "SERVES", 0.0)
     with pytest.raises(Unfetched):
         await known.claims(there.token())
-    monkeypatch.undo()
-    await there.start(port)
+    monkeypatch.setattr(issuer, "SERVES", 3600.0)
+    there.away = False
     there.keys = [published("second", "EC")]
     assert await known.claims(unknown)
 
