@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -39,6 +39,9 @@ from .operations.catalog import Catalog
 from .operations.measured import Measured
 from .pages import add_pages
 from .routing import Handlers
+
+if TYPE_CHECKING:
+    from .operations.foreign_tokens import ForeignTokens
 
 _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
@@ -87,7 +90,8 @@ def create_app(
         app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
         opened = store or Store.connect(chosen, shared=True, send=publisher is None)
         stored_keys = StoredKeys(opened.api_keys, opened.signing_keys)
-        app.state.access = Access.of(chosen, app.state.dialects, stored_keys)
+        foreign = _foreign_tokens(chosen, opened)
+        app.state.access = Access.of(chosen, app.state.dialects, stored_keys, foreign)
         known = load_providers(chosen.providers) if providers is None else providers
         backend = app.state.backend = Backend(
             settings=chosen,
@@ -113,6 +117,8 @@ def create_app(
             await end(watching)
             preflight.end()
             await stored_keys.close()
+            if foreign is not None:
+                await foreign.close()
             await backend.close()
             if publisher is None:
                 await backend.publisher.close()
@@ -135,6 +141,16 @@ def create_app(
     add_pages(app)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+def _foreign_tokens(settings: Settings, store: Store) -> ForeignTokens | None:
+    """Return the tokens of the issuer that the settings name."""
+    if settings.oidc_issuer is None:
+        return None
+    # Not at the top: `jwt`, `cryptography` and `httpx` are 20 MB of each process, and most have no issuer.
+    from .operations.foreign_tokens import ForeignTokens
+
+    return ForeignTokens(settings, store.tenants)
 
 
 class _Application(FastAPI):

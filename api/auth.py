@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.types import Scope
 
@@ -16,6 +16,9 @@ from palaver.secrets.api_keys import PREFIX
 
 from .operations import Caller, LiveKey, LiveToken, StoredKeys
 from .problems import Problem
+
+if TYPE_CHECKING:
+    from .operations.foreign_tokens import ForeignTokens
 
 METRICS: Final = "/metrics"
 """The one route that a key of ``PALAVER_METRICS_KEYS`` opens."""
@@ -58,12 +61,14 @@ class Keys:
 
 
 class CallerKeys:
-    """All keys that open everything that they have scopes for: those of ``PALAVER_API_KEYS``, and those of the
-    store."""
+    """All keys that open everything that they have scopes for: those of ``PALAVER_API_KEYS``, those of the store, and
+    tokens."""
 
-    def __init__(self, settings: Settings, stored: StoredKeys) -> None:
-        self.listed: Final = Keys(settings.api_keys, wanted=settings.require_keys)
+    def __init__(self, settings: Settings, stored: StoredKeys, foreign: ForeignTokens | None = None) -> None:
+        self.listed: Final = Keys(settings.api_keys, wanted=settings.keyed)
         self.stored: Final = stored
+        self.foreign: Final = foreign
+        """The tokens of an issuer, if the settings name one."""
 
     def stores(self, key: bytes | None) -> bool:
         """Tell whether a key is none of the listed ones and looks like one of the store, or a token: without a
@@ -74,12 +79,23 @@ class CallerKeys:
         looks = key.startswith(_STORED) or (key.startswith(_TOKEN) and not self.listed.none)
         return looks and key not in self.listed
 
-    async def caller(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
-        """Return the caller with this key, and the key if the store has it. Raises StoreUnavailable, and what Redis
-        raises, if that is not known."""
+    async def caller(self, key: bytes | None, *, ask_issuer: bool = True) -> tuple[Caller, LiveKey | LiveToken | None]:
+        """Return the caller with this key, and the key if the store or an issuer has it. Unless the issuer may be asked
+        for what it has signed with, nobody has a token of it.
+
+        Raises:
+            Refused: a token of the issuer is for no tenant here.
+            StoreUnavailable, IssuerUnavailable: it is not known; so may be what Redis raises.
+        """
         if key is None or not self.stores(key):
             return self.listed.caller(key), None
-        live = await (self.stored.open(key) if key.startswith(_STORED) else self.stored.open_token(key))
+        live: LiveKey | LiveToken | None
+        if key.startswith(_STORED):
+            live = await self.stored.open(key)
+        else:
+            live = await self.stored.open_token(key)
+            if live is None and self.foreign is not None and ask_issuer:
+                live = await self.foreign.open(key)
         return (Caller(trusted=False) if live is None else live.caller()), live
 
     def held(self, live: LiveKey | LiveToken | None) -> AbstractContextManager[None]:

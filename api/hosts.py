@@ -17,6 +17,7 @@ from starlette.types import Scope
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.vocabulary.addresses import is_loopback
 
 from .problems import Problem
 
@@ -83,12 +84,6 @@ def host_of(headers: Mapping[bytes, bytes]) -> str:
     if match is None:
         raise Problem("invalid_host")
     return (match[1] or match[2]).decode().lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is one of this machine that nobody else can reach."""
-    address = _address(host)
-    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def refuse_open_bind(settings: Settings, host: str) -> None:

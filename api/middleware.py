@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,6 +31,9 @@ from .hosts import Hosts, host_of
 from .operations import Caller, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away
 from .problems import Problem
 from .requests import enter_root
+
+if TYPE_CHECKING:
+    from .operations.foreign_tokens import ForeignTokens
 
 _MAX_URL: Final = limit_of("url")
 _MAX_HEADERS: Final = limit_of("headers")
@@ -57,7 +60,9 @@ class Access:
     """The way in which submitted runs get their traces; None if tracing is off."""
 
     @classmethod
-    def of(cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys) -> Access:
+    def of(
+        cls, settings: Settings, dialects: Sequence[Dialect], stored: StoredKeys, foreign: ForeignTokens | None = None
+    ) -> Access:
         """Return the access to an application with these settings, which speaks these dialects.
 
         Raises:
@@ -67,7 +72,7 @@ class Access:
         opened = probes | DOCUMENTS if settings.open_docs else probes
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
         return cls(
-            CallerKeys(settings, stored),
+            CallerKeys(settings, stored, foreign),
             Cors(settings),
             Hosts(settings),
             probes,
@@ -83,8 +88,8 @@ class Access:
         socket of a dialect gets its key from the client later.
 
         Raises:
-            Problem, InvalidKey: the caller may not ask, or not from there.
-            StoreUnavailable: whether the key is valid is not known; so may be what Redis raises.
+            Problem, InvalidKey, Refused: the caller may not ask, or not from there.
+            StoreUnavailable, IssuerUnavailable: whether the key is valid is not known; so may be what Redis raises.
         """
         if path in self.probes:
             host_of(headers)
@@ -92,7 +97,7 @@ class Access:
             self.hosts.check(scope, headers)
         key = dialect.key_of(scope, headers)
         if path in self.opened and self.keys.stores(key):
-            # It is answered while Redis is away, too.
+            # It is answered while Redis is away, too, and waits for no issuer.
             return await self._if_known(key)
         caller, live = await self.keys.caller(key)
         if not caller.trusted and path in self.narrow and not self.narrow[path].none:
@@ -103,7 +108,7 @@ class Access:
 
     async def _if_known(self, key: bytes | None) -> tuple[Caller, LiveKey | LiveToken | None]:
         try:
-            return await self.keys.caller(key)
+            return await self.keys.caller(key, ask_issuer=False)
         except Exception as error:
             if not is_away(error):
                 raise

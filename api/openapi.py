@@ -165,7 +165,7 @@ def operation(takes: Takes, says: Says, schemas: Schemas, errors: ErrorFormat) -
         problems.append("validation_error")
     if not takes.probe:
         description["security"] = [{"key": [scope]} for scope in takes.scopes]
-        problems += ("unauthenticated", "invalid_token", "insufficient_scope")
+        problems += ("unauthenticated", "invalid_token", "insufficient_scope", "tenant_not_allowed")
     description["responses"] |= _problems((*problems, *_EVERYWHERE), errors)
     return description
 

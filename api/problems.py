@@ -30,7 +30,7 @@ from palaver.errors import (
     classify,
 )
 
-from .operations import InsufficientScope, InvalidKey
+from .operations import InsufficientScope, InvalidKey, IssuerUnavailable
 
 RETRY_AFTER: Final = 2
 """Seconds after which a client may try again while the store is away."""
@@ -60,6 +60,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "second_person_required": (403, "The call needs the approval of a second person"),
         "not_to_be_edited": (403, "The arguments of the call may not be changed"),
         "origin_not_allowed": (403, "Pages of this origin are not served"),
+        "tenant_not_allowed": (403, "The token is not for a tenant here"),
         "operators_only": (403, "This is for operators"),
         "not_found": (404, "There is nothing here"),
         "key_not_found": (404, "There is no such key"),
@@ -199,6 +200,9 @@ def problem_of(error: Exception, request_id: str) -> Problem:
         case StoreUnavailable():
             _log.warning("the store does not answer: it took too long (request %s)", request_id)
             return _unavailable("The store does not answer.")
+        case IssuerUnavailable():
+            headers = {"Retry-After": str(ROOM_AFTER)}
+            return Problem("unavailable", "The issuer of the token does not answer.", headers=headers)
         case NotDurable():
             _log.warning("written, but not as safely as PALAVER_DURABILITY asks (request %s)", request_id)
             again = "Send the same request again, with the same Idempotency-Key if it had one: it is done once."

@@ -20,7 +20,7 @@ from starlette.types import Scope as AsgiScope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.frames import Frame, Opcode
 
-from palaver.errors import ErrorClass, NoRoom, StoreUnavailable, UnknownConversation, UnknownRun, classify
+from palaver.errors import ErrorClass, NoRoom, Refused, StoreUnavailable, UnknownConversation, UnknownRun, classify
 from palaver.processes.tasks import end
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import limit_of
@@ -98,6 +98,9 @@ def socket_route(
         if not caller.trusted:
             try:
                 caller, live = await _greeted(socket, keys, key_in)
+            except Refused:
+                await _close(socket, codes.forbidden)
+                return
             except Exception as error:
                 if not is_away(error):
                     raise

@@ -111,6 +111,8 @@ def _failing(error_class: ErrorClass) -> ErrorClass:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=64)]
+SubmitterName = Annotated[str, Field(min_length=1, max_length=260)]
+"""The name of a key, or the subject of an issuer with ``oidc:`` before it."""
 PAIRS: Final = {
     "type": "array",
     "items": {"type": "string", "pattern": "^[^=,{][^=,]{0,63}=[^,]{0,512}$"},
@@ -130,7 +132,9 @@ class Filters(BaseModel):
     )
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
-    submitted_by: Name | None = Field(default=None, description="Only runs that the API key of this name submitted.")
+    submitted_by: SubmitterName | None = Field(
+        default=None, description="Only runs that the API key of this name submitted."
+    )
     agent: Name | None = Field(default=None, description="Only runs of agents with this name, or `name@version`.")
     tag: Name | None = Field(default=None, description="Only runs with this tag.")
     metadata: Entries = Field(default={}, description="Only runs whose metadata have all of these entries.")

@@ -39,7 +39,7 @@ from .conversations import (
 from .history import append, fork, withdraw
 from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
-from .live_keys import InvalidKey, LiveKey, LiveToken, is_away, key_ended
+from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
@@ -93,6 +93,7 @@ __all__ = [
     "InputOutcome",
     "InsufficientScope",
     "InvalidKey",
+    "IssuerUnavailable",
     "LackedState",
     "ListedConversations",
     "LiveKey",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from palaver.errors import ErrorClass, Refused, StoreUnavailable, classify
+from palaver.errors import ErrorClass, PalaverError, Refused, StoreUnavailable, classify
 from palaver.store.access.api_keys import KeyRecord
 from palaver.vocabulary.scopes import SCOPES
 
@@ -19,6 +20,8 @@ key_ended: Final[ContextVar[asyncio.Event | None]] = ContextVar("palaver-key-end
 """Set once the key of the present request is revoked or has expired; None for a caller without such a key."""
 key_of_request: Final[ContextVar[str | None]] = ContextVar("palaver-key", default=None)
 """The id of the key of the present request, if the store has it."""
+token_ends_at: Final[ContextVar[float]] = ContextVar("palaver-token-ends-at", default=math.inf)
+"""The time at which the token of the present request expires, by the monotonic clock; never for one without."""
 
 
 class InvalidKey(Refused):
@@ -28,9 +31,14 @@ class InvalidKey(Refused):
         super().__init__("invalid_token", "It was revoked, has expired, or never was a key.")
 
 
+class IssuerUnavailable(PalaverError):
+    """The issuer of tokens does not answer, so that nobody knows whether one is good."""
+
+
 def is_away(error: Exception) -> bool:
-    """Tell whether an error says that the store does not answer."""
-    return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+    """Tell whether an error says that the store, or the issuer of tokens, does not answer."""
+    away = isinstance(error, StoreUnavailable | IssuerUnavailable)
+    return away or classify(error).error_class is ErrorClass.STORAGE
 
 
 class LiveKey:
@@ -81,7 +89,7 @@ class LiveToken:
         self.ends_at = ends_at
         """The time at which it expires, by the monotonic clock."""
         self.parent = parent
-        """The key that made it; None for one that the store does not have."""
+        """The key that made it; None for one that the store does not have, and for a token of an issuer."""
         self.ended: Final = asyncio.Event()
 
     def caller(self) -> Caller:
@@ -90,14 +98,16 @@ class LiveToken:
 
 
 @contextmanager
-def while_valid(ended: asyncio.Event, key_id: str | None = None) -> Iterator[None]:
-    """Serve a request whose key, of this id if the store has it, is valid until ``ended`` is set."""
-    tokens = key_ended.set(ended), key_of_request.set(key_id)
+def while_valid(ended: asyncio.Event, key_id: str | None = None, ends_at: float = math.inf) -> Iterator[None]:
+    """Serve a request whose key, of this id if the store has it, is valid until ``ended`` is set. A token expires
+    at ``ends_at``."""
+    before = key_ended.set(ended), key_of_request.set(key_id), token_ends_at.set(ends_at)
     try:
         yield
     finally:
-        key_ended.reset(tokens[0])
-        key_of_request.reset(tokens[1])
+        key_ended.reset(before[0])
+        key_of_request.reset(before[1])
+        token_ends_at.reset(before[2])
 
 
 def bearer_of(claims: Mapping[str, Any], parent: LiveKey | None) -> Caller:

@@ -114,7 +114,8 @@ class StoredKeys:
             return
         timer = asyncio.get_running_loop().call_later(live.ends_at - time.monotonic(), live.ended.set)
         try:
-            with self._held(live.parent, live.ended) if live.parent else nullcontext(), while_valid(live.ended):
+            held = self._held(live.parent, live.ended) if live.parent else nullcontext()
+            with held, while_valid(live.ended, ends_at=live.ends_at):
                 yield
         finally:
             timer.cancel()

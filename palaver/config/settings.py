@@ -12,6 +12,8 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from palaver.config.lists import entries, parts
+from palaver.config.oidc import IssuerSettings
 from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
@@ -39,7 +41,7 @@ class ApiKey:
     name: str | None = None
 
 
-class Settings(BaseSettings):
+class Settings(IssuerSettings):
     """Durations are seconds."""
 
     # hide_input_in_errors: what does not fit may be a key.
@@ -195,7 +197,7 @@ class Settings(BaseSettings):
     @field_validator("tools", "tool_env", "allowed_hosts", "dialects", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
-        return _parts(value) if isinstance(value, str) else value
+        return parts(value) if isinstance(value, str) else value
 
     @field_validator("api_keys", "metrics_keys", "queues_keys", mode="before")
     @classmethod
@@ -205,7 +207,7 @@ class Settings(BaseSettings):
     @field_validator("inline_provider_hosts", mode="before")
     @classmethod
     def _listed_hosts(cls, value: object) -> object:
-        return _hosts(value) if isinstance(value, str) else value
+        return entries(value, listed_host) if isinstance(value, str) else value
 
     @field_validator("cors_origins", mode="before")
     @classmethod
@@ -225,7 +227,7 @@ class Settings(BaseSettings):
     @property
     def keyed(self) -> bool:
         """True if the API wants keys."""
-        return bool(self.api_keys) or self.require_keys
+        return bool(self.api_keys) or self.require_keys or self.oidc_issuer is not None
 
     @property
     def store_url(self) -> str:
@@ -279,14 +281,10 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return {name: value for name, value in secrets.items() if value is not None}
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _api_keys(text: str) -> tuple[ApiKey, ...]:
     """The keys in ``text``. Messages say which entry is meant and never quote it: the key may be anywhere in it."""
     keys: dict[str, ApiKey] = {}
-    for number, entry in enumerate(_parts(text), 1):
+    for number, entry in enumerate(parts(text), 1):
         name, _, key = entry.partition("=")
         if not key.strip("="):
             # Nothing behind it but more of them: the end of a key in base64.
@@ -306,35 +304,25 @@ def _api_keys(text: str) -> tuple[ApiKey, ...]:
 
 def _secret_keys(text: str) -> tuple[SecretStr, ...]:
     """The keys in ``text``. Messages say which entry is meant and never quote it."""
-    parts = _parts(text)
-    if not parts:
+    found = parts(text)
+    if not found:
         raise ValueError("holds no key; unset it or write one")
-    for number, part in enumerate(parts, 1):
+    for number, part in enumerate(found, 1):
         try:
             key_of(part)
         except ValueError as error:
             raise ValueError(f"entry {number} {error}") from None
-    return tuple(map(SecretStr, parts))
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    hosts = []
-    for part in _parts(text):
-        try:
-            hosts.append(listed_host(part))
-        except ValueError as error:
-            raise ValueError(f"{part[:80]!r} {error}") from None
-    return tuple(hosts)
+    return tuple(map(SecretStr, found))
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    for part in (parts := _parts(text)):
+    for part in (found := parts(text)):
         if not _ORIGIN.fullmatch(part):
             raise ValueError(
                 f"{part[:80]!r} is not an origin such as https://app.example.com: a scheme, a host in small letters, a "
                 "port unless it is the usual one, and nothing behind it; there are no patterns"
             )
-    return parts
+    return found
 
 
 def read(kind: type[S]) -> S:

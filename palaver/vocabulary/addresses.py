@@ -10,6 +10,7 @@ import ipaddress
 import re
 import socket
 import unicodedata
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -42,7 +43,7 @@ def leads_within(url: str) -> bool:
     name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").lower().rstrip(".")
     address = _numeric(name)
     if address is not None:
-        return not _meant(address).is_global or never_asked(str(address), loopback=False)
+        return is_inner(str(address))
     # A name without a dot is that of a service, or is looked up in the domain of whoever fetches it.
     return "." not in name or name.endswith(tuple(f".{inner}" for inner in _INNER))
 
@@ -79,6 +80,20 @@ def host_and_port(address: str) -> tuple[str, int | None]:
 def is_ip(host: str) -> bool:
     """Tell whether a host of `host_and_port` is an IP address."""
     return _numeric(host) is not None
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address is one of this machine that nobody else can reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def is_inner(address: str) -> bool:
+    """Tell whether an IP address is none of the public network, or one at which nothing may be asked."""
+    return never_asked(address, loopback=False) or not _meant(ipaddress.ip_address(address.partition("%")[0])).is_global
 
 
 def never_asked(address: str, *, loopback: bool) -> bool:

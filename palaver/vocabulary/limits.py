@@ -378,6 +378,15 @@ _ALL: Final = (
         ("audit_page", "acts on a page", 500, "acts", "422 `validation_error`"),
         ("token_life", "time until a token expires", 900, "seconds", "422 `validation_error`"),
         ("api_keys_known", "keys that an API process remembers", 10_000, "keys", "others are looked up again"),
+        ("foreign_token", "a token of the issuer of PALAVER_OIDC_ISSUER", 16 * KIB, "bytes", "401 `invalid_token`"),
+        (
+            "issuer_document",
+            "its metadata, its keys",
+            128 * KIB,
+            "bytes",
+            "those known serve on for 6 hours",
+        ),
+        ("issuer_keys", "its keys", 50, "keys", "those known serve on for 6 hours"),
     ),
     *_group(
         "Traces",

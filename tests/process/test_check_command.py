@@ -46,7 +46,13 @@ def test_all_is_well_or_nobody_answers() -> None:
     with RedisServer() as server:
         well = run(PALAVER_REDIS_URL=server.url)
         url = server.url
+        lost = run(
+            PALAVER_REDIS_URL=url, PALAVER_OIDC_ISSUER="http://127.0.0.1:1/realm", PALAVER_OIDC_AUDIENCE="palaver"
+        )
     assert (well.returncode, well.stderr) == (0, "")
+    assert (lost.returncode, lost.stderr) == (1, "")
+    assert re.search(r"issuer +keys +ERROR +http://127\.0\.0\.1:1/realm/\S+ cannot be asked: ConnectError", lost.stdout)
+    assert "What to do: see to PALAVER_OIDC_ISSUER" in lost.stdout
     away = run(PALAVER_REDIS_URL=url)
     assert away.returncode == 1
     assert re.search(r"store +answer +ERROR +ConnectionError", away.stdout)

@@ -46,7 +46,7 @@ class TenantKeys(CallerKeys):
         self._callers = {name: Caller(True, "ci", tenant=tag) for name, tag in TENANTS.items()}
         self._callers[OPERATOR] = Caller(True, "root", operator=True)
 
-    async def caller(self, key: bytes | None) -> tuple[Caller, None]:
+    async def caller(self, key: bytes | None, *, ask_issuer: bool = True) -> tuple[Caller, None]:
         known = self._callers.get((key or b"").decode())
         return (replace(known, arrived=time.monotonic()) if known else Caller(trusted=False)), None
 

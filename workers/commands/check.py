@@ -1,4 +1,5 @@
-"""``palaver check``: what this place finds of its Redis, and of the broker's, as its processes do at their start.
+"""``palaver check``: what this place finds of its Redis, and of the broker's, as its processes do at their start; and
+of the issuer whose tokens the API takes, if there is one.
 
 A program of its own, for where a server runs: it has the same addresses, and the same users.
 """
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     with refusing():
         here = settings()
         load_policy(here.policy)
-        findings = Preflight(here, options.role or _role(here)).look()
+        findings = [*Preflight(here, options.role or _role(here)).look(), *_of_issuer(here)]
     if options.json:
         print(document({"data": [asdict(finding) for finding in findings]}))
     else:
@@ -50,7 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="palaver check",
         description="Ask the Redis of PALAVER_REDIS_URL, and that of PALAVER_BROKER_URL, whether they keep what they "
-        "are given, and whether their user may do what its role has to. Exits 1 if something is wrong, and 78 if the "
+        "are given, and whether their user may do what its role has to; and the issuer of PALAVER_OIDC_ISSUER for its "
+        "keys. Exits 1 if something is wrong, and 78 if the "
         "settings or the rules of PALAVER_POLICY are.",
     )
     parser.add_argument(
@@ -65,6 +67,15 @@ def _role(here: Settings) -> Role:
     user = unquote(urlsplit(here.store_url).username or "")
     named: dict[str, Role] = {f"palaver-{role}": role for role in get_args(Role)}
     return named.get(user, "worker")
+
+
+def _of_issuer(here: Settings) -> Sequence[Finding]:
+    if here.oidc_issuer is None:
+        return ()
+    # Not at the top: it imports what nobody needs who has no issuer.
+    from .issuer_check import look_at_issuer
+
+    return (look_at_issuer(here),)
 
 
 def _described(finding: Finding) -> str:

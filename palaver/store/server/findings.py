@@ -22,7 +22,7 @@ _DISK: Final = "look at the server's log, its disk and its directory: it may ref
 class Finding:
     """One look at one thing."""
 
-    place: Place
+    place: Place | Literal["issuer"]
     check: str
     level: Level
     found: str

@@ -51,7 +51,7 @@ class Preflight:
     def __init__(self, settings: Settings, role: Role) -> None:
         self._settings = settings
         self._role = role
-        self._logged: dict[tuple[Place, str], str] = {}
+        self._logged: dict[tuple[str, str], str] = {}
         self.refused: tuple[str, ...] = ()
         """Commands that a step needs and that this process was refused at the last look, or `login`; empty if nothing
         was refused, or nobody answered."""
