@@ -36,8 +36,8 @@ from palaver.cli.text import (
 )
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Cancellation, Run
-from palaver.vocabulary.lifecycle import USUAL_PRIORITY
 from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 _PIPE_WIDTH: Final = 240
 """Columns when nobody looks: enough that no id is cut."""

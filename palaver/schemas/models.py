@@ -31,7 +31,8 @@ from palaver.schemas.fields import (
 )
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.stuck_limits import StuckLimits
-from palaver.vocabulary.lifecycle import USUAL_PRIORITY, RunStatus, StopReason, WaitReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 
 class AgentSpec(ModelOptions):

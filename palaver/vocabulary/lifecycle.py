@@ -33,10 +33,6 @@ RunAction: TypeAlias = Literal["cancel", "retry", "delete"]
 """The actions that a bulk request can apply to runs."""
 
 
-USUAL_PRIORITY: Final = 5
-"""The priority of a run for which nobody asked: from 0, first among those of its tenant, to 9."""
-
-
 class RunStatus(StrEnum):
     """The status of a run. Five of them mean that it is going on, five are terminal."""
 

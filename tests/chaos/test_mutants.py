@@ -1,8 +1,8 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
 what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
-usage, of the caps of tenants, of their turns, of the operator's policy, of tokens of an issuer, and of tools on a loop are
-caught by their tests."""
+usage, of the caps of tenants and of their turns, of the operator's policy, of tokens of an issuer, and of tools on a
+loop are caught by their tests."""
 
 from __future__ import annotations
 

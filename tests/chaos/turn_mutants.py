@@ -27,7 +27,7 @@ TURN_MUTANTS: Final = by_name(
     _mutant("a step that is charged twice", _TURNS, "cost - before)", "cost)"),
     _mutant("tokens that are free", _TURNS, "1 + tokens / 1000, redis", "1, redis"),
     _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, redis", "math.max(0, redis"),
-    _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, 'weight') or 1)", "cost"),
+    _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1)", "cost"),
     _mutant("a window without an end", _TURNS, "redis.call('ZCARD', READY[queue]) < Queue.WINDOW and", "true and"),
     _mutant("a cap that nobody asks for", _TURNS, "return steps >= math", "return false and steps >= math"),
     _mutant(

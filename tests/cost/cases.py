@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from palaver.schemas.conversation import ConversationFilter, ConversationPatch, 
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
 from palaver.schemas.tenants import CapsChange
-from palaver.steps.leases import Delta, Lease
+from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Continue, Postpone, ToolOutcome
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
@@ -227,9 +227,30 @@ async def _append_behind_rolled_back(driver: StoreDriver, n: int) -> Act:
 async def _open_turn(driver: StoreDriver, n: int) -> str:
     """A conversation at whose end a turn of n calls is open, all but one with results."""
     run_id, deliveries = await driver.turn(*_ids(n + 1))
-    for delivery in deliveries[:-1]:
-        await driver.answer(await driver.claim(delivery), WORDS)
+    for lease in (await _claim_all(driver, deliveries))[:-1]:
+        await driver.answer(lease, WORDS)
     return (await driver.get(run_id)).conversation_id
+
+
+async def _fill(driver: StoreDriver, n: int) -> Act:
+    """As many tenants at their cap, of which each has a step that waits."""
+    for number in range(n):
+        tag = f"{number:06}"
+        await driver.store.caps.change(tag, CapsChange(max_in_flight=1))
+        with within(Reach(tag)):
+            await driver.begin()
+            await driver.submit()
+    return driver.store.due.fill
+
+
+async def _claim_all(driver: StoreDriver, deliveries: Sequence[Delivery]) -> list[Lease]:
+    """Claim these, and those that get room with each claim."""
+    due, leases = [*deliveries], []
+    while due:
+        lease = await driver.claim(due.pop(0))
+        due += lease.deliveries
+        leases.append(lease)
+    return leases
 
 
 async def _find_place(driver: StoreDriver, n: int) -> Act:
@@ -248,8 +269,8 @@ async def _go_back(driver: StoreDriver, n: int) -> Act:
     """To the results of n calls."""
     run_id, deliveries = await driver.turn(*_ids(n))
     conversation = (await driver.get(run_id)).conversation_id
-    for delivery in deliveries:
-        settled = await driver.answer(await driver.claim(delivery), WORDS)
+    for lease in await _claim_all(driver, deliveries):
+        settled = await driver.answer(lease, WORDS)
     entries = (await driver.store.runs.conversation(conversation)).entries
     await driver.finish(await driver.claim(settled.deliveries[0]))
     await _withdrawn_parts(driver, conversation, n)
@@ -362,7 +383,7 @@ async def _delete_conversation(driver: StoreDriver, n: int) -> Act:
 
 async def _lost(driver: StoreDriver, n: int) -> Act:
     _, deliveries = await driver.turn(*_ids(n))
-    leases = [await driver.claim(delivery) for delivery in deliveries]
+    leases = await _claim_all(driver, deliveries)
     return lambda: driver.lose(leases[0])
 
 
@@ -614,6 +635,7 @@ CASES: Final = (
     Case("find", "16 runs with long agents that do not fit", _find_beside_agents, most=62),
     Case("find", "16 runs that fit", _find_all, most=12),
     Case("find", "8 conversations that do not fit", _find_conversations, most=125),
+    Case("fill", "tenants at their cap", _fill),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),
     Case("admit", "8 calls that wait", _admit),

@@ -27,10 +27,10 @@ async def _after_messages(driver: StoreDriver, n: int) -> list[Delivery]:
 
 
 async def _beside_runs(driver: StoreDriver, n: int) -> list[Delivery]:
-    """A run beside so many others of its shard, half of them leased."""
+    """A run beside so many others of its shard, all but three of them leased."""
     for i in range(n):
         submitted = await driver.submit()
-        if i % 2:
+        if i > 2:
             await driver.claim(submitted.deliveries[0], worker=f"w{i}")
     return list((await driver.submit()).deliveries)
 

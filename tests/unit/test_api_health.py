@@ -57,6 +57,7 @@ async def test_queues_show_what_waits_and_who_works() -> None:
             "running": 0,
             "workers": [],
             "refused": [],
+            "tenants": [],
         }
         assert (await api.client.get("/v1/queues?format=keda&queue=model")).json() == {"value": 5}
         assert (await api.client.get("/v1/queues?format=keda")).json() == {"value": 5}

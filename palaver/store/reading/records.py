@@ -19,7 +19,8 @@ from palaver.store.redis.connection import Fields
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.ids import is_id
-from palaver.vocabulary.lifecycle import USUAL_PRIORITY, RunStatus, StopReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 NANODOLLARS: Final = 1_000_000_000
 """In a dollar. Costs are added up as whole numbers: nothing is lost between two calls, however many there are."""

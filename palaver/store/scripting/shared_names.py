@@ -26,9 +26,9 @@ from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, Verdict
 from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
-from palaver.vocabulary.lifecycle import TRANSITIONS, USUAL_PRIORITY, RunStatus, StepState, StopReason, WaitReason
+from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
-from palaver.vocabulary.step_kinds import KINDS, RECOVERED, WINDOW
+from palaver.vocabulary.step_kinds import KINDS, RECOVERED, USUAL_PRIORITY, WINDOW
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,

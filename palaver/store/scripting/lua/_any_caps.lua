@@ -1,10 +1,22 @@
 -- The caps of any tenant, by its owner in front of lists. One hash of a shard has those of all tenants
 -- (`palaver/store/tenants/caps.py`): `<owner><cap>`. One that is not there is none; money is in nano-dollars.
 
+local CAPS = { Cap.WEIGHT, Cap.MAX_IN_FLIGHT, Cap.REQUESTS_PER_MINUTE, Cap.TOKENS_PER_MINUTE, Cap.USD_PER_DAY,
+  Cap.USD_PER_MONTH, Cap.MAX_QUEUED }
+-- A script asks for several of them, at several places: they are read together.
+local caps_by_owner = {}
+
+local function read_caps(prefix, owner)
+  local names, found = {}, {}
+  for i, name in ipairs(CAPS) do names[i] = owner .. name end
+  for i, text in ipairs(redis.call('HMGET', prefix .. 'caps', unpack(names))) do found[CAPS[i]] = tonumber(text or nil) end
+  return found
+end
+
 -- The caps with these names, each a number or nil.
 local function caps_of(prefix, owner, ...)
   local names, found = { ... }, {}
-  for i, name in ipairs(names) do names[i] = owner .. name end
-  for i, text in ipairs(redis.call('HMGET', prefix .. 'caps', unpack(names))) do found[i] = tonumber(text or nil) end
+  caps_by_owner[owner] = caps_by_owner[owner] or read_caps(prefix, owner)
+  for i, name in ipairs(names) do found[i] = caps_by_owner[owner][name] end
   return unpack(found, 1, #names)
 end

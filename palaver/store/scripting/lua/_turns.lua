@@ -28,7 +28,6 @@ local function flight_of(run, name) return string.find(name, '/', 1, true) and r
 local flown, charged = {}, {}
 -- Queues that may have room.
 local opened = {}
-local most_of = {}
 
 local function fly(owner, run, name, steps)
   local of, step = flown[owner] or {}, flight_of(run, name)
@@ -38,11 +37,11 @@ end
 
 -- Without a cap, what is in flight need not be counted. Each shard has its part of a cap, and of each at least one.
 local function is_at_cap(owner)
-  if most_of[owner] == nil then most_of[owner] = caps_of(SHARD, owner, 'max_in_flight') or false end
-  if not most_of[owner] then return false end
+  local most = caps_of(SHARD, owner, Cap.MAX_IN_FLIGHT)
+  if not most then return false end
   local steps = redis.call('ZCARD', in_flight(owner))
   for _, more in pairs(flown[owner] or {}) do steps = steps + more end
-  return steps >= math.ceil(most_of[owner] / Setting.SHARDS)
+  return steps >= math.ceil(most / Setting.SHARDS)
 end
 
 local function has_room(owner, queue)
@@ -51,7 +50,7 @@ end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
 local function charge_turn(owner, queue, cost)
-  local time = string.format('%.6f', cost / (caps_of(SHARD, owner, 'weight') or 1))
+  local time = string.format('%.6f', cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1))
   for _, list in ipairs({ turns(queue), capped(queue) }) do
     if redis.call('ZADD', list, 'XX', 'INCR', time, owner) then return end
   end
@@ -142,7 +141,7 @@ end
 
 -- The tenant may be below his cap again: his turn may come.
 local function uncap(owner)
-  if is_at_cap(owner) or not most_of[owner] then return end
+  if not caps_of(SHARD, owner, Cap.MAX_IN_FLIGHT) or is_at_cap(owner) then return end
   for queue in pairs(READY) do
     local time = redis.call('ZSCORE', capped(queue), owner)
     if time then
