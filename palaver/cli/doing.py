@@ -237,8 +237,8 @@ def waiting(run: Run) -> str:
         parts = [lacked(run.waiting.code or "", _waiting_step(run))]
     if run.waiting.code == "outage":
         parts = ["outage of the provider"]
-    if run.waiting.reason is WaitReason.TENANT_LIMIT and run.waiting.code in _CAPS:
-        parts = [_CAPS[run.waiting.code]]
+    if run.waiting.reason is WaitReason.TENANT_LIMIT:
+        parts = [_CAPS.get(run.waiting.code or "", parts[0])]
     if run.waiting.run_id:
         parts.append(f"behind {run.waiting.run_id}")
     if run.waiting.until:
