@@ -38,6 +38,14 @@ _NO_ROOM: Final[Mapping[str, str]] = {
     "outage": "calls fail one after the other, and one at a time tries again",
 }
 """Why a provider has no room for a call, by the code of ``run.waiting``."""
+_CAPS: Final[Mapping[str, str]] = {
+    "max_in_flight": "as many steps of the tenant execute as may",
+    "usd_per_day": "the tenant's money of this day is spent, or set aside for calls under way",
+    "usd_per_month": "the tenant's money of this month is spent, or set aside for calls under way",
+    "requests_per_minute": "the tenant's requests of this minute are used up",
+    "tokens_per_minute": "the tenant's tokens of this minute are used up",
+}
+"""The caps that a tenant may have reached, by the code of ``run.waiting``."""
 
 
 def doing(run: Run) -> str:
@@ -210,6 +218,8 @@ def wait_cause(reason: str, code: str, step: str) -> str:
     """Why a step waits, with what ``code`` says of it."""
     if reason == WaitReason.NO_WORKER:
         return lacked(code, step)
+    if reason == WaitReason.TENANT_LIMIT:
+        return _CAPS.get(code) or f"{reason} {code}".rstrip()
     return _NO_ROOM.get(code) or f"{reason} {code}".rstrip()
 
 
@@ -227,6 +237,8 @@ def waiting(run: Run) -> str:
         parts = [lacked(run.waiting.code or "", _waiting_step(run))]
     if run.waiting.code == "outage":
         parts = ["outage of the provider"]
+    if run.waiting.reason is WaitReason.TENANT_LIMIT:
+        parts = [_CAPS.get(run.waiting.code or "", parts[0])]
     if run.waiting.run_id:
         parts.append(f"behind {run.waiting.run_id}")
     if run.waiting.until:

@@ -182,7 +182,8 @@ class Waiting(BaseModel):
     code: str | None = None
     """The reason in a word. With ``provider_cooldown`` ``cooldown``, or the limit that is reached; or ``outage``, with
     the ``error_class`` of the last failure. With ``no_worker`` the thing that is lacked: ``tool:NAME``,
-    ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses."""
+    ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses. With
+    ``tenant_limit`` the cap."""
 
 
 class Cancellation(BaseModel):

@@ -29,6 +29,7 @@ from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.wiretap import Wiretap
 from tests.chaos.zygote import Forked, Zygote, zygotes_of
+from tests.process.capped import capped
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 
@@ -196,7 +197,7 @@ def fire_at(
     cluster.expect_traceback("WorkerLostError", "BrokenPipeError")
     counts: Counter[str] = Counter()
     targets, tap = Range(cluster, zygotes), Wiretap(cluster.stack.model_url)
-    with tap.listening(cluster.busy_port), targets.open() as door:
+    with tap.listening(cluster.busy_port), targets.open() as door, capped(cluster):
         traffic = Traffic(cluster, chance, door, aimed=True)
         for aim, kills in aims.items():
             aimed, turn = random.Random(f"{seed} {aim}"), counts.total() % len(providers)

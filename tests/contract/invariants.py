@@ -181,7 +181,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind == "held":
             shard.held = set(await _scores(redis, name))
         elif kind == "meters":
-            shard.meters = {field: float(number) for field, number in _text(await redis.hgetall(name)).items()}
+            meters = _text(await redis.hgetall(name))
+            shard.meters = {meter: float(meters[meter]) for meter in meters if meter != "after"}
         elif kind == "caps":
             shard.caps = {cap: int(number) for cap, number in _text(await redis.hgetall(name)).items()}
         elif kind in ("waiting", "pending"):

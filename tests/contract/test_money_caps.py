@@ -312,6 +312,18 @@ async def test_many_tenants_are_looked_at_some_at_a_time(store: Store, driver: S
     assert (len(first), {*first, *rest}) == (50, runs)
 
 
+async def test_of_many_sweepers_one_looks(store: Store, driver: StoreDriver, redis: Any) -> None:
+    await cap(store, usd_per_day=0.1)
+    lease = await begin(driver)
+    assert await store.caps.allowed(every=60) == []
+    assert not await redis.exists(keys.meters("00"))
+    await hold(driver, lease, await reserve(store, lease, 0.2, 0.3))
+    await cap(store, usd_per_day=1)
+    assert len(await store.caps.allowed(every=60)) == 1
+    assert await store.caps.allowed(every=60) == []
+    assert len(await store.caps.allowed()) == 1
+
+
 async def test_a_step_whose_run_was_deleted_by_hand_is_forgotten(store: Store, driver: StoreDriver, redis: Any) -> None:
     await cap(store, usd_per_day=0.1)
     lease = await begin(driver)

@@ -68,17 +68,20 @@ thinking = "summarized"
 
 [providers.busy]
 base_url = "http://127.0.0.1:{busy_port}/v1"
+prices."*" = {{ input = 10, output = 10 }}
 
 [providers.busy-claude]
 protocol = "anthropic"
 base_url = "http://127.0.0.1:{busy_port}/v1"
 thinking = "summarized"
 max_output_tokens = 4096
+prices."*" = {{ input = 10, output = 10 }}
 
 [providers.busy-responding]
 protocol = "responses"
 base_url = "http://127.0.0.1:{busy_port}/v1"
 thinking = "summarized"
+prices."*" = {{ input = 10, output = 10 }}
 
 [providers.narrow]
 base_url = "{url}/v1"

@@ -18,11 +18,11 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.schemas.tenants import CapsChange
 from palaver.stack.ports import HOST
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
 from tests.chaos.zygote import Forked, Zygote, zygotes_of
+from tests.process.capped import capped
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.otlp import LATE, Receiver
@@ -33,8 +33,6 @@ pytestmark = pytest.mark.process
 VICTIMS = {"worker": 3, "tools": 2, "api": 1}
 """Each model worker is a sweeper as well."""
 MODELS = ("tool-4+use-each+rate-400", "steps-2-1-3+use-each+rate-400", "say-30+rate-100")
-CAP = CapsChange(usd_per_day=1_000_000, usd_per_month=1_000_000)
-"""So much is never reached; what calls may cost is reserved all the same, and nothing of it is left (checks.py)."""
 KILLS = 40
 STARTING = "kills of what is starting"
 ROUND = 300
@@ -45,12 +43,10 @@ ROUND = 300
 def cluster(traced: Cluster) -> Iterator[Cluster]:
     traced.heal()
     traced.mark()
-    traced.ask(lambda store: store.caps.change("", CAP))
-    yield traced
-    traced.heal()
-    check(traced)
-    with traced.redis() as server:
-        assert server.hexists("{p00}:meters", "reserved"), "nothing was reserved"
+    with capped(traced):
+        yield traced
+        traced.heal()
+        check(traced)
 
 
 @pytest.fixture

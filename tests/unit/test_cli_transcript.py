@@ -89,6 +89,18 @@ class TestWaiting:
         assert lacking("1") == [f"step 1 waits: {needs}"]
         assert lacking("1/c1") == ["step 1/c1 waits: no worker has tool embed"]
 
+    def test_a_cap_of_the_tenant_is_no_limit_of_the_provider(self, api: ScriptedAPI) -> None:
+        def capped(code: str) -> list[str]:
+            return told(api, frame(1, "run.waiting", reason="tenant_limit", code=code, delay=3))
+
+        at = ONE_SECOND_LATER + timedelta(seconds=2)
+        for code, words in (
+            ("usd_per_day", "the tenant's money of this day is spent, or set aside for calls under way"),
+            ("requests_per_minute", "the tenant's requests of this minute are used up"),
+            ("moon_phase", "tenant_limit moon_phase"),
+        ):
+            assert capped(code) == [f"step 1 waits until {at:%H:%M:%S}: {words}"]
+
     def test_what_this_version_does_not_know(self, api: ScriptedAPI) -> None:
         odd = frame(1, "run.waiting", code="moon_phase")
         assert told(api, odd) == [f"step 1 waits until {ONE_SECOND_LATER:%H:%M:%S}: provider_cooldown moon_phase"]

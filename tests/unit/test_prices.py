@@ -161,7 +161,9 @@ async def cost(*asked: str, usages: list[dict[str, int] | None] | None = None) -
         tools=(),
         histograms=Histograms(MODEL),
     )
-    lease: Any = SimpleNamespace(run_id="run_1", step="1", try_number=1, time_left=60.0)
+    lease: Any = SimpleNamespace(
+        run_id="run_1", step="1", try_number=1, time_left=60.0, money_capped=False, rate_capped=False
+    )
     prompt = Prompt(lease, CachedConversation(CHAT_COMPLETIONS))
     calls = ModelCalls(lease, runtime, CallProgress(), AttemptNotes(), prompt)
     for model in asked:

@@ -93,7 +93,7 @@ class Sweeper:
 
     async def _begin_allowed(self) -> None:
         """Deliver steps that waited for a cap of their tenant."""
-        allowed = await self._store.caps.allowed()
+        allowed = await self._store.caps.allowed(_FORGET / 2)
         if allowed:
             promoted = await self._store.steps.promote(allowed)
             await follow_up(self._store, self._publish, [moved for moved in promoted if moved is not None])

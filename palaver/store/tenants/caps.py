@@ -26,8 +26,6 @@ _NAMES: Final = tuple(Caps.model_fields)
 _WEIGHTS_LAST: Final = 1.0
 """Seconds."""
 _MONEY: Final = frozenset({"usd_per_day", "usd_per_month"})
-_START: Final = "-"
-"""The place where a look at what waits begins."""
 _AT_ONCE: Final = 50
 """Tenants that one look is about, and steps of each."""
 _MOST: Final = 10**14 - 1
@@ -43,7 +41,6 @@ class TenantCaps:
         self._shards = all_shards(settings.shards)
         self._weights: dict[str, int] = {}
         self._read_at = 0.0
-        self._after = dict.fromkeys(self._shards, _START)
 
     async def get(self, tag: str) -> Caps:
         """The caps of the tenant with this tag; empty: of the default tenant."""
@@ -112,15 +109,16 @@ class TenantCaps:
             case other:
                 assert_never(other)
 
-    async def allowed(self) -> Sequence[tuple[str, str, str]]:
+    async def allowed(self, every: float = 0.0) -> Sequence[tuple[str, str, str]]:
         """Steps that wait for a cap of their tenant and may begin by now, each by the ids of its conversation and its
-        run and its name. Of many tenants some are looked at, and the next ones the next time."""
-        shards = tuple(self._after)
+        run and its name. Of many tenants some are looked at, and the next ones the next time. None, if somebody has
+        looked less than ``every`` seconds ago."""
         replies = await self._scripts.run_all(
-            FindAllowed(held=keys.held(shard), after=self._after[shard], tenants=_AT_ONCE, of_a_tenant=_AT_ONCE)
-            for shard in shards
+            FindAllowed(
+                held=keys.held(shard), meters=keys.meters(shard), every=every, tenants=_AT_ONCE, of_a_tenant=_AT_ONCE
+            )
+            for shard in self._shards
         )
-        self._after = {shard: reply.after for shard, reply in zip(shards, replies, strict=True)}
         return [_step_of(call) for reply in replies for call in reply.calls]
 
 

@@ -8,6 +8,7 @@ from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.store.scripting.contracts.replies import Stale
+from palaver.vocabulary.durations import Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,6 @@ class Allowed:
 
     calls: tuple[str, ...]
     """Each by its conversation, its run and its name, with strokes between them."""
-    after: str
-    """The place to go on from."""
 
 
 class FindAllowed(Script[Allowed]):
@@ -48,8 +47,9 @@ class FindAllowed(Script[Allowed]):
     was changed."""
 
     held: Key
-    after: str
-    """The place where the look begins."""
+    meters: Key
+    every: Seconds
+    """If somebody has looked since so long ago, it finds nothing; 0: it looks in any case."""
     tenants: int
     """That are looked at, at most."""
     of_a_tenant: int
