@@ -21,6 +21,7 @@ from palaver.store.fleet.fleet import Fleet
 from palaver.store.fleet.measuring import Measuring
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
+from palaver.store.offboarding.erasures import Erasures
 from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
@@ -68,6 +69,7 @@ class Store:
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
+        self.erasures = Erasures(connection, scripts, settings, self.due)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)

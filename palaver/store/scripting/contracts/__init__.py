@@ -7,6 +7,15 @@ from typing import Any, Final
 from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.erasure import (
+    BeginErasure,
+    EndErasure,
+    EraseConversations,
+    EraseKeys,
+    EraseMembers,
+    EraseRuns,
+    WriteReceipt,
+)
 from palaver.store.scripting.contracts.listing import Find
 from palaver.store.scripting.contracts.logs import (
     Append,
@@ -46,6 +55,7 @@ __all__ = [
     "Admit",
     "Append",
     "BeginConversation",
+    "BeginErasure",
     "Cancel",
     "ChangeConversation",
     "Claim",
@@ -54,6 +64,11 @@ __all__ = [
     "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
+    "EndErasure",
+    "EraseConversations",
+    "EraseKeys",
+    "EraseMembers",
+    "EraseRuns",
     "Find",
     "FindPlace",
     "ForgetConversations",
@@ -75,6 +90,7 @@ __all__ = [
     "Sweep",
     "WithdrawAfter",
     "WriteDeltas",
+    "WriteReceipt",
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
@@ -84,6 +100,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepSecrets, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant,
+    CreateTenant, BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
 )  # fmt: skip
 """Every script."""
