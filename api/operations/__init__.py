@@ -67,6 +67,7 @@ from .scopes import (
 from .secrets import secret_names, set_secrets
 from .stored_keys import StoredKeys
 from .submitting import Taken, begin, condense, retry, submit
+from .tenants import erase_tenant, export_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
 from .usage import UsageReport, UsageRow, read_usage
@@ -139,6 +140,8 @@ __all__ = [
     "create_token",
     "delete_conversation",
     "delete_run",
+    "erase_tenant",
+    "export_tenant",
     "follow",
     "follow_log",
     "fork",

@@ -23,6 +23,7 @@ from api.auth import CallerKeys
 from api.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
+from palaver.store.redis import keys
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
@@ -54,6 +55,9 @@ class TenantKeys(CallerKeys):
 async def tenants(**changes: Any) -> AsyncIterator[World]:
     """An API with keys of several tenants."""
     async with world(SETTINGS, **changes) as api:
+        for name, tag in TENANTS.items():
+            if tag:
+                await api.redis.hset(keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
         access = api.app.state.access
         api.app.state.access = replace(access, keys=TenantKeys(access.keys.stored))
         # Else the first request that needs a script would send one command more.
@@ -131,6 +135,8 @@ async def furnish(api: World, who: str) -> Belongings:
         "event": [events[0]["id"]],
         "agent": [agent],
         "key": [key.record.id],
+        # Everybody knows that there is a default one.
+        "tenant": [who] if TENANTS[who] else [],
         "run cursor": pages[:1],
         "conversation cursor": pages[1:2],
     }
@@ -154,6 +160,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
             return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
         case "key":
             return secrets.token_hex(6)
+        case "tenant":
+            return secrets.token_hex(len(value))[: len(value)]
         case "action":
             return f"act_{uuid4().hex[:24]}"
         case "run cursor":
@@ -226,7 +234,11 @@ class Operation:
         return await client.request(self.method, path, params=query, headers=headers, **sent)
 
 
-_STANDS_AT: Final = {"agent": re.compile("^(name|agents?)$"), "key": re.compile("^api_key_id$")}
+_STANDS_AT: Final = {
+    "agent": re.compile("^(name|agents?)$"),
+    "key": re.compile("^api_key_id$"),
+    "tenant": re.compile("^(name|tenant)$"),
+}
 """Names of places where something is one of those: elsewhere it is a text as any other."""
 NOTHING: Final = {
     "run_id": new_run_id("00"),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
-import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -27,6 +25,8 @@ from palaver.store.access.api_keys import KeyGrant, KeyRecord
 from palaver.vocabulary.durations import in_seconds
 from palaver.vocabulary.ids import is_id, tenant_of
 from palaver.vocabulary.scopes import SCOPES
+
+from .typist import typist
 
 _DAY: Final = 86_400
 _OPEN: Final = (
@@ -117,15 +117,7 @@ async def _run(here: Settings, options: argparse.Namespace) -> int:
 async def _keep(store: Store, operation: str, record: KeyRecord, key_id: str) -> None:
     """Keep an act of whoever types this."""
     facts = {"api_key": key_id, "name": record.grant.name, "created": record.id}
-    await store.audit.add(record.grant.tenant, operation, client=f"command of {_user()}", facts=facts)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A user of a container may have no name.
-        return str(os.getuid())
+    await store.audit.add(record.grant.tenant, operation, client=typist(), facts=facts)
 
 
 async def _grant(store: Store, options: argparse.Namespace) -> KeyGrant:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -46,6 +47,7 @@ _SCRIPTS: Final = 20
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
 """Seconds for which nothing is put among the agents of a tenant that is erased."""
+NO_TENANT: Final = "There is no tenant of that name."
 _REASON: Final = "the tenant is being erased"
 
 
@@ -80,7 +82,7 @@ class Erasures:
             NotDurable: it may have to be done again.
         """
         if name == "default":
-            raise Refused("default_tenant", "The default tenant is that of who runs the installation, and stays.")
+            raise Refused("default_tenant", "It is that of who runs the installation.")
         with within(EVERYTHING):
             subject = await self._begin(name, by, client)
             if subject is None:
@@ -93,6 +95,21 @@ class Erasures:
                 return await self._so_far(subject, unfinished)
             return await self._finish(subject)
 
+    async def traces(self, tag: str) -> Sequence[keys.Key]:
+        """Return the keys of a tenant's own that are there: none once it is erased, when what all share was looked
+        through, too."""
+        own = [
+            *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
+            *(keys.audit(tag), keys.audit_erasure(tag)),
+        ]
+        for shard in self._shards:
+            own += [f"{{p{shard}}}:{keys.owner(tag)}{name}" for name in (*LISTS_OF_RUNS, "convs", "convs:updated")]
+            own += [keys.passing(shard, tag), keys.erasure(shard, tag)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in own:
+            pipeline.execute_command("EXISTS", key)
+        return [key for key, there in zip(own, await pipeline.execute(), strict=True) if there]
+
     async def _begin(self, name: str, by: str | None, client: str | None) -> _Subject | None:
         """Mark the tenant in the registry. Return what is known of it; None if there is none."""
         state = orjson.dumps({"began_at": await now_ms(self._redis), "by": by, "client": client})
@@ -104,7 +121,7 @@ class Erasures:
     async def _receipt(self, name: str) -> Erasure:
         text = await self._redis.get(keys.receipt(name))
         if text is None:
-            raise Refused("tenant_not_found")
+            raise Refused("tenant_not_found", NO_TENANT)
         return Erasure.model_validate_json(text)
 
     async def _mark(self, tag: str) -> None:
@@ -181,9 +198,9 @@ class Erasures:
         is made of requests about them: nothing of that is made without them."""
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_passing, self._erase_shared):
-                yield lambda part=part, shard=shard: part(shard, tag)  # type: ignore[misc]
+                yield partial(part, shard, tag)
         for last in (self._erase_agents, self._erase_api_keys, self._erase_acts):
-            yield lambda last=last: last(tag)  # type: ignore[misc]
+            yield partial(last, tag)
 
     async def _erase_runs(self, shard: str, tag: str) -> bool:
         ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, _AT_ONCE - 1)
