@@ -1,7 +1,7 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
 what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
-usage, of the operator's policy, and of tools on a loop are caught by their tests."""
+usage, of the operator's policy, of the erasure of tenants, and of tools on a loop are caught by their tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.batch_mutants import BATCH_MUTANTS
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
+from tests.chaos.erasure_mutants import ERASURE_MUTANTS
 from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
 from tests.chaos.ledger_mutants import LEDGER_MUTANTS
 from tests.chaos.mutants import MUTANTS
@@ -29,6 +30,7 @@ KINDS = (
     BROKER_MUTANTS,
     DEATH_MUTANTS,
     BATCH_MUTANTS,
+    ERASURE_MUTANTS,
     IN_PLACE_MUTANTS,
     LEDGER_MUTANTS,
     OUTAGE_MUTANTS,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, get_args
 
+from palaver.schemas.actions import ActionType
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Usage
 from palaver.steps.verdicts import Finish, Postpone
@@ -14,8 +15,9 @@ from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.tenants.tenants import Tenant
-from palaver.vocabulary.lifecycle import StopReason, WaitReason
+from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
+from palaver.vocabulary.step_kinds import QUEUES
 from tests.contract.store_driver import AGENT, StoreDriver
 
 OTHERS: Final = frozenset(
@@ -42,6 +44,26 @@ def kinds() -> set[str]:
     """The kinds of keys that there are, as `palaver.store.redis.keys` documents them."""
     found = re.findall(r"^(\{(?:p00|palaver:\S*)\}:\S+|palaver:\S+)\s", keys.__doc__ or "", re.MULTILINE)
     return set(found)
+
+
+_PARTS: Final[Mapping[str, Sequence[str]]] = {
+    "<owner>": (keys.OTHER_TENANTS,),
+    "<status>": tuple(RunStatus),
+    "<queue>": QUEUES,
+    "<reason>": tuple(WaitReason),
+    "<type>": get_args(ActionType),
+}
+"""The parts of the names of lists that all tenants share."""
+
+
+def shared_lists() -> set[str]:
+    """The sorted sets of a shard in which all tenants are, or all but the default one."""
+    documented = re.findall(r"^(\{p00\}:\S+) +zset", keys.__doc__ or "", re.MULTILINE)
+    lists = {*documented} - OF_ERASURE - {"{p00}:left:<id>", "{p00}:<owner>passing"}
+    for part, names in _PARTS.items():
+        lists = {each.replace(part, name) for each in lists for name in names}
+    assert not [each for each in lists if "<" in each], "a part that is not above"
+    return lists
 
 
 def pattern_of(kind: str, tag: str) -> re.Pattern[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from redis.exceptions import ConnectionError
@@ -22,8 +22,23 @@ from palaver.store.fleet.fleet import Interruption
 from palaver.store.offboarding import erasures
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
+from palaver.store.scripting.contracts import EraseMembers
+from palaver.store.scripting.contracts.erasure import SharedType
 from palaver.store.tenants.tenants import DEFAULT, Tenant
-from tests.contract.belongings import LINES, OF_ERASURE, OTHERS, endow, everything, found, kinds, pattern_of, without
+from palaver.vocabulary.ids import new_run_id
+from tests.contract.belongings import (
+    LINES,
+    OF_ERASURE,
+    OTHERS,
+    content_of,
+    endow,
+    everything,
+    found,
+    kinds,
+    pattern_of,
+    shared_lists,
+    without,
+)
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.unit.api_world import SETTINGS
 from tests.waiting import aeventually
@@ -349,6 +364,48 @@ async def test_what_was_left_behind_is_found_in_what_all_share(store: Store, dri
     assert (await erase(driver, acme)).erased == Erased()
     assert await left_of(redis, acme) == set()
     assert await redis.zscore(keys.due("00"), f"{mine.id}/end") is not None
+
+
+async def test_each_list_that_all_share_is_looked_through(store: Store, driver: StoreDriver, redis: Any) -> None:
+    acme = await store.tenants.create("acme")
+    lists = shared_lists()
+    assert len(lists) > 25
+    strays = {tag: f"{new_run_id('00', tag)}/1" for tag in (acme.tag, "0000m2", "")}
+    lookalike = f"run_00{'0' * 20}{acme.tag}"
+    for key in lists:
+        await redis.zadd(key, {**dict.fromkeys(strays.values(), 1.0), lookalike: 1.0})
+    await erase(driver, acme)
+    for key in lists:
+        left = {member.decode() for member in await redis.zrange(key, 0, -1)}
+        assert left == {strays["0000m2"], strays[""], lookalike}, key
+        await redis.delete(key)
+
+
+@pytest.mark.parametrize("shared_type", get_args(SharedType))
+async def test_what_all_share_is_looked_through_a_page_at_a_time(
+    store: Store, redis: Any, shared_type: SharedType
+) -> None:
+    tag, name, many = "k7m2qx", "{p00}:shared", 700
+    erase = EraseMembers(erasure=keys.erasure("00", tag), shared=name, shared_type=shared_type, tag=tag)
+    others = {new_run_id("00", other) for other in ("", "0000m2") for _ in range(many)}
+    mine = {new_run_id("00", tag) for _ in range(many)} | {tag, f"@{tag}:weight"}
+    everybodys = [*others, *mine]
+    if shared_type == "stream":
+        everybodys = [member for member in everybodys[::10] if member.startswith("run_")]
+        for member in everybodys:
+            await redis.xadd(name, {"run": f"{member}\nmore"})
+    elif shared_type == "hash":
+        await redis.hset(name, mapping=dict.fromkeys(everybodys, 1))
+    else:
+        await redis.zadd(name, {member: len(member) for member in everybodys})
+    pages = 1
+    while not (await store.scripts.run(erase)).all:
+        pages += 1
+    assert pages > 1 or shared_type == "hash", "a hash of a few fields for each tenant"
+    left = await content_of(redis, name)
+    assert not found({name: left}, tag)
+    assert len(left) == len(others.intersection(everybodys))
+    await redis.delete(name)
 
 
 async def test_a_slice_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 -- ERASURE `seen:<key>` is how far it was looked through: a rank of a sorted set, from the highest one down, or an entry of
 -- a stream.
 -- needs: erasing
-local PAGE, OF_STREAM, ALL = Limit.SCRIPT_PAGE, 100, 'all'
+local PAGE, OF_STREAM, ALL = 1000, 100, 'all'
 local seen, in_id = 'seen:' .. keys.shared, '_' .. string.sub(PREFIX, 3, 4) .. args.tag .. '_'
 local before = redis.call('HGET', keys.erasure, seen)
 if before == ALL then return reply.seen { all = true } end
