@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel
 
 
-class Erased(BaseModel):
+class ErasedCounts(BaseModel):
     """The numbers of things that were erased of a tenant."""
 
     conversations: int = 0
@@ -16,9 +16,9 @@ class Erased(BaseModel):
     """Decisions and outputs that runs waited for."""
     secrets: int = 0
     agents: int = 0
-    """Those that are on the server, each with all of its versions."""
+    """Agents on the server, each with all of its versions."""
     api_keys: int = 0
-    """Those that were revoked, or had expired and were listed still."""
+    """Keys that were revoked by it, or had expired and were listed still."""
     idempotency_keys: int = 0
     usage_days: int = 0
     """Ledgers: one for each day and shard."""
@@ -32,13 +32,13 @@ class Erasure(BaseModel):
     tenant: str
     """Its name, which others may have from the end on."""
     tag: str
-    """What its ids had; no tenant ever gets it again."""
+    """The tag in its ids; no tenant ever gets it again."""
     done: bool
     """False: there is more. Ask again."""
     began_at: datetime
     ended_at: datetime | None
     by: str | None
     """The name of the key that asked for it first, or who typed the command."""
-    erased: Erased
+    erased: ErasedCounts
     unfinished_runs: int
     """Runs that workers have not let go of yet."""

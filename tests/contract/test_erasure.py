@@ -14,7 +14,7 @@ from palaver.config.settings import Settings
 from palaver.errors import Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.schemas.conversation import Fork, NewConversation
 from palaver.schemas.models import AgentSpec, Retry
-from palaver.schemas.tenants import Erased, Erasure
+from palaver.schemas.tenants import ErasedCounts, Erasure
 from palaver.steps.leases import Stray
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
@@ -86,7 +86,7 @@ async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] |
     raise AssertionError(f"it never ends: {report}")
 
 
-WHOLE = Erased(
+WHOLE = ErasedCounts(
     conversations=7, runs=7, actions=2, secrets=1, agents=1, api_keys=1, idempotency_keys=1, usage_days=1, acts=1
 )
 
@@ -260,7 +260,7 @@ async def test_workers_let_go_first(store: Store, driver: StoreDriver, redis: An
     assert cancelled.cancel.reason == "the tenant is being erased"
     assert cancelled.cancel.by == "root"
     await driver.finish(lease)
-    assert (await erase(driver, acme)).erased == Erased(conversations=1, runs=2, usage_days=0)
+    assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=2, usage_days=0)
     with pytest.raises(UnknownRun):
         await store.runs.get(run_id)
     with pytest.raises(UnknownConversation):
@@ -280,7 +280,7 @@ async def test_a_worker_that_is_dead_is_not_waited_for(store: Store, driver: Sto
     assert (await store.erasures.erase("acme")).unfinished_runs == HELD
     assert (await store.erasures.erase("acme")).unfinished_runs == HELD
     await redis.zadd(keys.due("00"), {f"{run_id}/{lease.step}": 1})
-    assert (await erase_alone(store)).erased == Erased(conversations=1, runs=1)
+    assert (await erase_alone(store)).erased == ErasedCounts(conversations=1, runs=1)
     assert await left_of(redis, acme) == set()
 
 
@@ -306,7 +306,7 @@ async def test_nothing_is_erased_before_old_requests_are_answered(
     for _ in range(3):
         report = await store.erasures.erase("acme")
         assert not report.done
-        assert report.erased == Erased(api_keys=1)
+        assert report.erased == ErasedCounts(api_keys=1)
     with pytest.raises(Refused):
         await store.api_keys.get(key.record.id)
     assert await store.api_keys.version() != version, "every process reads all keys again"
@@ -314,7 +314,7 @@ async def test_nothing_is_erased_before_old_requests_are_answered(
     await redis.zadd(keys.api_keys(acme.tag), {"0" * 12: 1})
     await redis.set(keys.api_key("0" * 12), "{}")
     monkeypatch.setattr(erasures, "QUIET", 0.0)
-    assert (await erase(driver, acme)).erased == Erased(conversations=1, runs=1, api_keys=2)
+    assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=1, api_keys=2)
     assert await redis.get(keys.api_key("0" * 12)) is None
 
 
@@ -361,7 +361,7 @@ async def test_what_was_left_behind_is_found_in_what_all_share(store: Store, dri
     mine = await store.runs.get((await driver.submit()).run_id)
     for gone in (run_id, ended):
         await redis.delete(keys.run(gone), keys.conversation((await store.runs.get(gone)).conversation_id))
-    assert (await erase(driver, acme)).erased == Erased()
+    assert (await erase(driver, acme)).erased == ErasedCounts()
     assert await left_of(redis, acme) == set()
     assert await redis.zscore(keys.due("00"), f"{mine.id}/end") is not None
 
@@ -432,7 +432,7 @@ async def test_a_slice_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch)
         if report.done:
             break
     assert slices > 2
-    assert report.erased == Erased(conversations=many)
+    assert report.erased == ErasedCounts(conversations=many)
 
 
 async def test_the_default_tenant_pays_nothing(store: Store, driver: StoreDriver, redis: Any) -> None:

@@ -17,7 +17,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import KeepAgent, RemoveAgent
-from palaver.store.scripting.contracts.agents import Absent, Erased, Kept, OtherVersion, Removed, TooMany
+from palaver.store.scripting.contracts.agents import Absent, Kept, OtherVersion, Removed, TenantErased, TooMany
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.store.scripting.moving import durable_reply
@@ -140,7 +140,7 @@ def _agent(name: str, version: int, oldest: int, newest: int, spec: bytes, facts
     )
 
 
-def _kept(reply: Kept | OtherVersion | TooMany | Erased) -> Kept:
+def _kept(reply: Kept | OtherVersion | TooMany | TenantErased) -> Kept:
     match reply:
         case Kept() as kept:
             return kept
@@ -149,7 +149,7 @@ def _kept(reply: Kept | OtherVersion | TooMany | Erased) -> Kept:
         case TooMany():
             count_exceeded("agents")
             raise StateConflict("agents_full", None, "there are as many agents as there may be")
-        case Erased():
+        case TenantErased():
             raise refusal(RefusalCode.TENANT_ERASED, None)
         case none:
             assert_never(none)

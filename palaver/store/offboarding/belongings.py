@@ -26,7 +26,7 @@ _KINDS: Final = {"idem": "idempotency_keys", "copy": "", "copied": ""}
 
 
 class Shared(NamedTuple):
-    """What has members that are a tenant's, beside those of others."""
+    """A key with members that are a tenant's, beside those of others."""
 
     key: keys.Key
     type: SharedType

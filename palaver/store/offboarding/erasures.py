@@ -16,7 +16,7 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.errors import Refused
-from palaver.schemas.tenants import Erased, Erasure
+from palaver.schemas.tenants import ErasedCounts, Erasure
 from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, UNFINISHED, kind_of_passing, run_lists, shared
 from palaver.store.redis import keys
@@ -309,7 +309,7 @@ class Erasures:
         total = Counter[str]()
         for counts in await pipeline.execute():
             for kind, number in counts.items():
-                if kind.decode() in Erased.model_fields:
+                if kind.decode() in ErasedCounts.model_fields:
                     total[kind.decode()] += int(number)
         return total
 
@@ -350,7 +350,7 @@ def _told(subject: _Subject, counts: Mapping[str, int], *, unfinished: int = 0, 
         began_at=datetime.fromtimestamp(subject.began_at / 1000, UTC),
         ended_at=None if ended_at is None else datetime.fromtimestamp(ended_at / 1000, UTC),
         by=subject.by,
-        erased=Erased(**counts),
+        erased=ErasedCounts(**counts),
         unfinished_runs=unfinished,
     )
 

@@ -152,7 +152,7 @@ def agents_passing(tenant: str) -> str:
 
 
 def agents_erasure(tenant: str) -> str:
-    """What was erased of a tenant's agents."""
+    """The counts of what was erased of a tenant's agents."""
     return f"{_agents_of(tenant)}:erasure"
 
 
@@ -176,7 +176,7 @@ def audit(tag: str) -> str:
 
 
 def audit_erasure(tag: str) -> str:
-    """What was erased of the acts of a tenant."""
+    """The count of what was erased of the acts of a tenant."""
     return f"{{palaver:audit}}:erasure:{tag}"
 
 
@@ -186,7 +186,7 @@ def receipt(name: str) -> str:
 
 
 def api_keys_erasure(tag: str) -> str:
-    """What was erased of a tenant's keys of the API."""
+    """The count of what was erased of a tenant's keys of the API."""
     return f"{_API_KEYS}:erasure:{tag}"
 
 
@@ -338,7 +338,7 @@ def passing(shard: str, tenant: str) -> str:
 
 
 def erasure(shard: str, tenant: str) -> str:
-    """What was erased of a tenant, and how far that is."""
+    """The counts of what was erased of a tenant, and how far that is."""
     return f"{{p{shard}}}:{owner(tenant)}erasure"
 
 

@@ -32,7 +32,7 @@ class TooMany:
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class TenantErased:
     """The tenant is erased, or is being: nothing is kept for it."""
 
 
@@ -46,7 +46,7 @@ class Removed:
     """It is gone."""
 
 
-class KeepAgent(Script[Kept | OtherVersion | TooMany | Erased]):
+class KeepAgent(Script[Kept | OtherVersion | TooMany | TenantErased]):
     """Make a version of an agent, unless the newest one is the same."""
 
     grows = True

@@ -21,7 +21,7 @@ class Erasing:
     record: bytes
     """Its record, JSON."""
     begun: bytes
-    """When and by whom that was asked for first, JSON."""
+    """The time at which that was asked for first, and by whom; JSON."""
 
 
 class BeginErasure(Script[Erasing | Unknown]):
@@ -36,11 +36,11 @@ class BeginErasure(Script[Erasing | Unknown]):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class NameFreed:
     """The name is free."""
 
 
-class EndErasure(Script[Ended]):
+class EndErasure(Script[NameFreed]):
     """Take a tenant that is erased out of the registry. Its tag stays, so that nobody gets it again."""
 
     when_full = True
@@ -52,7 +52,7 @@ class EndErasure(Script[Ended]):
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class PartErased:
     """They are gone."""
 
 
@@ -66,7 +66,7 @@ class Erasable(NamedTuple):
     """For how many of these it counts, if it is there."""
 
 
-class EraseKeys(Script[Gone]):
+class EraseKeys(Script[PartErased]):
     """Erase keys, whatever they are."""
 
     when_full = True
@@ -75,7 +75,7 @@ class EraseKeys(Script[Gone]):
     erased_keys: tuple[Erasable, ...]
 
 
-class EraseRuns(Script[Gone]):
+class EraseRuns(Script[PartErased]):
     """Erase runs that have ended, all of one tenant, with their places in all lists. Others stay."""
 
     when_full = True
@@ -88,7 +88,7 @@ class EraseRuns(Script[Gone]):
     """The lists of all tenants that they are in."""
 
 
-class EraseConversations(Script[Gone]):
+class EraseConversations(Script[PartErased]):
     """Erase conversations, all of one tenant, whose runs are erased, with their logs and their places in all lists."""
 
     when_full = True
@@ -141,4 +141,4 @@ class WriteReceipt(Script[Receipt]):
     act: Json | None
     """None if no acts are kept."""
     retention: int
-    """Of acts, in seconds."""
+    """Seconds for which acts are kept."""

@@ -4,4 +4,4 @@ if record and cjson.decode(record).tag == args.tag then
   redis.call('HSET', keys.tenants, '@' .. args.tag, '')
   redis.call('HINCRBY', keys.tenants, '@', 1)
 end
-return reply.ended()
+return reply.name_freed()

@@ -11,4 +11,4 @@ for _, list in ipairs({ 'convs', 'convs:updated' }) do take_out(list, args.conve
 redis.call('ZREM', keys.expiring, unpack(args.conversations))
 count_erased('conversations', there)
 count_erased('secrets', secrets)
-return reply.gone()
+return reply.part_erased()

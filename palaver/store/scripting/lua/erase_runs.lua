@@ -20,4 +20,4 @@ if #ended > 0 then
 end
 count_erased('runs', there)
 count_erased('actions', actions)
-return reply.gone()
+return reply.part_erased()
