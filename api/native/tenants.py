@@ -56,6 +56,7 @@ async def erase_tenant(backend: Backend, caller: Caller, name: TenantName) -> Re
     summary="Export a tenant",
     answers={200: ("What it has, a line of JSON each.", None)},
     problems=("tenant_not_found", "invalid_cursor"),
+    audited=True,
     also={LINES: {"schema": {"type": "string", "examples": [_EXAMPLE]}}},
 )
 async def export_tenant(backend: Backend, caller: Caller, name: TenantName, query: ExportQuery) -> Response:

@@ -366,6 +366,18 @@ async def test_what_was_left_behind_is_found_in_what_all_share(store: Store, dri
     assert await redis.zscore(keys.due("00"), f"{mine.id}/end") is not None
 
 
+async def test_what_is_broken_goes_too(store: Store, driver: StoreDriver, redis: Any) -> None:
+    acme = await store.tenants.create("acme")
+    with within(Reach(acme.tag)):
+        run_id = (await driver.submit(secrets={"TOKEN": "x"})).run_id
+        conversation = (await store.runs.get(run_id)).conversation_id
+    await redis.hset(keys.run(run_id), "waiting", "5")
+    await redis.hset(keys.run(run_id), "actions", "5")
+    await redis.hset(keys.conversation(conversation), "secrets", "5")
+    assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=1)
+    assert await left_of(redis, acme) == set()
+
+
 async def test_each_list_that_all_share_is_looked_through(store: Store, driver: StoreDriver, redis: Any) -> None:
     acme = await store.tenants.create("acme")
     lists = shared_lists()

@@ -539,7 +539,9 @@ def _erase(
 
 def _erased_runs(made: Mapping[str, Sequence[str]]) -> Script[Any]:
     owned, shared = LISTS_OF_RUNS, run_lists("00")
-    return EraseRuns(erasure=keys.erasure("00", _TAG), runs=tuple(made["runs"]), owned=owned, shared=shared)
+    return EraseRuns(
+        erasure=keys.erasure("00", _TAG), broken=False, runs=tuple(made["runs"]), owned=owned, shared=shared
+    )
 
 
 def _erased_conversations(made: Mapping[str, Sequence[str]]) -> Script[Any]:

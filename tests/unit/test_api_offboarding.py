@@ -137,6 +137,17 @@ async def test_an_export_has_all_and_counts_it(offices: Offices) -> None:
     assert [line["kind"] for line in await exported(offices, "acme", root)][-1] == "end"
 
 
+async def test_it_is_known_who_exported(offices: Offices, caplog: pytest.LogCaptureFixture) -> None:
+    acme = await offices.key("acme", name="boss")
+    with caplog.at_level("INFO", "palaver.audit"):
+        await exported(offices, "acme", acme)
+    assert [record.message.split()[:3] for record in caplog.records if record.name == "palaver.audit"] == [
+        ["boss", "export_tenant", "method=GET"]
+    ]
+    acts = (await offices.api.client.get("/v1/audit", headers=acme)).json()["data"]
+    assert [(act["operation"], act["key"]) for act in acts] == [("export_tenant", "boss")]
+
+
 async def test_an_export_goes_on_behind_any_line(offices: Offices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "_PAGE", 2)
     acme, root = await offices.key("acme"), await offices.key(operator=True)

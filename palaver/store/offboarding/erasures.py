@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from palaver.config.settings import Settings
-from palaver.errors import Refused
+from palaver.errors import CorruptRecord, Refused
 from palaver.schemas.tenants import ErasedCounts, Erasure
 from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, UNFINISHED, kind_of_passing, run_lists, shared
@@ -167,13 +167,20 @@ class Erasures:
             pipeline.hget(keys.run(run_id), "conversation")
         known = list(zip(run_ids, await pipeline.execute(), strict=True))
         # The next run of a conversation is cancelled as this one is, so nothing is followed up.
-        await self._scripts.run_all(
-            to_cancel(run_id, conversation.decode(), mode="now", reason=_REASON, by=subject.by, acked_ms=0)
-            for run_id, conversation in known
-            if conversation is not None
+        there = [(run_id, conversation.decode()) for run_id, conversation in known if conversation is not None]
+        replies = await self._scripts.run_each(
+            to_cancel(run_id, conversation, mode="now", reason=_REASON, by=subject.by, acked_ms=0)
+            for run_id, conversation in there
         )
-        if evicted := [run_id for run_id, conversation in known if conversation is None]:
-            await self._scripts.run(self._of_runs(shard, subject.tag, evicted))
+        # Evicted, or not as they were written: nobody can end them.
+        lost = [run_id for run_id, conversation in known if conversation is None]
+        for (run_id, _), reply in zip(there, replies, strict=True):
+            if isinstance(reply, CorruptRecord):
+                lost.append(run_id)
+            elif isinstance(reply, Exception):
+                raise reply
+        if lost:
+            await self._scripts.run(self._of_runs(shard, subject.tag, lost, broken=True))
 
     async def _sweep(self, run_ids: Sequence[str]) -> None:
         """Act on leases that are over: where no worker is left, nobody else does."""
@@ -208,10 +215,10 @@ class Erasures:
             await self._scripts.run(self._of_runs(shard, tag, [run_id.decode() for run_id in ids]))
         return bool(ids)
 
-    def _of_runs(self, shard: str, tag: str, run_ids: Sequence[str]) -> EraseRuns:
-        return EraseRuns(
-            erasure=keys.erasure(shard, tag), runs=tuple(run_ids), owned=LISTS_OF_RUNS, shared=run_lists(shard)
-        )
+    def _of_runs(self, shard: str, tag: str, run_ids: Sequence[str], *, broken: bool = False) -> EraseRuns:
+        erasure = keys.erasure(shard, tag)
+        owned, shared_lists = LISTS_OF_RUNS, run_lists(shard)
+        return EraseRuns(erasure=erasure, broken=broken, runs=tuple(run_ids), owned=owned, shared=shared_lists)
 
     async def _erase_conversations(self, shard: str, tag: str) -> bool:
         ids = await self._redis.zrange(keys.conversations(shard, of=keys.owner(tag)), 0, _AT_ONCE - 1)

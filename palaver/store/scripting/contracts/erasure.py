@@ -76,11 +76,14 @@ class EraseKeys(Script[PartErased]):
 
 
 class EraseRuns(Script[PartErased]):
-    """Erase runs that have ended, all of one tenant, with their places in all lists. Others stay."""
+    """Erase runs that have ended, all of one tenant, with their places in all lists. Others stay, unless they are
+    ``broken``."""
 
     when_full = True
 
     erasure: Key
+    broken: bool
+    """Nothing can be done with these, as their records are not as they were written."""
     runs: tuple[str, ...]
     owned: tuple[str, ...]
     """The names of the lists of a tenant that runs are in."""

@@ -2,7 +2,8 @@
 local there, secrets = 0, 0
 for _, id in ipairs(args.conversations) do
   local conversation, log = PREFIX .. 'conv:' .. id, PREFIX .. 'log:' .. id
-  for _ in pairs(cjson.decode(redis.call('HGET', conversation, 'secrets') or '{}')) do secrets = secrets + 1 end
+  local whole, names = pcall(cjson.decode, redis.call('HGET', conversation, 'secrets') or '{}')
+  for _ in pairs(whole and type(names) == 'table' and names or {}) do secrets = secrets + 1 end
   there = there + redis.call('UNLINK', conversation)
   redis.call('UNLINK', log, PREFIX .. 'left:' .. id)
   redis.call('PUBLISH', log, '')

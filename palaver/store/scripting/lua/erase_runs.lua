@@ -4,7 +4,7 @@ for _, id in ipairs(args.runs) do
   local run = PREFIX .. 'run:' .. id
   local status = redis.call('HGET', run, 'status')
   -- One without a record was evicted, or has expired: it is in lists all the same.
-  if not status or is_terminal(status) then
+  if args.broken or not status or is_terminal(status) then
     ended[#ended + 1] = id
     for _, field in ipairs(redis.call('HKEYS', run)) do
       -- Each is there by the id of its call, too.
