@@ -23,6 +23,16 @@ _EXAMPLE: Final = '{"schema":1,"kind":"conversation","conversation":{…},"curso
 TenantName = Annotated[str, InPath("The tenant's name.")]
 
 
+class EraseQuery(Query):
+    """The tenant that is meant."""
+
+    tag: str | None = Field(
+        default=None,
+        max_length=6,
+        description="Only the tenant with this tag, as an earlier answer said it: the name may be another's by then.",
+    )
+
+
 class ExportQuery(Query):
     """The place to go on from."""
 
@@ -40,10 +50,10 @@ class ExportQuery(Query):
     answers={200: ("As far as it is; with `done` this is the receipt.", Erasure)},
     problems=("tenant_not_found", "default_tenant", "operators_only", "not_durable"),
 )
-async def erase_tenant(backend: Backend, caller: Caller, name: TenantName) -> Response:
+async def erase_tenant(backend: Backend, caller: Caller, name: TenantName, query: EraseQuery) -> Response:
     """Ask again until `done`: what broke off goes on, for whoever asks. Keys of the tenant open nothing from the first
     request on, nothing is begun for it, and its runs are cancelled. For keys of operators."""
-    erasure = await operations.erase_tenant(backend, name, caller)
+    erasure = await operations.erase_tenant(backend, name, caller, query.tag)
     detail(done=erasure.done)
     return answer(erasure)
 

@@ -22,8 +22,9 @@ _PAUSE: Final = 0.2
 """Seconds between two slices while workers let go of runs, or old requests are answered."""
 
 
-async def erase_tenant(backend: Backend, name: str, caller: Caller) -> Erasure:
-    """Erase what a tenant has, for 10 seconds at most. The answer says whether there is more.
+async def erase_tenant(backend: Backend, name: str, caller: Caller, tag: str | None = None) -> Erasure:
+    """Erase what a tenant has, for 10 seconds at most; with a ``tag`` only the one that has it. The answer says whether
+    there is more.
 
     Raises:
         Refused: ``tenant_not_found``, ``default_tenant``, ``operators_only``.
@@ -34,13 +35,13 @@ async def erase_tenant(backend: Backend, name: str, caller: Caller) -> Erasure:
         raise Refused("operators_only", "A tenant is erased with the key of an operator.")
     until, before = time.monotonic() + _TIME, None
     while True:
-        report = await within_deadline(backend.store.erasures.erase(name, by=caller.name))
+        report = await within_deadline(backend.store.erasures.erase(name, tag=tag, by=caller.name))
         if report.done or time.monotonic() > until or backend.closing.is_set():
             return report
         if report == before:
             with suppress(TimeoutError):
                 await asyncio.wait_for(backend.closing.wait(), _PAUSE)
-        before = report
+        before, tag = report, report.tag
 
 
 async def export_tenant(

@@ -329,6 +329,10 @@ async def test_the_name_is_free_afterwards_and_the_tag_is_not(
     new = await store.tenants.create("acme")
     assert new.tag == "bbbbbb"
     await endow(store, driver, new)
+    assert await store.erasures.erase("acme", tag=acme.tag) == first, "whoever repeats the first erases no other one"
+    assert await store.tenants.get("acme") == new
+    with pytest.raises(Refused):
+        await store.erasures.erase("acme", tag="cccccc")
     second = await erase(driver, new)
     assert second.erased == first.erased == WHOLE
     assert (second.tag, first.tag) == ("bbbbbb", acme.tag)

@@ -578,7 +578,7 @@ def _erased_members(kind: SharedType) -> Callable[[StoreDriver, int], Awaitable[
 async def _begin_erasure(driver: StoreDriver, n: int) -> Act:
     for number in range(n):
         await driver.store.tenants.create(f"tenant-{number}")
-    return lambda: driver.store.scripts.run(BeginErasure(tenants=keys.TENANTS, tenant="tenant-0", begun="{}"))
+    return lambda: driver.store.scripts.run(BeginErasure(tenants=keys.TENANTS, tenant="tenant-0", tag=None, begun="{}"))
 
 
 async def _end_erasure(driver: StoreDriver, n: int) -> Act:

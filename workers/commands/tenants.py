@@ -119,7 +119,8 @@ async def _erase(store: Store, options: argparse.Namespace) -> int:
             refuse("palaver tenants: nothing was erased", 1)
     before = None
     while True:
-        erasure = await store.erasures.erase(options.name, client=typist())
+        tag = None if before is None else before.tag
+        erasure = await store.erasures.erase(options.name, tag=tag, client=typist())
         if erasure.done:
             break
         if erasure == before:

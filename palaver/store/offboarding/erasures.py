@@ -72,10 +72,12 @@ class Erasures:
         self._shards = all_shards(settings.shards)
         self._retention = int(settings.audit_retention)
 
-    async def erase(self, name: str, *, by: str | None = None, client: str | None = None) -> Erasure:
+    async def erase(
+        self, name: str, *, tag: str | None = None, by: str | None = None, client: str | None = None
+    ) -> Erasure:
         """Erase a part of what a tenant has; from the first one on nothing is begun for it, and its keys open nothing.
         It is done when the answer says so. Whoever asks then gets the same receipt, for 30 days or until a new tenant
-        has that name. ``by`` is who asks, ``client`` from where.
+        has that name: with the ``tag`` nobody erases that one, too. ``by`` is who asks, ``client`` from where.
 
         Raises:
             Refused: ``tenant_not_found``; ``default_tenant``, which stays.
@@ -84,9 +86,9 @@ class Erasures:
         if name == "default":
             raise Refused("default_tenant", "It is that of who runs the installation.")
         with within(EVERYTHING):
-            subject = await self._begin(name, by, client)
+            subject = await self._begin(name, tag, by, client)
             if subject is None:
-                return await self._receipt(name)
+                return await self._receipt(name, tag)
             await self._mark(subject.tag)
             await self._revoke(subject.tag)
             unfinished = await self._end_runs(subject)
@@ -110,19 +112,21 @@ class Erasures:
             pipeline.execute_command("EXISTS", key)
         return [key for key, there in zip(own, await pipeline.execute(), strict=True) if there]
 
-    async def _begin(self, name: str, by: str | None, client: str | None) -> _Subject | None:
+    async def _begin(self, name: str, tag: str | None, by: str | None, client: str | None) -> _Subject | None:
         """Mark the tenant in the registry. Return what is known of it; None if there is none."""
         state = orjson.dumps({"began_at": await now_ms(self._redis), "by": by, "client": client})
-        reply = await self._scripts.run_durably(BeginErasure(tenants=keys.TENANTS, tenant=name, begun=state))
+        begin = BeginErasure(tenants=keys.TENANTS, tenant=name, tag=tag, begun=state)
+        reply = await self._scripts.run_durably(begin)
         if not isinstance(reply, Erasing):
             return None
         return _Subject(name, orjson.loads(reply.record)["tag"], **orjson.loads(reply.begun))
 
-    async def _receipt(self, name: str) -> Erasure:
+    async def _receipt(self, name: str, tag: str | None) -> Erasure:
         text = await self._redis.get(keys.receipt(name))
-        if text is None:
+        receipt = None if text is None else Erasure.model_validate_json(text)
+        if receipt is None or (tag is not None and tag != receipt.tag):
             raise Refused("tenant_not_found", NO_TENANT)
-        return Erasure.model_validate_json(text)
+        return receipt
 
     async def _mark(self, tag: str) -> None:
         """Mark the tenant where scripts look that begin something. Repeated, as Redis may have lost its last second."""
@@ -356,7 +360,7 @@ def _told(subject: _Subject, counts: Mapping[str, int], *, unfinished: int = 0, 
         done=ended_at is not None,
         began_at=datetime.fromtimestamp(subject.began_at / 1000, UTC),
         ended_at=None if ended_at is None else datetime.fromtimestamp(ended_at / 1000, UTC),
-        by=subject.by,
+        by=subject.by or subject.client,
         erased=ErasedCounts(**counts),
         unfinished_runs=unfinished,
     )

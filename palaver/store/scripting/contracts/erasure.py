@@ -32,6 +32,8 @@ class BeginErasure(Script[Erasing | Unknown]):
     tenants: Key
     tenant: str
     """Its name."""
+    tag: str | None
+    """The tag that it must have; None for any."""
     begun: Json
 
 
