@@ -43,7 +43,7 @@ QUIET: Final = 3.0
 _AT_ONCE: Final = 50
 """Runs or conversations of one script: 2 ms of Redis."""
 _KEYS_AT_ONCE: Final = 200
-_SCRIPTS: Final = 20
+_SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
 """Seconds for which nothing is put among the agents of a tenant that is erased."""
