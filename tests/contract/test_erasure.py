@@ -23,7 +23,7 @@ from palaver.store.offboarding import erasures
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import EraseMembers
-from palaver.store.scripting.contracts.erasure import SharedType
+from palaver.store.scripting.contracts.erasure import Over, Seen, SharedType
 from palaver.store.tenants.tenants import DEFAULT, Tenant
 from palaver.vocabulary.ids import new_run_id
 from tests.contract.belongings import (
@@ -188,6 +188,19 @@ async def test_many_who_erase_together_count_nothing_twice(driver: StoreDriver, 
     receipts = await asyncio.gather(*(one() for _ in range(4)))
     assert all(receipt == receipts[0] for receipt in receipts)
     assert receipts[0].erased == WHOLE
+    assert await left_of(redis, acme) == set()
+
+
+async def test_who_is_slower_than_others_leaves_nothing_behind(driver: StoreDriver, redis: Any, acme: Tenant) -> None:
+    """Its slice goes on when all is erased, and then it dies."""
+    slow = EraseMembers(erasure=keys.erasure("00", acme.tag), shared=keys.due("00"), shared_type="zset", tag=acme.tag)
+    receipt = await erase(driver, acme)
+    assert await driver.store.scripts.run(slow) == Over()
+    assert await left_of(redis, acme) == set()
+    # Another one died before the name was free.
+    await redis.hset(keys.TENANTS, "acme", f'{{"tag": "{acme.tag}"}}')
+    assert await erase(driver, acme) == receipt
+    assert await driver.store.tenants.list() == [DEFAULT]
     assert await left_of(redis, acme) == set()
 
 
@@ -415,7 +428,7 @@ async def test_what_all_share_is_looked_through_a_page_at_a_time(
     else:
         await redis.zadd(name, {member: len(member) for member in everybodys})
     pages = 1
-    while not (await store.scripts.run(erase)).all:
+    while (await store.scripts.run(erase)) != Seen(all=True):
         pages += 1
     assert pages > 1 or shared_type == "hash", "a hash of a few fields for each tenant"
     left = await content_of(redis, name)

@@ -32,7 +32,7 @@ from palaver.store.scripting.contracts import (
     EraseRuns,
     WriteReceipt,
 )
-from palaver.store.scripting.contracts.erasure import Erasable, Erasing
+from palaver.store.scripting.contracts.erasure import Erasable, Erasing, Over
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due import DueIndex, DueItem
 from palaver.vocabulary.ids import all_shards
@@ -262,10 +262,10 @@ class Erasures:
         seen = await self._redis.hgetall(keys.erasure(shard, tag))
         for each in shared(shard):
             if seen.get(f"seen:{each.key}".encode()) != b"all":
-                await self._scripts.run(
+                reply = await self._scripts.run(
                     EraseMembers(erasure=keys.erasure(shard, tag), shared=each.key, shared_type=each.type, tag=tag)
                 )
-                return True
+                return not isinstance(reply, Over)
         return False
 
     async def _erase_agents(self, tag: str) -> bool:
@@ -343,10 +343,11 @@ class Erasures:
             )
         )
         pipeline = self._redis.pipeline(transaction=False)
-        for erasure in self._erasures(subject.tag):
-            # That of agents is the mark, too, and goes by itself.
-            if erasure != keys.agents_erasure(subject.tag):
-                pipeline.delete(erasure)
+        for shard in self._shards:
+            # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
+            pipeline.zadd(keys.erased(shard), {subject.tag: 0})
+            pipeline.delete(keys.erasure(shard, subject.tag))
+        pipeline.delete(keys.api_keys_erasure(subject.tag), keys.audit_erasure(subject.tag))
         await pipeline.execute()
         end = EndErasure(tenants=keys.TENANTS, tenant=subject.name, tag=subject.tag)
         await self._scripts.run_durably(end)

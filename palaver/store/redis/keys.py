@@ -37,7 +37,7 @@ once for all of these together, as ``@:``.
 {p00}:<owner>passing zset   keys that are in no other list, without the hash tag, by when they are gone: those of
                             idempotency keys, copies and usage. The default tenant has none  TTL: as the last of them
 {p00}:<owner>erasure hash   what was erased of the tenant, by kind, and how far that is          gone at its end
-{p00}:erased       zset     tags of tenants that are erased, or are being, by since when         no TTL
+{p00}:erased       zset     tags of tenants that are being erased, by since when; 0: all is gone  no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute

@@ -114,7 +114,12 @@ class Seen:
     """True if there is no more."""
 
 
-class EraseMembers(Script[Seen]):
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The erasure is done."""
+
+
+class EraseMembers(Script[Seen | Over]):
     """Look through a page of something that all tenants share, and erase what is the tenant's."""
 
     when_full = True

@@ -5,6 +5,8 @@ local PAGE, OF_STREAM, ALL = 1000, 100, 'all'
 local seen, in_id = 'seen:' .. keys.shared, '_' .. string.sub(PREFIX, 3, 4) .. args.tag .. '_'
 local before = redis.call('HGET', keys.erasure, seen)
 if before == ALL then return reply.seen { all = true } end
+-- Somebody else was faster, and nothing is to be written any more.
+if tonumber(redis.call('ZSCORE', PREFIX .. 'erased', args.tag)) == 0 then return reply.over() end
 
 -- Whether a text is about the tenant: there is an id of it there, its tag alone, or what begins with it as an owner.
 local function is_of_tenant(text)
@@ -38,6 +40,4 @@ if #found > 0 then
   redis.call(take[args.shared_type], keys.shared, unpack(found))
 end
 redis.call('HSET', keys.erasure, seen, at)
--- In case that somebody looks again while somebody else is done.
-redis.call('EXPIRE', keys.erasure, 30 * 86400)
 return reply.seen { all = at == ALL }
