@@ -131,6 +131,17 @@ async def _list(api: World, n: int) -> Ask:
     return Ask("/v1/runs?limit=200&tag=no-run-has-this")
 
 
+async def _export(api: World, n: int) -> Ask:
+    await _many_runs(api, n)
+    return Ask("/v1/tenants/default/export", accept="application/x-ndjson")
+
+
+async def _erase(api: World, n: int) -> Ask:
+    for number in range(n):
+        await api.store.tenants.create(f"tenant-{number}")
+    return Ask("/v1/tenants/tenant-0/erase", {})
+
+
 async def _list_long(api: World, n: int) -> Ask:
     for _ in range(n):
         await submitted(api, agent={**AGENT, "instructions": "é" * limit_of("instructions")})
@@ -382,6 +393,8 @@ CASES: Final = (
     Case("POST /v1/keys/{api_key_id}/rotate", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}/rotate", {}))),
     Case("DELETE /v1/keys/{api_key_id}", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}"))),
     Case("GET /v1/audit", "acts", limit_of("audit_page"), _acts),
+    Case("GET /v1/tenants/{name}/export", "runs", 1_000, _export, counted_at=100),
+    Case("POST /v1/tenants/{name}/erase", "tenants that are there", 1_000, _erase, counted_at=100),
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
