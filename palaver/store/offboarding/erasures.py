@@ -15,40 +15,35 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from palaver.config.settings import Settings
-from palaver.errors import CorruptRecord, Refused
+from palaver.errors import Refused
 from palaver.schemas.tenants import ErasedCounts, Erasure
 from palaver.store.access.api_keys import changed
-from palaver.store.offboarding.belongings import LISTS_OF_RUNS, UNFINISHED, kind_of_passing, run_lists, shared
+from palaver.store.offboarding.belongings import LISTS_OF_RUNS, kind_of_passing, shared
+from palaver.store.offboarding.unfinished import AT_ONCE, UnfinishedRuns, of_runs
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.reach import EVERYTHING, within
-from palaver.store.runs.runs import to_cancel
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,
     EraseConversations,
     EraseKeys,
     EraseMembers,
-    EraseRuns,
     WriteReceipt,
 )
 from palaver.store.scripting.contracts.erasure import Erasable, Erasing, Over
 from palaver.store.scripting.scripts import Scripts
-from palaver.store.steps.due import DueIndex, DueItem
+from palaver.store.steps.due import DueIndex
 from palaver.vocabulary.ids import all_shards
-from palaver.vocabulary.lifecycle import RunStatus
 
 QUIET: Final = 3.0
 """Seconds from the mark until the first thing is erased: requests that were let in before are answered by then."""
-_AT_ONCE: Final = 50
-"""Runs or conversations of one script: 2 ms of Redis."""
 _KEYS_AT_ONCE: Final = 200
 _SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
 """Seconds for which nothing is put among the agents of a tenant that is erased."""
 NO_TENANT: Final = "There is no tenant of that name."
-_REASON: Final = "the tenant is being erased"
 
 
 class _Subject(NamedTuple):
@@ -68,7 +63,7 @@ class Erasures:
     def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, due: DueIndex) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._due = due
+        self._unfinished = UnfinishedRuns(redis, scripts, settings, due)
         self._shards = all_shards(settings.shards)
         self._retention = int(settings.audit_retention)
 
@@ -91,7 +86,7 @@ class Erasures:
                 return await self._receipt(name, tag)
             await self._mark(subject.tag)
             await self._revoke(subject.tag)
-            unfinished = await self._end_runs(subject)
+            unfinished = await self._unfinished.end(subject.tag, subject.by)
             quiet = await now_ms(self._redis) - subject.began_at >= QUIET * 1000
             if unfinished or not quiet or not await self._erase_some(subject.tag):
                 return await self._so_far(subject, unfinished)
@@ -148,52 +143,6 @@ class Erasures:
             # Behind that: whoever sees another version reads all keys again.
             await self._scripts.write_durably([changed()])
 
-    async def _end_runs(self, subject: _Subject) -> int:
-        """Cancel runs that have not ended, and look after those whose workers may be dead. Return the number of runs
-        that have not ended yet."""
-        for shard in self._shards:
-            for status in UNFINISHED:
-                listed = keys.runs(shard, status, keys.owner(subject.tag))
-                ids = [member.decode() for member in await self._redis.zrange(listed, 0, _AT_ONCE - 1)]
-                if ids and status is RunStatus.CANCELLING:
-                    await self._sweep(ids)
-                elif ids:
-                    await self._cancel(shard, ids, subject)
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self._shards:
-            for status in UNFINISHED:
-                pipeline.zcard(keys.runs(shard, status, keys.owner(subject.tag)))
-        return sum(await pipeline.execute())
-
-    async def _cancel(self, shard: str, run_ids: Sequence[str], subject: _Subject) -> None:
-        pipeline = self._redis.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.hget(keys.run(run_id), "conversation")
-        known = list(zip(run_ids, await pipeline.execute(), strict=True))
-        # The next run of a conversation is cancelled as this one is, so nothing is followed up.
-        there = [(run_id, conversation.decode()) for run_id, conversation in known if conversation is not None]
-        replies = await self._scripts.run_each(
-            to_cancel(run_id, conversation, mode="now", reason=_REASON, by=subject.by, acked_ms=0)
-            for run_id, conversation in there
-        )
-        # Evicted, or not as they were written: nobody can end them.
-        lost = [run_id for run_id, conversation in known if conversation is None]
-        for (run_id, _), reply in zip(there, replies, strict=True):
-            if isinstance(reply, CorruptRecord):
-                lost.append(run_id)
-            elif isinstance(reply, Exception):
-                raise reply
-        if lost:
-            await self._scripts.run(self._of_runs(shard, subject.tag, lost, broken=True))
-
-    async def _sweep(self, run_ids: Sequence[str]) -> None:
-        """Act on leases that are over: where no worker is left, nobody else does."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.hgetall(keys.steps(run_id))
-        steps = zip(run_ids, await pipeline.execute(), strict=True)
-        await self._due.sweep([DueItem(run_id, name.decode()) for run_id, open_steps in steps for name in open_steps])
-
     async def _erase_some(self, tag: str) -> bool:
         """Erase a part of what is left, once no run is. Tell whether nothing is left."""
         done = 0
@@ -214,18 +163,13 @@ class Erasures:
             yield partial(last, tag)
 
     async def _erase_runs(self, shard: str, tag: str) -> bool:
-        ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, _AT_ONCE - 1)
+        ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)
         if ids:
-            await self._scripts.run(self._of_runs(shard, tag, [run_id.decode() for run_id in ids]))
+            await self._scripts.run(of_runs(shard, tag, [run_id.decode() for run_id in ids]))
         return bool(ids)
 
-    def _of_runs(self, shard: str, tag: str, run_ids: Sequence[str], *, broken: bool = False) -> EraseRuns:
-        erasure = keys.erasure(shard, tag)
-        owned, shared_lists = LISTS_OF_RUNS, run_lists(shard)
-        return EraseRuns(erasure=erasure, broken=broken, runs=tuple(run_ids), owned=owned, shared=shared_lists)
-
     async def _erase_conversations(self, shard: str, tag: str) -> bool:
-        ids = await self._redis.zrange(keys.conversations(shard, of=keys.owner(tag)), 0, _AT_ONCE - 1)
+        ids = await self._redis.zrange(keys.conversations(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)
         if ids:
             await self._scripts.run(
                 EraseConversations(
