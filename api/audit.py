@@ -1,4 +1,5 @@
-"""A log line for each request that changed something: the key, the operation, and the run or conversation.
+"""A log line for each request that changed something, and for exports: the key, the operation, and the run or
+conversation.
 
 Submits are not among them: a run says itself who submitted it. With a key of the store, all that changed something is
 kept in the store, too, and whatever an operator's key did.
@@ -34,7 +35,9 @@ class Audit:
     def __init__(self, scope: Scope, route: APIRoute) -> None:
         self._scope = scope
         self._operation = route.operation_id or route.name
-        self._unaudited: frozenset[str] | set[str] = scope["state"]["dialect"].unaudited
+        dialect = scope["state"]["dialect"]
+        self._changes = scope["method"] not in READING or self._operation in dialect.audited_reads
+        self._unaudited: frozenset[str] | set[str] = dialect.unaudited
         self._facts: dict[str, Any] = {}
         _details.set(self._facts)
 
@@ -54,7 +57,7 @@ class Audit:
         if created is not None:
             facts["created"] = created.rpartition("/")[2]
         client = scope["client"][0] if scope.get("client") else None
-        if scope["method"] not in READING and (self._facts or self._operation not in self._unaudited):
+        if self._changes and (self._facts or self._operation not in self._unaudited):
             self._write(status, facts, client)
         if is_kept():
             backend, caller, request = (

@@ -84,6 +84,8 @@ class Dialect:
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()
         """Its operations that leave a trace of who asked themselves, or none at all."""
+        self.audited_reads: Final[set[str]] = set()
+        """Its operations that change nothing, and of which it is to be known who asked."""
         self.router: Final = APIRouter()
         self.schemas: Final = Schemas()
         self.sockets: Final[list[WebSocketRoute]] = []
@@ -108,7 +110,7 @@ class Dialect:
         examples: Mapping[str, Any] | None = None,
         also: Mapping[str, Any] | None = None,
         keeps_to: bool = False,
-        audited: bool = True,
+        audited: bool | None = None,
     ) -> Callable[[H], H]:
         """Serve requests by a handler: its parameters say what they take (``Takes``), its docstring what it does.
 
@@ -118,7 +120,7 @@ class Dialect:
         A key needs the ``scope``, or one of several. None is a probe's, which tells nobody more than yes or no: it
         wants no key, and answers whatever else is asked. A key that is held to one conversation is for routes whose
         path names one or a run, and for those whose handler ``keeps_to`` it. A request that changes something is
-        written to the audit log, unless the route is not ``audited``.
+        written to the audit log, and no other one, unless ``audited`` says otherwise.
 
         Raises ValueError for a path that is not the dialect's, or a scope that there is not.
         """
@@ -130,8 +132,10 @@ class Dialect:
             operation_id = "_".join(filter(None, (self.name, handler.__name__)))
             if takes.probe:
                 self.probes.add(path)
-            if not audited:
+            if audited is False:
                 self.unaudited.add(operation_id)
+            elif audited:
+                self.audited_reads.add(operation_id)
             says = Says(answers, problems, examples, also)
             self.router.add_api_route(
                 path,

@@ -78,7 +78,7 @@ class AgentList(BaseModel):
         200: ("It is the newest version; `ETag` is its number. One that is equal makes no new version.", ServerAgent),
         201: ("There was no agent of that name. `Location` is the agent.", ServerAgent),
     },
-    problems=(*AGENT_PROBLEMS, "agent_changed", "agents_full", "store_nearly_full", "not_durable"),
+    problems=(*AGENT_PROBLEMS, "agent_changed", "agents_full", "tenant_erased", "store_nearly_full", "not_durable"),
 )
 async def keep_agent(
     backend: Backend, caller: Caller, name: Name, expected: ExpectedVersion, body: NewAgent

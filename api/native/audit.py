@@ -35,8 +35,8 @@ class AuditQuery(Query):
     problems=("invalid_cursor", "unknown_tenant"),
 )
 async def read_audit(backend: Backend, caller: Caller, query: AuditQuery) -> Response:
-    """Acts that changed something with a key of the store or a token of one, and all acts with an operator's key, reads
-    too. Kept for `PALAVER_AUDIT_RETENTION`."""
+    """Acts that changed something with a key of the store or a token of one, exports, and all acts with an operator's
+    key, reads too. Kept for `PALAVER_AUDIT_RETENTION`."""
     page = await operations.read_audit(
         backend, caller, tenant=query.tenant, after=query.after, since=query.since, limit=query.limit
     )

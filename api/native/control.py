@@ -124,7 +124,7 @@ async def send_input(backend: Backend, caller: Caller, run_id: RunId, key: Idemp
     answers={202: ("A new run goes on. `Location` is that run; `Idempotency-Replayed: true`: it did before.", Run)},
     problems=(
         "idempotency_key_reused", "run_not_found", "run_active", "nothing_to_retry",
-        "conversation_moved_on", "conversation_changed", "conversation_full", "queue_full",
+        "conversation_moved_on", "conversation_changed", "conversation_full", "queue_full", "tenant_erased",
         "unknown_step", *AGENT_PROBLEMS, "unknown_price", "empty_input", "invalid_time",
         "too_many_runs", "tenant_queue_full", "store_nearly_full", "not_durable",
     ),

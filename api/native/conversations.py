@@ -48,7 +48,7 @@ _EMPTY: Final = NewConversation()
         200: ("There is one of that id already: this one, as it is.", Conversation),
         201: ("Begun. `Location` is the conversation.", Conversation),
     },
-    problems=(*AGENT_PROBLEMS, "conversation_busy", "store_nearly_full", "not_durable"),
+    problems=(*AGENT_PROBLEMS, "conversation_busy", "tenant_erased", "store_nearly_full", "not_durable"),
 )
 async def create_conversation(backend: Backend, caller: Caller, body: NewConversation = _EMPTY) -> Response:
     """An empty conversation. Not needed for a first run: that begins one of its own. With an `id` of your own, the same

@@ -106,7 +106,8 @@ async def withdraw(
     },
     problems=(
         *AGENT_PROBLEMS, "idempotency_key_reused", "conversation_not_found", "conversation_busy",
-        "conversation_changed", "unknown_position", "secrets_broken", "store_nearly_full", "not_durable",
+        "conversation_changed", "unknown_position", "secrets_broken", "tenant_erased", "store_nearly_full",
+        "not_durable",
     ),
 )  # fmt: skip
 async def fork(

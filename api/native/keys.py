@@ -39,7 +39,7 @@ class KeysQuery(Query):
         "a second person": {"name": "ann", "scopes": ["runs:read", "actions:approve"]},
     },
     answers={201: ("Made. `key` is shown this once.", MadeKey)},
-    problems=("keys_full", "unknown_tenant", "not_durable"),
+    problems=("keys_full", "unknown_tenant", "tenant_erased", "not_durable"),
 )
 async def create_key(backend: Backend, caller: Caller, body: KeyRequest) -> Response:
     """Never with more rights than the key that asks. Several keys may have one name: what is done with them is recorded
@@ -72,7 +72,7 @@ async def list_keys(backend: Backend, caller: Caller, query: KeysQuery) -> Respo
     summary="Replace a key",
     examples={"within an hour": {"overlap": 3600}},
     answers={201: ("The new one. `key` is shown this once.", MadeKey)},
-    problems=("key_not_found", "keys_full", "not_durable"),
+    problems=("key_not_found", "keys_full", "tenant_erased", "not_durable"),
 )
 async def rotate_key(backend: Backend, caller: Caller, api_key_id: KeyId, body: KeyRotation = _DEFAULT) -> Response:
     """Make a key with the same name and rights. The old one stays valid for `overlap` seconds, so that there is time to

@@ -83,7 +83,7 @@ class RunQuery(Query):
     },
     problems=(
         "idempotency_key_reused", "run_not_found", "conversation_busy", "pending_action",
-        "conversation_full", "queue_full", "steering_full", "nothing_to_answer",
+        "conversation_full", "queue_full", "steering_full", "nothing_to_answer", "tenant_erased",
         "unknown_conversation", *AGENT_PROBLEMS, "unknown_price", "no_agent", "empty_input", "unsupported_content",
         "invalid_history", "invalid_time", "too_many_runs",
         "tenant_queue_full", "store_nearly_full", "not_durable", "too_many_watchers",

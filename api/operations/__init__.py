@@ -43,6 +43,7 @@ from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_awa
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
+from .offboarding import erase_tenant, export_tenant
 from .queues import (
     LackedState,
     LostState,
@@ -142,6 +143,8 @@ __all__ = [
     "create_token",
     "delete_conversation",
     "delete_run",
+    "erase_tenant",
+    "export_tenant",
     "follow",
     "follow_log",
     "fork",

@@ -32,7 +32,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "audit": "Who did what with keys of the API that the store has.",
     "keys": "Keys of the API: `palaver keys create` makes one, and `list`, `rotate` and `revoke` follow.",
     "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",
-    "tenants": "`palaver tenants create NAME` makes a tenant, `set` caps what it may have; `list` and `show` follow.",
+    "tenants": "`palaver tenants create NAME` makes a tenant; `set`, `show`, `list`, `export` and `erase` follow.",
 }
 """Programs for where workers run that serve nothing, and what each of them does."""
 SERVER_EXTRA: Final = "pip install 'palaver[server]'"

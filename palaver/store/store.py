@@ -22,6 +22,8 @@ from palaver.store.fleet.measuring import Measuring
 from palaver.store.fleet.providers import Providers
 from palaver.store.fleet.tools import Tools
 from palaver.store.fleet.turns import WaitingTenants
+from palaver.store.offboarding.erasures import Erasures
+from palaver.store.offboarding.exports import Exports
 from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
@@ -72,12 +74,16 @@ class Store:
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, settings)
         self.waiting_tenants = WaitingTenants(connection, settings)
+        self.erasures = Erasures(connection, scripts, settings, self.due)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
+        self.exports = Exports(
+            self.runs, self.conversations, self.agents, self.usage, self.api_keys, self.audit, settings
+        )
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
         self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
@@ -99,6 +100,9 @@ async def _check_agents(redis: Any, name: str, ttl: int) -> None:
     if rest == "names":
         assert ttl == -1, f"{name} has a TTL"
         return
+    if rest in ("passing", "erasure"):
+        assert ttl > 0, f"{name} has no TTL"
+        return
     kind, _, agent = rest.partition(":")
     assert kind == "agent", f"{name} is a key that nobody knows"
     versions, listed = _text(await redis.hgetall(name)), _text(await redis.hgetall(f"{tag}}}:names"))
@@ -113,7 +117,7 @@ async def _check_agents(redis: Any, name: str, ttl: int) -> None:
 async def _check_api_key(redis: Any, name: str, ttl: int) -> None:
     """A key of the API goes some time after it has expired, and what is known of its use goes, too."""
     kind = name.split(":")[2]
-    assert kind in ("key", "of", "signing", "used", "version"), f"{name} is a key that nobody knows"
+    assert kind in ("erasure", "key", "of", "signing", "used", "version"), f"{name} is a key that nobody knows"
     expires = kind == "key" and orjson.loads(await redis.get(name))["expires_at"] is not None
     assert (ttl > 0) == (expires or kind in ("signing", "used")), f"{name} has the TTL {ttl}"
 
@@ -134,7 +138,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             await _check_agents(redis, text, ttl)
             continue
         if text.startswith("{palaver:audit}:"):
-            assert ttl > 0, f"{text} has no TTL"
+            assert ttl > 0 or text.startswith("{palaver:audit}:erasure:"), f"{text} has no TTL"
             continue
         if text.startswith("{palaver:keys}:"):
             await _check_api_key(redis, text, ttl)
@@ -145,7 +149,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if ttl == -1:
             shard.lasting.add(rest)
         owner = ""
-        if kind.startswith("@") and key_id.startswith(("usage:", "in_flight", "backlog:")):
+        if kind.startswith("@") and re.match("usage:|in_flight$|backlog:|passing$|erasure$", key_id):
             owner, (kind, _, key_id) = f"{kind}:", key_id.partition(":")
         if kind.startswith("@"):
             shard.owned.setdefault(f"{kind}:", {})[key_id] = await _scores(redis, name)
@@ -158,7 +162,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         elif kind in ("log", "feed"):
             entries = [{"id": i.decode(), **_text(fields)} for i, fields in await redis.xrange(name)]
             (shard.logs if kind == "log" else shard.feeds)[key_id] = entries
-        elif kind in ("idem", "copy", "copied", "left", "rewound"):
+        elif kind in ("erasure", "erased"):
+            continue
+        elif kind in ("idem", "copy", "copied", "left", "rewound", "passing"):
             assert ttl > 0, f"{text} has no TTL"
         elif kind == "generation":
             assert await redis.get(name)

@@ -132,6 +132,17 @@ async def _list(api: World, n: int) -> Ask:
     return Ask("/v1/runs?limit=200&tag=no-run-has-this")
 
 
+async def _export(api: World, n: int) -> Ask:
+    await _many_runs(api, n)
+    return Ask("/v1/tenants/default/export", accept="application/x-ndjson")
+
+
+async def _erase(api: World, n: int) -> Ask:
+    for number in range(n):
+        await api.store.tenants.create(f"tenant-{number}")
+    return Ask("/v1/tenants/tenant-0/erase", {})
+
+
 async def _list_long(api: World, n: int) -> Ask:
     for _ in range(n):
         await submitted(api, agent={**AGENT, "instructions": "é" * limit_of("instructions")})
@@ -395,6 +406,8 @@ CASES: Final = (
     Case("GET /v1/tenants/{tenant}", "nothing", 4, _body("/v1/tenants/default", lambda n: None)),
     Case("PATCH /v1/tenants/{tenant}", "unknown fields", _VALUES, _body("/v1/tenants/default", fields)),
     Case("GET /v1/audit", "acts", limit_of("audit_page"), _acts),
+    Case("GET /v1/tenants/{tenant}/export", "runs", 1_000, _export, counted_at=100),
+    Case("POST /v1/tenants/{tenant}/erase", "tenants that are there", 1_000, _erase, counted_at=100),
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),

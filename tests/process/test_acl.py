@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -151,13 +152,17 @@ def test_a_fork_is_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
     assert guarded.denied() == []
 
 
-def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
+def tenants_command(guarded: Cluster, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    """`palaver tenants …`, as the user of the API."""
     environment = {**os.environ, "PALAVER_REDIS_URL": logins.url_of("palaver-api", guarded.stack.ports.redis)}
+    command = [sys.executable, "-m", "palaver.cli", "tenants", *words]
+    return subprocess.run(
+        command, env=environment, input=typed, capture_output=True, text=True, timeout=60, check=False
+    )
 
-    def tenants(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "palaver.cli", "tenants", *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
+def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
+    tenants = partial(tenants_command, guarded)
     made = tenants("create", "acme", "--json")
     assert (made.returncode, made.stderr) == (0, "")
     tenant = json.loads(made.stdout)
@@ -178,6 +183,36 @@ def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
     assert (again.returncode, wrong.returncode) == (2, 2)
     assert "there is a tenant acme already" in again.stderr
     assert "a tenant's name is 1 to 63 of a-z, 0-9 and -" in wrong.stderr
+    assert guarded.denied() == []
+
+
+def test_a_tenant_leaves_with_the_rights_of_the_api(guarded: Cluster, tmp_path: Path) -> None:
+    """While a worker has a step of it, which it lets go of."""
+    tenants = partial(tenants_command, guarded)
+    tag = json.loads(tenants("create", "leaving", "--json").stdout)["tag"]
+    submission = Submission.model_validate(guarded.body("say-400+rate-20"))
+
+    async def submit(store: Store) -> str:
+        with within(Reach(tag)):
+            return (await store.runs.submit(submission)).run_id
+
+    run_id = guarded.ask(submit)
+    eventually(lambda: guarded.ask(lambda store: store.runs.get(run_id)).status == RunStatus.RUNNING, within=30)
+    file = tmp_path / "leaving.jsonl"
+    assert tenants("export", "leaving", "-o", str(file)).returncode == 0
+    kinds = [json.loads(line)["kind"] for line in file.read_text().splitlines()]
+    assert (kinds[0], kinds[-2:]) == ("conversation", ["run", "end"])
+    assert tenants("export", "leaving", "--output", str(file)).returncode == 2, "the file is there already"
+    kept = tenants("erase", "leaving", typed="laeving\n")
+    assert (kept.returncode, kept.stdout) == (1, "")
+    assert "nothing was erased" in kept.stderr
+    erased = tenants("erase", "leaving", "--json", typed="leaving\n")
+    assert erased.returncode == 0, erased.stderr
+    receipt = json.loads(erased.stdout)
+    assert (receipt["done"], receipt["tag"]) == (True, tag)
+    assert (receipt["erased"]["runs"], receipt["erased"]["conversations"]) == (1, 1)
+    assert f"erased leaving ({tag})" in tenants("erase", "leaving", "--yes").stdout, "the same receipt"
+    assert tenants("erase", "nobody", "--yes").returncode == tenants("export", "nobody").returncode == 2
     assert guarded.denied() == []
 
 

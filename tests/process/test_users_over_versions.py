@@ -25,6 +25,7 @@ ADD: Final = 0
 TAKE_AWAY: Final = 1
 """The two commands of the page."""
 ONLY: Final = {
+    ("api", "hkeys"): ("hkeys", "{p00}:a"),
     ("api", "rename"): ("rename", "{p00}:a", "{p00}:b"),
     ("worker", "client|id"): ("client", "id"),
     ("worker", "client|list"): ("client", "list"),

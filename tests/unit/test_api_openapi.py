@@ -31,6 +31,8 @@ DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
 OPERATIONS = [
     (method, path, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
 ]
+OF_LINES = {"/metrics": "text/plain", "/v1/tenants/{tenant}/export": "application/x-ndjson"}
+"""Routes whose answers are no JSON."""
 NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 
 
@@ -60,6 +62,7 @@ def test_every_route_is_there() -> None:
         "get /v1/runs/{run_id}/events",
         "get /v1/tenants",
         "get /v1/tenants/{tenant}",
+        "get /v1/tenants/{tenant}/export",
         "get /v1/tools",
         "get /v1/usage",
         "patch /v1/conversations/{conversation_id}",
@@ -78,6 +81,7 @@ def test_every_route_is_there() -> None:
         "post /v1/runs/{run_id}/cancel",
         "post /v1/runs/{run_id}/input",
         "post /v1/runs/{run_id}/retry",
+        "post /v1/tenants/{tenant}/erase",
         "post /v1/tokens",
         "put /v1/agents/{name}",
     ]
@@ -101,8 +105,8 @@ def test_an_operation_is_complete(method: str, path: str, operation: dict[str, A
         assert answer["description"]
         if int(status) >= 400:
             assert list(answer["content"]) == ["application/problem+json"]
-        elif path == "/metrics":
-            assert list(answer["content"]) == ["text/plain"]
+        elif path in OF_LINES:
+            assert list(answer["content"]) == [OF_LINES[path]]
         elif int(status) != 204:
             schema = answer["content"]["application/json"]["schema"]
             assert schema.get("$ref") or all(each["$ref"] for each in schema["anyOf"])

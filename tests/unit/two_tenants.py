@@ -55,6 +55,9 @@ class TenantKeys(CallerKeys):
 async def tenants(**changes: Any) -> AsyncIterator[World]:
     """An API with keys of several tenants."""
     async with world(SETTINGS, **changes) as api:
+        for name, tag in TENANTS.items():
+            if tag:
+                await api.redis.hset(keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
         access = api.app.state.access
         api.app.state.access = replace(access, keys=TenantKeys(access.keys.stored))
         for name, tag in TENANTS.items():
@@ -135,6 +138,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "event": [events[0]["id"]],
         "agent": [agent],
         "key": [key.record.id],
+        # Everybody knows that there is a default one.
         "tenant": [who] if TENANTS[who] else [],
         "run cursor": pages[:1],
         "conversation cursor": pages[1:2],
@@ -160,7 +164,7 @@ def unknown(kind: str, value: str, tag: str) -> str:
         case "key":
             return secrets.token_hex(6)
         case "tenant":
-            return secrets.token_hex(8)[: len(value)]
+            return secrets.token_hex(len(value))[: len(value)]
         case "action":
             return f"act_{uuid4().hex[:24]}"
         case "run cursor":
@@ -236,7 +240,7 @@ class Operation:
 _STANDS_AT: Final = {
     "agent": re.compile("^(name|agents?)$"),
     "key": re.compile("^api_key_id$"),
-    "tenant": re.compile("^tenant$"),
+    "tenant": re.compile("^(name|tenant)$"),
 }
 """Names of places where something is one of those: elsewhere it is a text as any other."""
 NOTHING: Final = {

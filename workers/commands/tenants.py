@@ -1,4 +1,4 @@
-"""``palaver tenants create|list|show|set``: the tenants of an installation, and their caps.
+"""``palaver tenants``: the tenants of an installation, their caps, and how they leave.
 
 A program of its own, for where Redis can be reached: no API has to be up, and no key is needed.
 """
@@ -21,6 +21,7 @@ from palaver.schemas.tenants import Caps, CapsChange
 from palaver.store import Store
 from palaver.store.tenants.tenants import Tenant
 
+from .offboarding import erase, export
 from .user import typed_by
 
 _NONE: Final = "none"
@@ -37,9 +38,9 @@ class TenantLine(NamedTuple):
     @property
     def line(self) -> str:
         """It as a line."""
-        name, tag = self.tenant
+        name, tag, erasing = self.tenant
         if self.caps is None:
-            return f"{name}  {tag or '-'}"
+            return f"{name}  {tag or '-'}{'  being erased' if erasing else ''}"
         caps = (f"{cap} {value:,}" for cap, value in self.caps.model_dump().items() if value is not None)
         return f"{name}  {tag or '-'}  {', '.join(caps)}"
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     with refusing():
         here = settings()
     try:
-        shown = asyncio.run(_run(here, chosen.command, getattr(chosen, "name", ""), change))
+        shown = asyncio.run(_run(here, chosen, change))
     except Refused as refused:
         refuse(f"palaver tenants: {refused.detail}", EX_USAGE)
     except StateConflict as conflict:
@@ -85,12 +86,20 @@ def _parser() -> argparse.ArgumentParser:
         description=f"Change the weight and the caps of a tenant: they hold from now on, for what waits, too. "
         f"'{_NONE}' takes a cap away.",
     )
-    for command in (show, change):
+    export = commands.add_parser(
+        "export", help="write all that one has", description="Write what a tenant has, a line of JSON each."
+    )
+    export.add_argument("-o", "--output", metavar="FILE", help="a new file [standard output]")
+    erase = commands.add_parser(
+        "erase", help="erase one", description="Erase all that a tenant has, and print the receipt. It can be repeated."
+    )
+    erase.add_argument("--yes", "-y", action="store_true", help="do not ask for the name again")
+    for command in (show, change, export, erase):
         command.add_argument("name", metavar="NAME", help="'default' is the tenant that is always there")
     for cap in Caps.model_fields:
         kind: Callable[[str], object] = _dollars if cap.startswith("usd") else _number
         change.add_argument(_option(cap), dest=cap, metavar="N", type=kind, default=argparse.SUPPRESS)
-    for command in (create, listing, show, change):
+    for command in (create, listing, show, change, erase):
         command.add_argument("--json", action="store_true", help="print JSON, a line for each")
     return parser
 
@@ -119,17 +128,24 @@ def _change(chosen: argparse.Namespace) -> CapsChange:
         refuse(f"palaver tenants: {'; '.join(faults)}", EX_USAGE)
 
 
-async def _run(here: Settings, command: str, name: str, change: CapsChange) -> Sequence[TenantLine]:
+async def _run(here: Settings, chosen: argparse.Namespace, change: CapsChange) -> Sequence[TenantLine]:
+    name: str = getattr(chosen, "name", "")
     async with Store.connect(here) as store:
-        match command:
+        match chosen.command:
             case "create":
                 return [TenantLine(await store.tenants.create(name))]
+            case "export":
+                await export(store, chosen)
+                return []
+            case "erase":
+                await erase(store, chosen)
+                return []
             case "list":
                 return [TenantLine(tenant) for tenant in await store.tenants.list()]
         tenant = await store.tenants.get(name)
         if tenant is None:
             raise Refused("tenant_not_found", f"there is no tenant {name}")
-        if command == "show":
+        if chosen.command == "show":
             return [TenantLine(tenant, await store.caps.get(tenant.tag))]
         caps = await store.caps.change(tenant.tag, change)
         facts = {"tenant": name, **change.model_dump(include=change.model_fields_set)}

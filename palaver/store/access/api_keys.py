@@ -19,7 +19,10 @@ from palaver.schemas.api_keys import KeyInfo, KeyRequest, MadeKey
 from palaver.secrets.api_keys import KeyParts, is_key_id, new_api_key
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
+from palaver.store.scripting.contracts.replies import RefusalCode
+from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Command, Scripts
+from palaver.store.tenants.tenants import is_erased
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.scopes import SCOPES, Scope
 
@@ -161,7 +164,7 @@ class ApiKeys:
         """Make a key.
 
         Raises:
-            StateConflict: ``keys_full``.
+            StateConflict: ``keys_full``; ``tenant_erased``.
             NotDurable: it may be lost again.
         """
         now = await self._room(grant.tenant)
@@ -174,7 +177,7 @@ class ApiKeys:
 
         Raises:
             Refused: ``key_not_found``.
-            StateConflict: ``keys_full``.
+            StateConflict: ``keys_full``; ``tenant_erased``.
             NotDurable: the new one may be lost again, or the old one be back.
         """
         old = await self.get(key_id)
@@ -249,6 +252,8 @@ class ApiKeys:
 
     async def _room(self, tenant: str) -> int:
         """See that the tenant may have one more. Return the time."""
+        if await is_erased(self._redis, tenant):
+            raise refusal(RefusalCode.TENANT_ERASED, None)
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.time()
         pipeline.zcard(keys.api_keys(tenant))

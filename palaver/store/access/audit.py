@@ -16,6 +16,7 @@ from palaver.schemas.audit import AuditEntry
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.scripts import Scripts
+from palaver.store.tenants.tenants import is_erased
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _MOST: Final = limit_of("audit_entries")
@@ -44,8 +45,8 @@ class AuditLog:
         status: int | None = None,
         facts: Mapping[str, Any],
     ) -> None:
-        """Add an act, unless none are kept. Raises NotDurable: it may be lost again."""
-        if not self._retention:
+        """Add an act, unless none are kept, or the tenant is erased. Raises NotDurable: it may be lost again."""
+        if not self._retention or await is_erased(self._redis, tenant):
             return
         if len(orjson.dumps(facts)) > _LONGEST:
             count_exceeded("audit_facts")

@@ -17,9 +17,11 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import KeepAgent, RemoveAgent
-from palaver.store.scripting.contracts.agents import Absent, Kept, OtherVersion, Removed, TooMany
+from palaver.store.scripting.contracts.agents import Absent, Kept, OtherVersion, Removed, TenantErased, TooMany
+from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.store.scripting.moving import durable_reply
+from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.limits import count_exceeded
 
@@ -54,7 +56,7 @@ class Agents:
         `ANY_VERSION` for any.
 
         Raises:
-            StateConflict: ``agent_changed``, it has another version; ``agents_full``.
+            StateConflict: ``agent_changed``, it has another version; ``agents_full``; ``tenant_erased``.
             NoRoom: ``store_nearly_full``.
             NotDurable: kept, but not as safely as PALAVER_DURABILITY asks.
         """
@@ -138,7 +140,7 @@ def _agent(name: str, version: int, oldest: int, newest: int, spec: bytes, facts
     )
 
 
-def _kept(reply: Kept | OtherVersion | TooMany) -> Kept:
+def _kept(reply: Kept | OtherVersion | TooMany | TenantErased) -> Kept:
     match reply:
         case Kept() as kept:
             return kept
@@ -147,6 +149,8 @@ def _kept(reply: Kept | OtherVersion | TooMany) -> Kept:
         case TooMany():
             count_exceeded("agents")
             raise StateConflict("agents_full", None, "there are as many agents as there may be")
+        case TenantErased():
+            raise refusal(RefusalCode.TENANT_ERASED, None)
         case none:
             assert_never(none)
 

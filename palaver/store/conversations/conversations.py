@@ -31,6 +31,7 @@ from palaver.store.scripting.contracts import BeginConversation, ChangeConversat
 from palaver.store.scripting.contracts.conversations import Begun, Changed, HashField, Revised
 from palaver.store.scripting.contracts.listing import FieldTest
 from palaver.store.scripting.contracts.replies import Busy, Unknown
+from palaver.store.scripting.contracts.runs import Rejected
 from palaver.store.scripting.contracts.secrets import Overfull
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
@@ -77,7 +78,7 @@ class Conversations:
 
         Raises:
             NoRoom: ``store_nearly_full``.
-            StateConflict: ``conversation_busy``, it is being deleted; ``secrets_full``.
+            StateConflict: ``conversation_busy``, it is being deleted; ``secrets_full``; ``tenant_erased``.
             NotDurable: begun, but not as safely as PALAVER_DURABILITY asks; with the same id it is found.
         """
         await self._capacity.admit()
@@ -245,12 +246,14 @@ def fields_of(about: Mapping[str, object], texts: DialectTexts) -> Iterator[Hash
         yield HashField(f"kept:{dialect}", text)
 
 
-def _begun(reply: Begun | Busy) -> bool:
+def _begun(reply: Begun | Busy | Rejected) -> bool:
     match reply:
         case Begun(there):
             return there
         case Busy():
             raise StateConflict("conversation_busy", None, "a conversation of that id is being deleted")
+        case Rejected(code):
+            raise refusal(code, None)
         case other:
             assert_never(other)
 

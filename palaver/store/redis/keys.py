@@ -45,6 +45,10 @@ once for all of these together, as ``@:``.
 {p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
 {p00}:meters       hash     of tenants with caps, how far they are used (`lua/_allowance.lua`)       no TTL
 {p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
+{p00}:<owner>passing zset   keys that are in no other list, without the hash tag, by when they are gone: those of
+                            idempotency keys, copies and usage. The default tenant has none  TTL: as the last of them
+{p00}:<owner>erasure hash   what was erased of the tenant, by kind, and how far that is          gone at its end
+{p00}:erased       zset     tags of tenants that are being erased, by since when; 0: all is gone  no TTL
 {p00}:generation   string   a name for this store, given when it is empty; another one is another store    no TTL
 {p00}:rewound      hash     the last time that somebody noticed that something was lost    TTL: a day
 {p00}:promised     string   written before waiting for disk or replicas  TTL: a minute
@@ -53,23 +57,28 @@ palaver:workers    zset     workers by time of report    trimmed by age         
 palaver:worker-tools:<digest> string  declarations of a set of tools that workers have        TTL: an hour
 palaver:worker-tools zset   digests of these sets, by time of report  trimmed by age           no TTL
 palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
-palaver:tenants    hash     tenants by name, and their names by tag                            no TTL
+palaver:tenants    hash     tenants by name, their names by tag, and which are being erased    no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
 The agents of a tenant share a hash tag, which ends with ``:`` and the tag of the tenant if it has one.
 
 {palaver:agents}:names      hash    for the name of each agent its newest version                      no TTL
 {palaver:agents}:agent:<name> hash  its versions     none while it is there; TTL when it is removed: 400 days
+{palaver:agents}:passing    zset    keys of those that were removed, as above; the default tenant has none
+{palaver:agents}:erasure    hash    what was erased of them: none is put any more                      TTL: a day
 
 The keys of the API that the store keeps share a hash tag; of what opens it, only digests are here.
 
 {palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not
 {palaver:keys}:of:<tag>     zset    the keys of a tenant by time of creation; without a tag the default one's  no TTL
 {palaver:keys}:used:<id>    string  the minute in which it was last used                               TTL: 400 days
+{palaver:keys}:erasure:<tag> hash   what was erased of them                                            gone at its end
 {palaver:keys}:signing      hash    keys that tokens are signed with, sealed, by id                    TTL: two days
 {palaver:keys}:version      string  another text after each change: whoever remembers records reads them again  no TTL
 
 {palaver:audit}:of:<tag>    stream  who did what with keys of a tenant     TTL: the retention of it, after the last act
+{palaver:audit}:erasure:<tag> hash  what was erased of it                  gone at its end
+{palaver:audit}:receipt:<name> string  the receipt of a tenant that was erased  TTL: 30 days
 
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
 what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
@@ -149,6 +158,16 @@ def agent_versions(tenant: str, name: str) -> str:
     return f"{_agents_of(tenant)}:agent:{name}"
 
 
+def agents_passing(tenant: str) -> str:
+    """The keys of agents that were removed."""
+    return f"{_agents_of(tenant)}:passing"
+
+
+def agents_erasure(tenant: str) -> str:
+    """The counts of what was erased of a tenant's agents."""
+    return f"{_agents_of(tenant)}:erasure"
+
+
 def _agents_of(tenant: str) -> str:
     return f"{{palaver:agents:{tenant}}}" if tenant else "{palaver:agents}"
 
@@ -166,6 +185,21 @@ def api_key_used(key_id: str) -> str:
 def audit(tag: str) -> str:
     """The acts of a tenant."""
     return f"{{palaver:audit}}:of:{tag}"
+
+
+def audit_erasure(tag: str) -> str:
+    """The count of what was erased of the acts of a tenant."""
+    return f"{{palaver:audit}}:erasure:{tag}"
+
+
+def receipt(name: str) -> str:
+    """The receipt of a tenant that was erased."""
+    return f"{{palaver:audit}}:receipt:{name}"
+
+
+def api_keys_erasure(tag: str) -> str:
+    """The count of what was erased of a tenant's keys of the API."""
+    return f"{_API_KEYS}:erasure:{tag}"
 
 
 def api_keys(tag: str) -> str:
@@ -263,6 +297,16 @@ def capped(shard: str, queue: str) -> str:
     return f"{{p{shard}}}:capped:{queue}"
 
 
+def ahead(shard: str, queue: str) -> str:
+    """Owners without a backlog whose virtual time is ahead of the queue's."""
+    return f"{{p{shard}}}:ahead:{queue}"
+
+
+def fair(shard: str) -> str:
+    """The virtual time of each queue, and the cost of a step of each owner."""
+    return f"{{p{shard}}}:fair"
+
+
 def undelivered(shard: str, queue: str) -> str:
     """The deliveries that steps in backlogs will have."""
     return f"{{p{shard}}}:undelivered:{queue}"
@@ -348,6 +392,21 @@ def meters(shard: str) -> str:
 def held(shard: str) -> str:
     """Steps that wait for a cap of their tenant."""
     return f"{{p{shard}}}:held"
+
+
+def passing(shard: str, tenant: str) -> str:
+    """Keys of a tenant that are in no other list, by when they are gone."""
+    return f"{{p{shard}}}:{owner(tenant)}passing"
+
+
+def erasure(shard: str, tenant: str) -> str:
+    """The counts of what was erased of a tenant, and how far that is."""
+    return f"{{p{shard}}}:{owner(tenant)}erasure"
+
+
+def erased(shard: str) -> str:
+    """The tags of tenants that are erased, or are being."""
+    return f"{{p{shard}}}:erased"
 
 
 def generation() -> str:

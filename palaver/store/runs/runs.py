@@ -110,7 +110,7 @@ class Runs(Listing):
             IdempotencyMismatch: the key was used with another body.
             StateConflict: ``conversation_busy`` and ``on_conflict`` says reject; ``pending_action``, the active run
                 waits for somebody, and this one would wait behind it; ``no_agent`` and none was given; ``queue_full``,
-                ``conversation_full`` or ``steering_full``, there is no room for it.
+                ``conversation_full`` or ``steering_full``, there is no room for it; ``tenant_erased``.
             NoRoom: ``too_many_runs``, ``tenant_queue_full`` or ``store_nearly_full``, and this would be one more.
             TimePassed: ``start_by`` or ``deadline`` has.
             NotDurable: taken on, but not as safely as PALAVER_DURABILITY asks; with the same key it is found.

@@ -28,6 +28,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.STEERING_FULL: _Refusal("as much waits for the run's next model call as may", "steering"),
     Code.SECRETS_FULL: _Refusal("the conversation has as many secrets, or as much in them, as it may", "secrets"),
     Code.NO_AGENT: _Refusal("the conversation has no agent yet; give one with this run"),
+    Code.TENANT_ERASED: _Refusal("the tenant is being erased, or was: nothing is begun for it any more"),
     Code.NOTHING_TO_RETRY: _Refusal("the model has answered; send a new message instead"),
     Code.NOTHING_TO_ANSWER: _Refusal("the model has answered everything; say something first"),
     Code.UNKNOWN_ACTION: _Refusal("the run has no such pending action"),

@@ -75,7 +75,13 @@ _STORE: Final[Sequence[str]] = (
     "time",
 )
 _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
-    ("api", "store"): (*_STORE, f"rename {_KEY} {_KEY}", f"zlexcount {_KEY} - +", f"hset {_AGENTS} f 1"),
+    ("api", "store"): (
+        *_STORE,
+        f"hkeys {_KEY}",
+        f"hset {_AGENTS} f 1",
+        f"rename {_KEY} {_KEY}",
+        f"zlexcount {_KEY} - +",
+    ),
     ("api", "broker"): (f"lpush {MODEL.queue} 1", f"llen {MODEL.queue}"),
     ("worker", "store"): (
         *_STORE,

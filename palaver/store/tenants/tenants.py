@@ -27,6 +27,8 @@ class Tenant(NamedTuple):
     name: str
     tag: str
     """Six characters that its ids carry; empty for the default tenant."""
+    erasing: bool = False
+    """True while all that it has is being erased. Only a list of tenants says so."""
 
 
 DEFAULT: Final = Tenant("default", "")
@@ -41,7 +43,7 @@ class Tenants:
         self._scripts = scripts
 
     async def create(self, name: str) -> Tenant:
-        """A new tenant. Nothing renames or removes one: its tag is in ids that others may have kept.
+        """A new tenant. Nothing renames one, and no other one ever gets its tag: it is in ids that others may keep.
 
         Raises:
             Refused: ``invalid_name``, it is none; ``too_many_tenants``, there are as many as there may be.
@@ -70,24 +72,35 @@ class Tenants:
                     assert_never(other)
 
     async def get(self, name: str) -> Tenant | None:
-        """The tenant of this name, if there is one."""
+        """The tenant of this name, if there is one that is not being erased."""
         if name == DEFAULT.name:
             return DEFAULT
-        record = await self._redis.hget(keys.TENANTS, name) if _NAME.fullmatch(name) else None
-        return None if record is None else Tenant(name, orjson.loads(record)["tag"])
+        if not _NAME.fullmatch(name):
+            return None
+        record, erasing = await self._redis.hmget(keys.TENANTS, [name, f"-{name}"])
+        return None if record is None or erasing is not None else Tenant(name, orjson.loads(record)["tag"])
 
     async def by_tag(self, tag: str) -> Tenant | None:
-        """The tenant whose ids carry this tag, if there is one."""
+        """The tenant whose ids carry this tag, if there is one; also while it is being erased."""
         if not tag:
             return DEFAULT
         name = await self._redis.hget(keys.TENANTS, f"@{tag}")
-        return None if name is None else Tenant(name.decode(), tag)
+        return Tenant(name.decode(), tag) if name else None
 
     async def list(self) -> Sequence[Tenant]:
         """All tenants by name, the default one first."""
         records = await self._redis.hgetall(keys.TENANTS)
-        named = sorted((name.decode(), record) for name, record in records.items() if not name.startswith(b"@"))
-        return [DEFAULT, *(Tenant(name, orjson.loads(record)["tag"]) for name, record in named)]
+        named = sorted((name.decode(), record) for name, record in records.items() if name[:1] not in b"@-")
+        return [
+            DEFAULT,
+            *(Tenant(name, orjson.loads(record)["tag"], f"-{name}".encode() in records) for name, record in named),
+        ]
+
+
+async def is_erased(redis: Connection, tag: str) -> bool:
+    """Tell whether the tenant of this tag is erased, or is being. The default tenant never is, so nothing is asked."""
+    name = await redis.hget(keys.TENANTS, f"@{tag}") if tag else None
+    return name is not None and (not name or await redis.hget(keys.TENANTS, f"-{name.decode()}") is not None)
 
 
 def _exists(name: str) -> StateConflict:

@@ -8,6 +8,15 @@ from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
 from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.erasure import (
+    BeginErasure,
+    EndErasure,
+    EraseConversations,
+    EraseKeys,
+    EraseMembers,
+    EraseRuns,
+    WriteReceipt,
+)
 from palaver.store.scripting.contracts.listing import Find
 from palaver.store.scripting.contracts.logs import (
     Append,
@@ -48,6 +57,7 @@ __all__ = [
     "Admit",
     "Append",
     "BeginConversation",
+    "BeginErasure",
     "Cancel",
     "ChangeConversation",
     "Claim",
@@ -56,6 +66,11 @@ __all__ = [
     "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
+    "EndErasure",
+    "EraseConversations",
+    "EraseKeys",
+    "EraseMembers",
+    "EraseRuns",
     "Fill",
     "Find",
     "FindAllowed",
@@ -80,6 +95,7 @@ __all__ = [
     "Sweep",
     "WithdrawAfter",
     "WriteDeltas",
+    "WriteReceipt",
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
@@ -90,5 +106,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     KeepAgent, RemoveAgent,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed,
+    BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
 )  # fmt: skip
 """Every script."""

@@ -32,6 +32,11 @@ class TooMany:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantErased:
+    """The tenant is erased, or is being: nothing is kept for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Absent:
     """There is no agent of that name."""
 
@@ -41,7 +46,7 @@ class Removed:
     """It is gone."""
 
 
-class KeepAgent(Script[Kept | OtherVersion | TooMany]):
+class KeepAgent(Script[Kept | OtherVersion | TooMany | TenantErased]):
     """Make a version of an agent, unless the newest one is the same."""
 
     grows = True

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Busy, Unknown
+from palaver.store.scripting.contracts.runs import Rejected
 from palaver.store.scripting.contracts.secrets import NewSecret, Overfull
 
 
@@ -27,7 +28,7 @@ class Begun:
     """True if it existed before."""
 
 
-class BeginConversation(Script[Begun | Busy]):
+class BeginConversation(Script[Begun | Busy | Rejected]):
     """Begin a conversation without a run, if there is none of that id. One that is being deleted is busy."""
 
     grows = True

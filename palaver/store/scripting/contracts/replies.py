@@ -76,6 +76,7 @@ class RefusalCode(StrEnum):
     STEERING_FULL = "steering_full"
     SECRETS_FULL = "secrets_full"
     NO_AGENT = "no_agent"
+    TENANT_ERASED = "tenant_erased"
     NOTHING_TO_RETRY = "nothing_to_retry"
     NOTHING_TO_ANSWER = "nothing_to_answer"
     UNKNOWN_ACTION = "unknown_action"

@@ -1,5 +1,5 @@
 -- The ledger of a tenant: what calls of models used on a day (UTC), by agent, model, and the key that submitted the run.
--- needs: run
+-- needs: run, passing
 -- It has a number for each column of a row: `column agent model key`. `rows` is how many rows it was to have, and `spent` what
 -- counts against the tenant's caps in money: the sum of all costs, nano-dollars.
 
@@ -12,7 +12,10 @@ local function ledger_row(calls)
     .. ' ' .. (SUBMITTER or Ledger.NONE)
   if redis.call('HINCRBY', ledger, Ledger.CALLS .. row, calls) == calls then
     local rows = redis.call('HINCRBY', ledger, 'rows', 1)
-    if rows == 1 then redis.call('EXPIRE', ledger, Setting.USAGE_RETENTION) end
+    if rows == 1 then
+      redis.call('EXPIRE', ledger, Setting.USAGE_RETENTION)
+      if OTHERS then note_passing(PREFIX .. OWNER .. 'passing', string.sub(ledger, #PREFIX + 1), Setting.USAGE_RETENTION) end
+    end
     if rows > Limit.USAGE_ROWS then
       -- Users name agents and models: one ledger must not hold as many as they can think of.
       redis.call('HDEL', ledger, Ledger.CALLS .. row)

@@ -1,5 +1,6 @@
 -- Requests that are taken once. The record of an idempotency key tells what came of its request. Without a key of the
 -- client's, the record is of this very request: it is made again where its answer was lost.
+-- needs: conversation, passing
 
 -- What became of an earlier request with the key: whether it is the `same` one, whether that is `replayed` or this very
 -- one again, which is named `request`, and the `fields` of the record. Nil if there was none.
@@ -13,5 +14,7 @@ end
 -- Keep with the key what came of the request: fields and their values.
 local function remember(...)
   redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', ...)
-  redis.call('EXPIRE', keys.idempotency, args.fingerprint and Setting.RETENTION or 60)
+  local lasts = args.fingerprint and Setting.RETENTION or 60
+  redis.call('EXPIRE', keys.idempotency, lasts)
+  if OTHERS then note_passing(PREFIX .. OWNER .. 'passing', string.sub(keys.idempotency, #PREFIX + 1), lasts) end
 end

@@ -1,4 +1,4 @@
--- needs: page
+-- needs: page, passing, tenant
 local COPY_LASTS = 600
 local source = redis.call('HMGET', keys.conversation, 'id', 'version', 'deleting', 'withdrawn')
 if not source[1] or source[3] then return reply.unknown() end
@@ -11,4 +11,11 @@ redis.call('HINCRBY', keys.copy, 'bytes', bytes)
 if complete then redis.call('HSET', keys.copy, 'entries', args.through) end
 redis.call('EXPIRE', keys.copy, COPY_LASTS)
 redis.call('EXPIRE', keys.copied, COPY_LASTS)
+local owner = owners_of(source[1])
+if owner ~= '' then
+  local prefix = string.match(keys.copy, '^{.-}:')
+  for _, key in ipairs({ keys.copy, keys.copied }) do
+    note_passing(prefix .. owner .. 'passing', string.sub(key, #prefix + 1), COPY_LASTS)
+  end
+end
 return reply.copied { ends = complete, withdrawals = withdrawals(keys.conversation), withdrawn = source[4] }

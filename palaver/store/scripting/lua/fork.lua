@@ -1,4 +1,4 @@
--- needs: copied, fields, request
+-- needs: copied, erased, fields, request
 local earlier = earlier_request(args.request, 'fork')
 if earlier and not earlier.same then return reply.mismatch() end
 if earlier then return reply.forked { conversation_id = earlier.fields[1], replayed = earlier.replayed } end
@@ -6,6 +6,7 @@ if earlier then return reply.forked { conversation_id = earlier.fields[1], repla
 local there = redis.call('HMGET', CONV, 'id', 'deleting', 'forked_from')
 if there[2] or (there[1] and there[3] ~= args.forked_from) then return reply.busy() end
 if there[1] then return reply.forked { conversation_id = CONVERSATION, replayed = true } end
+if is_erased() then return reply.rejected { code = RefusalCode.TENANT_ERASED, other = nil } end
 if not args.copy then return reply.to_copy() end
 local copy = find_copy(args.copy, args.through, keys.source)
 if not copy then return reply.rejected { code = RefusalCode.CONVERSATION_CHANGED, other = nil } end

@@ -1,4 +1,6 @@
 -- needs: agent
+-- It is being erased, or was, with all its agents.
+if TENANT and redis.call('EXISTS', AGENTS .. 'erasure') == 1 then return reply.tenant_erased() end
 -- First: a request that is repeated because its answer was lost finds its version there.
 if THERE and redis.call('HGET', keys.versions, 'spec:' .. NEWEST_VERSION) == args.spec then
   return reply.kept { version = NEWEST_VERSION, new = false }

@@ -1,0 +1,1 @@
+"""Tenants that leave: all that one has, as lines of JSON, and gone."""
