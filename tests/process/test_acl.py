@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
+from tests.process.typed import palaver
 from tests.waiting import eventually
 from workers.broker.remote import COMMANDS
 
@@ -154,10 +154,7 @@ def test_a_fork_is_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
 def test_tenants_are_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
     environment = {**os.environ, "PALAVER_REDIS_URL": logins.url_of("palaver-api", guarded.stack.ports.redis)}
 
-    def tenants(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "palaver.cli", "tenants", *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-
+    tenants = partial(palaver, "tenants", environment=environment)
     made = tenants("create", "acme", "--json")
     assert (made.returncode, made.stderr) == (0, "")
     tenant = json.loads(made.stdout)
