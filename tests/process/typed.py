@@ -2,13 +2,15 @@
 
 It asks a warm parent, which has imported the program, to fork in its place: with its arguments, folder, environment and
 open files. Pages have dozens of commands, and most of what each computes would be imports; so have tests of operators'
-commands, which ask without a shell. A server is started as users start it, and so is all that is typed where the page
-is followed from a terminal (test_followed_pages.py), and the program that test_check_command.py is about. As a program,
-``python -m tests.process.typed SOCKET``, this is that parent.
+commands and of commands on a terminal, which ask without a shell. A server is started as users start it, and so is all
+that is typed where the page is followed from a terminal (test_followed_pages.py), the program that
+test_check_command.py is about, and what test_cli_process.py is. As a program, ``python -m tests.process.typed SOCKET``,
+this is that parent.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
@@ -17,6 +19,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import termios
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -75,21 +78,34 @@ def shell(
 
 def palaver(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command that starts no server, with nothing else in its environment."""
-    command = ["palaver", *arguments]
     with TemporaryFile() as out, TemporaryFile() as errors, open(os.devnull) as nothing:
-        with socket.socket(socket.AF_UNIX) as server:
-            server.settimeout(_PATIENCE)
-            server.connect(str(_place() / "socket"))
-            socket.send_fds(server, [b"!"], [nothing.fileno(), out.fileno(), errors.fileno()])
-            server.sendall(json.dumps([command, str(ROOT), {**environment}]).encode())
-            server.shutdown(socket.SHUT_WR)
-            code = server.recv(8)
-        assert code, f"{command} ended without an exit code"
+        files = (nothing.fileno(), out.fileno(), errors.fileno())
+        with begun(arguments, files, environment) as command:
+            code = exit_code(command)
         said = []
         for file in (out, errors):
             file.seek(0)
             said.append(file.read().decode())
-        return subprocess.CompletedProcess(command, int(code), *said)
+        return subprocess.CompletedProcess(["palaver", *arguments], code, *said)
+
+
+def begun(arguments: Sequence[str], files: Sequence[int], environment: Mapping[str, str]) -> socket.socket:
+    """Begin such a command with these as standard input, output and error, in a session of its own if the first is a
+    terminal. What comes back says its exit code."""
+    server = socket.socket(socket.AF_UNIX)
+    server.settimeout(_PATIENCE)
+    server.connect(str(_place() / "socket"))
+    socket.send_fds(server, [b"!"], [*files])
+    server.sendall(json.dumps([["palaver", *arguments], str(ROOT), {**environment}]).encode())
+    server.shutdown(socket.SHUT_WR)
+    return server
+
+
+def exit_code(command: socket.socket) -> int:
+    """How a command has ended that was begun; waits for that."""
+    code = command.recv(8)
+    assert code, "the command ended without an exit code"
+    return int(code)
 
 
 @cache
@@ -162,6 +178,9 @@ def _run(asked: socket.socket) -> int:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    if os.isatty(0):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     os.chdir(folder)
     os.environ.clear()
