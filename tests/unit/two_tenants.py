@@ -147,7 +147,10 @@ async def furnish_again(api: World, who: str) -> Belongings:
     if who not in _FURNISHED:
         has = await furnish(api, who)
         keys = [key async for key in api.redis.scan_iter("*")]
-        _FURNISHED[who] = has, [(key, max(await api.redis.pttl(key), 0), await api.redis.dump(key)) for key in keys]
+        _FURNISHED[who] = (
+            has,
+            [(key, max(await api.redis.pttl(key), 0), await api.redis.dump(key) or b"") for key in keys],
+        )
         return has
     has, stored = _FURNISHED[who]
     async with api.redis.pipeline(transaction=False) as pipe:
