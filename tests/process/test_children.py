@@ -8,7 +8,7 @@ import pytest
 
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
-from tests.process.test_descriptors import starved
+from tests.process.descriptors import starved
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
