@@ -193,7 +193,12 @@ async def _everything(redis: Any) -> list[tuple[str, int, Any]]:
     for name, _, kind in there:
         _READ[kind](pipe, name)
     values = await pipe.execute()
-    return [(name, ttl, _decoded(kind, value)) for (name, ttl, kind), value in zip(there, values, strict=True)]
+    return [
+        (name, ttl, _decoded(kind, value))
+        for (name, ttl, kind), value in zip(there, values, strict=True)
+        # Redis has none without members: it is gone since its type was read.
+        if value or kind not in ("hash", "zset")
+    ]
 
 
 _READ: Mapping[str, Callable[[Any, str], object]] = {
