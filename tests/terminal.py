@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pty
 import select
+import socket
 import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from tests.process.typed import begun, exit_code
 from tests.scripted_api import ScriptedAPI
 
 PATIENCE = 20.0
@@ -18,22 +20,32 @@ PATIENCE = 20.0
 
 
 class Terminal:
-    """Runs ``palaver`` with standard input and standard error on a terminal; standard output is a pipe if `piped`."""
+    """Runs ``palaver`` with standard input and standard error on a terminal.
+
+    Standard output is a pipe if `piped`, and the command is then started as users start it. Else it is forked from a
+    warm parent (tests/process/typed.py).
+    """
 
     def __init__(self, api: ScriptedAPI | str, *arguments: str, piped: bool = False) -> None:
         self._master, slave = pty.openpty()
         self.shown = ""
         """What was written to the terminal so far, the echo of what was typed included."""
         self._seen = 0
-        options: dict[str, Any] = {"stdout": subprocess.PIPE if piped else slave, "start_new_session": True}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "palaver.cli", *arguments],
-            stdin=slave,
-            stderr=slave,
-            env={**os.environ, "PALAVER_URL": api if isinstance(api, str) else api.url, "COLUMNS": "200"},
-            preexec_fn=_take_the_terminal,
-            **options,
-        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._forked: socket.socket | None = None
+        environment = {**os.environ, "PALAVER_URL": api if isinstance(api, str) else api.url, "COLUMNS": "200"}
+        if piped:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "palaver.cli", *arguments],
+                stdin=slave,
+                stdout=subprocess.PIPE,
+                stderr=slave,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_take_the_terminal,
+            )
+        else:
+            self._forked = begun(arguments, (slave, slave, slave), environment)
         os.close(slave)
 
     def __enter__(self) -> Self:
@@ -42,9 +54,13 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.communicate()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+        # Whoever is left at a terminal that goes away is ended by that.
         os.close(self._master)
+        if self._forked is not None:
+            self._forked.close()
 
     def wait_for(self, text: str) -> None:
         """Read on until `text` is shown, behind where the last wait ended."""
@@ -62,10 +78,14 @@ class Terminal:
         until = time.monotonic() + PATIENCE
         while self._read(until - time.monotonic()):
             pass
+        if self._forked is not None:
+            return exit_code(self._forked)
+        assert self._process is not None
         return self._process.wait(timeout=PATIENCE)
 
     def piped(self) -> str:
         """What was written to standard output, once the command has ended."""
+        assert self._process is not None
         assert self._process.stdout is not None
         return str(self._process.stdout.read(), "utf-8")
 

@@ -71,14 +71,17 @@ def by_name(*mutants: _M) -> dict[str, _M]:
 
 @contextmanager
 def tree(*changes: Change) -> Iterator[Path]:
-    """A copy of the tree, changed. Raises AssertionError if there is nothing, or too much, to change: the product has
-    moved on and the change must follow."""
+    """A copy of the tree and of what is compiled of it, changed.
+
+    Raises AssertionError if there is nothing, or too much, to change: the product has moved on and the change must
+    follow.
+    """
     with tempfile.TemporaryDirectory(prefix="palaver-mutant-") as folder:
         root = Path(folder) / "tree"
         root.mkdir()
         for name in TREE:
             if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(ROOT / name, root / name)
             else:
                 shutil.copy(ROOT / name, root / name)
         for change in changes:

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -125,11 +126,8 @@ async def _check_api_key(redis: Any, name: str, ttl: int) -> None:
 async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
-    async for name in redis.scan_iter(count=1000):
-        text = name.decode()
-        ttl = await redis.pttl(name)
-        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.TENANTS) or ttl == -2:
-            # Gone since it was listed.
+    for text, ttl, value in await _everything(redis):
+        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.TENANTS):
             continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
@@ -152,69 +150,119 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if kind.startswith("@") and re.match("usage:|in_flight$|backlog:|passing$|erasure$", key_id):
             owner, (kind, _, key_id) = f"{kind}:", key_id.partition(":")
         if kind.startswith("@"):
-            shard.owned.setdefault(f"{kind}:", {})[key_id] = await _scores(redis, name)
+            shard.owned.setdefault(f"{kind}:", {})[key_id] = value
         elif kind == "run":
-            shard.runs[key_id] = _text(await redis.hgetall(name))
+            shard.runs[key_id] = value
         elif kind == "steps":
-            shard.steps[key_id] = {step: orjson.loads(t) for step, t in _text(await redis.hgetall(name)).items()}
+            shard.steps[key_id] = {step: orjson.loads(t) for step, t in value.items()}
         elif kind == "conv":
-            shard.conversations[key_id] = _text(await redis.hgetall(name))
+            shard.conversations[key_id] = value
         elif kind in ("log", "feed"):
-            entries = [{"id": i.decode(), **_text(fields)} for i, fields in await redis.xrange(name)]
-            (shard.logs if kind == "log" else shard.feeds)[key_id] = entries
+            (shard.logs if kind == "log" else shard.feeds)[key_id] = value
         elif kind in ("erasure", "erased"):
             continue
         elif kind in ("idem", "copy", "copied", "left", "rewound", "passing"):
             assert ttl > 0, f"{text} has no TTL"
         elif kind == "generation":
-            assert await redis.get(name)
+            assert value
         elif kind == "ready":
-            shard.ready[key_id] = await _scores(redis, name)
+            shard.ready[key_id] = value
         elif kind == "in_flight":
-            shard.in_flight[owner] = set(await _scores(redis, name))
+            shard.in_flight[owner] = set(value)
         elif kind == "backlog":
-            shard.backlogs[owner, key_id] = await _scores(redis, name)
+            shard.backlogs[owner, key_id] = value
         elif kind in ("turns", "capped", "ahead"):
-            shard.turns[kind, key_id] = await _scores(redis, name)
+            shard.turns[kind, key_id] = value
         elif kind == "undelivered":
-            shard.undelivered[key_id] = {step: orjson.loads(t) for step, t in _text(await redis.hgetall(name)).items()}
+            shard.undelivered[key_id] = {step: orjson.loads(delivery) for step, delivery in value.items()}
         elif kind == "fair":
             assert ttl == -1, f"{text} has a TTL"
         elif kind == "due":
-            shard.due = await _scores(redis, name)
+            shard.due = value
         elif kind == "lacking":
-            shard.lacking = set(await _scores(redis, name))
+            shard.lacking = set(value)
         elif kind == "held":
-            shard.held = set(await _scores(redis, name))
+            shard.held = set(value)
         elif kind == "meters":
-            meters = _text(await redis.hgetall(name))
-            shard.meters = {meter: float(meters[meter]) for meter in meters if meter != "after"}
+            shard.meters = {meter: float(value[meter]) for meter in value if meter != "after"}
         elif kind == "caps":
-            shard.caps = {cap: int(number) for cap, number in _text(await redis.hgetall(name)).items()}
+            shard.caps = {cap: int(number) for cap, number in value.items()}
         elif kind in ("waiting", "pending"):
-            getattr(shard, kind)[key_id] = await _scores(redis, name)
+            getattr(shard, kind)[key_id] = value
         elif kind == "counts":
-            shard.counts = {series: int(number) for series, number in _text(await redis.hgetall(name)).items()}
+            shard.counts = {series: int(number) for series, number in value.items()}
         elif kind == "usage":
             assert ttl > 0, f"{text} has no TTL"
-            for cell, number in _text(await redis.hgetall(name)).items():
+            for cell, number in value.items():
                 shard.usage[cell.partition(" ")[0]] += int(number)
         elif kind == "runs":
-            shard.listed[key_id] = await _scores(redis, name)
+            shard.listed[key_id] = value
         elif kind == "spans":
             assert ttl > 0, f"{text} has no TTL"
-            shard.spans = [_text(fields) for _, fields in await redis.xrange(name)]
+            shard.spans = value
         elif kind == "trace":
             shard.traced.add(key_id)
         elif kind == "convs":
-            setattr(shard, key_id or "begun", await _scores(redis, name))
+            setattr(shard, key_id or "begun", value)
         elif kind == "ended":
-            shard.ended = await _scores(redis, name)
+            shard.ended = value
         else:
             raise AssertionError(f"{text} is a key that nobody knows")
     for shard in shards.values():
         _join_lists(shard)
     return shards
+
+
+async def _everything(redis: Any) -> list[tuple[str, int, Any]]:
+    """The name, the TTL and the value of all keys, asked for together: one by one, a third of all that a test of the
+    contract computes would be this."""
+    names = [name.decode() async for name in redis.scan_iter(count=1000)]
+    pipe = redis.pipeline(transaction=False)
+    for name in names:
+        pipe.pttl(name).type(name)
+    told = await pipe.execute()
+    # What is gone since it was listed has no type.
+    there = [
+        (name, ttl, kind.decode())
+        for name, ttl, kind in zip(names, told[::2], told[1::2], strict=True)
+        if kind != b"none"
+    ]
+    for name, _, kind in there:
+        _READ[kind](pipe, name)
+    values = await pipe.execute()
+    return [
+        (name, ttl, _decoded(kind, value))
+        for (name, ttl, kind), value in zip(there, values, strict=True)
+        # Redis has none without members: it is gone since its type was read.
+        if value or kind not in ("hash", "zset")
+    ]
+
+
+_READ: Mapping[str, Callable[[Any, str], object]] = {
+    "hash": lambda pipe, name: pipe.hgetall(name),
+    "list": lambda pipe, name: pipe.llen(name),
+    "set": lambda pipe, name: pipe.scard(name),
+    "stream": lambda pipe, name: pipe.xrange(name),
+    "string": lambda pipe, name: pipe.get(name),
+    "zset": lambda pipe, name: pipe.zrange(name, 0, -1, withscores=True),
+}
+"""How a value of each type is read; of those that no key of the store is of, how large it is."""
+
+
+def _decoded(kind: str, value: Any) -> Any:
+    match kind:
+        case "hash":
+            return _text(value)
+        case "stream":
+            return [{"id": entry.decode(), **_text(fields)} for entry, fields in value]
+        case "zset":
+            return {member.decode(): score for member, score in value}
+        case _:
+            return value
+
+
+def _text(fields: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in fields.items()}
 
 
 def _join_lists(shard: Shard) -> None:
@@ -526,11 +574,3 @@ def _check_indexes(shard: Shard) -> None:
         assert run_id in shard.runs, f"{member} is due and its run is gone"
         assert shard.runs[run_id]["status"] in OPEN, f"{member} is due and its run has ended"
         assert what in ("start", "end") or what in shard.steps.get(run_id, {}), f"{member}: no such step"
-
-
-async def _scores(redis: Any, name: bytes) -> dict[str, float]:
-    return {member.decode(): score for member, score in await redis.zrange(name, 0, -1, withscores=True)}
-
-
-def _text(fields: dict[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in fields.items()}

@@ -47,7 +47,7 @@ def connection(url: str) -> ChannelConnection:
 
 async def heard(channels: ChannelConnection) -> PubSubMessage:
     """The next message."""
-    message = await channels.get_message(timeout=5)
+    message = await channels.get_message(timeout=10)
     assert message is not None
     return message
 

@@ -6,8 +6,6 @@ import base64
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +16,7 @@ import httpx
 import redis
 
 from tests.process.cluster import Cluster
+from tests.process.typed import palaver
 
 Sinks = dict[str, bytes]
 _OF_THE_STORE = b"{p"
@@ -148,7 +147,7 @@ def of_problems(cluster: Cluster, secret: str, content: str) -> Sinks:
 def of_the_export(cluster: Cluster, key: str) -> Sinks:
     """`palaver export --all`, and what it says beside."""
     environment = {**os.environ, "PALAVER_URL": cluster.stack.url, "PALAVER_API_KEY": key}
-    command = [sys.executable, "-m", "palaver.cli", "export", "--all"]
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=True)
+    done = palaver("export", "--all", environment=environment)
+    assert done.returncode == 0
     assert done.stdout
-    return {"the export": done.stdout + done.stderr}
+    return {"the export": (done.stdout + done.stderr).encode()}

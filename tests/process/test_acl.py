@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +36,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.one_more import one_more
+from tests.process.typed import palaver
 from tests.waiting import eventually
 from workers.broker.remote import COMMANDS
 
@@ -155,6 +155,8 @@ def test_a_fork_is_made_with_the_rights_of_the_api(guarded: Cluster) -> None:
 def tenants_command(guarded: Cluster, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
     """`palaver tenants …`, as the user of the API."""
     environment = {**os.environ, "PALAVER_REDIS_URL": logins.url_of("palaver-api", guarded.stack.ports.redis)}
+    if not typed:
+        return palaver("tenants", *words, environment=environment)
     command = [sys.executable, "-m", "palaver.cli", "tenants", *words]
     return subprocess.run(
         command, env=environment, input=typed, capture_output=True, text=True, timeout=60, check=False

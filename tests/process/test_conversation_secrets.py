@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -31,6 +29,7 @@ from tests.process.sinks import (
 )
 from tests.process.test_secrets import forms
 from tests.process.trusted_tools import CANARY, LATER, NAME, SHORT
+from tests.process.typed import palaver
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -165,8 +164,7 @@ def test_what_was_sealed_before_a_rotation_opens_after_it(cluster: Cluster) -> N
     cluster.heal()
     redis_url = f"redis://127.0.0.1:{cluster.stack.ports.redis}/0"
     environment = {**os.environ, "PALAVER_REDIS_URL": redis_url, "PALAVER_SECRET_KEY": SECRET_KEY}
-    command = [sys.executable, "-m", "palaver.cli", "secrets", "rotate"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = palaver("secrets", "rotate", environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("No other key is needed any more.\n")
 

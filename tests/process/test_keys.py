@@ -30,6 +30,7 @@ from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
 from palaver.stack.redis_server import RedisServer
 from palaver.store.redis import keys
+from tests.process.typed import palaver
 from tests.waiting import eventually
 from workers.commands import keys as command
 
@@ -53,8 +54,7 @@ class Apis:
         """``palaver keys``, or another program, as it is typed where the API runs."""
         url = logins.url_of(user, self.server.port)
         environment = {**CLEAN, "PALAVER_REDIS_URL": url, "PALAVER_REQUIRE_KEYS": "true", **more}
-        line = [sys.executable, "-m", "palaver.cli", program, *arguments]
-        return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return palaver(program, *arguments, environment=environment)
 
     def json(self, *arguments: str) -> Any:
         """Its answer as JSON."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from palaver.config.settings import Settings
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from tests.model_server import ModelServer
+from tests.process.typed import palaver
 
 pytestmark = pytest.mark.process
 
@@ -33,8 +33,7 @@ def run(tmp_path: Path, table: str, *arguments: str, **more: str) -> subprocess.
     path.write_text(table)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
     environment |= {"PALAVER_PROVIDERS": str(path), "KEY_OF_X": KEY, **more}
-    command = [sys.executable, "-m", "palaver.cli", "providers", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return palaver("providers", *arguments, environment=environment)
 
 
 def test_the_command_lists_and_checks_and_tells_no_key(server: ModelServer, tmp_path: Path) -> None:

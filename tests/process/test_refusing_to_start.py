@@ -1,12 +1,16 @@
-"""A process that could do nothing says why in one sentence, and ends with exit code 78."""
+"""A process that could do nothing says why in one sentence, and ends with exit code 78.
+
+What a command becomes is started as users start it; the commands themselves, one for each reason, are forked from a
+warm parent (tests/process/warm.py). test_role_commands.py starts one of each as users do.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
-import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +18,9 @@ import pytest
 
 from palaver.config.exits import EX_CONFIG
 from palaver.config.roles import ROLES, command
+from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
-from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
 
@@ -52,17 +56,19 @@ MODULES = {
 }
 
 
-def _started(program: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """Exit code and standard error of a process without any other Palaver variable."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
-    ended = subprocess.run(
+def _started(program: list[str], folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
+    """Exit code and output of a process without any other Palaver variable."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
+    child = ChildCommand(
+        program[-1],
         program,
-        env={**kept, "PYTHONPATH": str(folder), **environment},
-        cwd=ROOT,
-        capture_output=True,
-        timeout=60,
+        environment={**inherited, "PYTHONPATH": str(folder), **environment},
+        log_path=folder / "log",
+        ready=lambda child: False,
     )
-    return ended.returncode, ended.stderr.decode()
+    child.start()
+    child.reap(time.monotonic() + 60)
+    return child.exit_code, child.output
 
 
 @pytest.fixture(scope="module")

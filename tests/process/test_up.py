@@ -76,9 +76,8 @@ def up(tmp_path: Path) -> Iterator[Up]:
         yield command
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_runs_until_it_is_told_to_stop_and_leaves_nothing(up: Up, ending: signal.Signals) -> None:
-    assert "http://127.0.0.1:" in up.read_until("Ctrl-C")
+def ends(up: Up, ending: signal.Signals) -> None:
+    """By this signal, and one more behind it, with exit code 0 and no process left."""
     pids = up.pids
     assert len(pids) >= len(["redis", "fake_provider", "api", "worker", "tools", "flower"])
     up.process.send_signal(ending)
@@ -88,24 +87,13 @@ def test_it_runs_until_it_is_told_to_stop_and_leaves_nothing(up: Up, ending: sig
     assert [pid for pid in pids if not gone(pid)] == []
 
 
-def test_what_has_ended_is_started_again(up: Up) -> None:
-    redis = re.search(r"redis is ready \(process (\d+)\)", up.read_until("Ctrl-C"))
-    assert redis
-    os.kill(int(redis[1]), signal.SIGKILL)
-    up.read_until("redis has ended; starting it again in 1 s")
-    log = up.data_dir / "redis" / "redis.log"
-    eventually(lambda: log.read_text().count("Ready to accept") == 2, why="redis runs again")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
-def test_all_of_it_ends_when_it_is_killed(up: Up) -> None:
-    up.read_until("Ctrl-C")
-    pids = up.pids
-    up.process.kill()
-    eventually(lambda: all(gone(pid) for pid in pids), within=30, why="no process of the stack is left")
+def test_it_runs_until_ctrl_c_and_leaves_nothing(up: Up) -> None:
+    assert "http://127.0.0.1:" in up.read_until("Ctrl-C")
+    ends(up, signal.SIGINT)
 
 
 def test_the_command_that_it_shows_works_with_an_own_file_of_providers(tmp_path: Path) -> None:
+    """Until it is told to stop."""
     ports = Ports.free()
     file = tmp_path / "providers.toml"
     file.write_text(
@@ -114,7 +102,22 @@ def test_the_command_that_it_shows_works_with_an_own_file_of_providers(tmp_path:
     )
     with running(tmp_path, PALAVER_PROVIDERS=str(file), **on(ports)) as up:
         shown = up.read_until("Ctrl-C")
+        assert "http://127.0.0.1:" in shown
         (command,) = re.findall(r"^  (curl .*\\\n.*)$", shown, re.MULTILINE)
         answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
         run = Run.model_validate_json(answer)
         assert (run.status, run.model) == ("completed", "mine/tool-1")
+        ends(up, signal.SIGTERM)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_what_has_ended_is_started_again_and_all_of_it_ends_when_it_is_killed(up: Up) -> None:
+    redis = re.search(r"redis is ready \(process (\d+)\)", up.read_until("Ctrl-C"))
+    assert redis
+    os.kill(int(redis[1]), signal.SIGKILL)
+    up.read_until("redis has ended; starting it again in 1 s")
+    log = up.data_dir / "redis" / "redis.log"
+    eventually(lambda: log.read_text().count("Ready to accept") == 2, why="redis runs again")
+    pids = up.pids
+    up.process.kill()
+    eventually(lambda: all(gone(pid) for pid in pids), within=30, why="no process of the stack is left")

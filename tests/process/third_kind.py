@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from palaver.stack.plan import COMMANDS
+from tests.process import warm
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
 
@@ -34,7 +35,7 @@ def main() -> None:
     """Play it."""
     folder = Path(sys.argv[1])
     folder.mkdir()
-    with Cluster(folder, commands={**COMMANDS, "lookups": LOOKUPS}) as cluster:
+    with warm.starts(), Cluster(folder, commands={**COMMANDS, "lookups": LOOKUPS}) as cluster:
         queue = eventually(lambda: (found := _queue(cluster))["workers"] and found)
         assert queue is not None
         ordinary = cluster.submit("tool-1", tools=["record"])

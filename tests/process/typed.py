@@ -1,26 +1,31 @@
 """Commands that pages show, typed in a shell whose ``palaver`` starts in a tenth of the time.
 
 It asks a warm parent, which has imported the program, to fork in its place: with its arguments, folder, environment and
-open files. Pages have dozens of commands, and most of what each computes would be imports. A server is started as users
-start it, and so is all that is typed where the page is followed from a terminal (test_followed_pages.py). As a program,
-``python -m tests.process.typed SOCKET``, this is that parent.
+open files. Pages have dozens of commands, and most of what each computes would be imports; so have tests of operators'
+commands and of commands on a terminal, which ask without a shell. A server is started as users start it, and so is all
+that is typed where the page is followed from a terminal (test_followed_pages.py), the program that
+test_check_command.py is about, and what test_cli_process.py is. As a program, ``python -m tests.process.typed SOCKET``,
+this is that parent.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import os
 import pkgutil
+import runpy
 import socket
 import subprocess
 import sys
+import termios
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Final, NoReturn
 
 from palaver.stack.child import dying_with_parent
@@ -40,6 +45,8 @@ with socket.socket(socket.AF_UNIX) as server:
 sys.exit(int(code) if code else "the command ended without an exit code")
 """
 """What is found as `palaver`."""
+_PATIENCE: Final = 60.0
+"""Seconds for a command."""
 _running: Final = ExitStack()
 """Has the warm parent, from the first command on."""
 
@@ -64,9 +71,41 @@ def shell(
         stderr=stderr,
         text=True,
         env={**os.environ, **environment, "PATH": os.pathsep.join(places)},
-        timeout=60,
+        timeout=_PATIENCE,
         check=False,
     )
+
+
+def palaver(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that starts no server, with nothing else in its environment."""
+    with TemporaryFile() as out, TemporaryFile() as errors, open(os.devnull) as nothing:
+        files = (nothing.fileno(), out.fileno(), errors.fileno())
+        with begun(arguments, files, environment) as command:
+            code = exit_code(command)
+        said = []
+        for file in (out, errors):
+            file.seek(0)
+            said.append(file.read().decode())
+        return subprocess.CompletedProcess(["palaver", *arguments], code, *said)
+
+
+def begun(arguments: Sequence[str], files: Sequence[int], environment: Mapping[str, str]) -> socket.socket:
+    """Begin such a command with these as standard input, output and error, in a session of its own if the first is a
+    terminal. What comes back says its exit code."""
+    server = socket.socket(socket.AF_UNIX)
+    server.settimeout(_PATIENCE)
+    server.connect(str(_place() / "socket"))
+    socket.send_fds(server, [b"!"], [*files])
+    server.sendall(json.dumps([["palaver", *arguments], str(ROOT), {**environment}]).encode())
+    server.shutdown(socket.SHUT_WR)
+    return server
+
+
+def exit_code(command: socket.socket) -> int:
+    """How a command has ended that was begun; waits for that."""
+    code = command.recv(8)
+    assert code, "the command ended without an exit code"
+    return int(code)
 
 
 @cache
@@ -97,9 +136,10 @@ def _parent() -> Iterator[Path]:
 
 def main(path: str) -> None:
     """Import, then fork for each command that is typed."""
-    for module in pkgutil.walk_packages(importlib.import_module("palaver.cli").__path__, "palaver.cli."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    for package in ("palaver.cli", "workers.commands"):
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
@@ -138,11 +178,15 @@ def _run(asked: socket.socket) -> int:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
+    if os.isatty(0):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     settings.cache_clear()
+    os.execv = _execv  # type: ignore[assignment]
     try:
         command()
     except SystemExit as exit:
@@ -151,6 +195,15 @@ def _run(asked: socket.socket) -> int:
             return 1
         return exit.code or 0
     return 0
+
+
+def _execv(path: str, argv: Sequence[str]) -> NoReturn:
+    """Become a program of operators, which is the last that a command does."""
+    assert [path, "-m"] == [argv[0], argv[1]], argv
+    sys.modules.pop(argv[2], None)
+    sys.argv = [*argv[2:]]
+    runpy.run_module(argv[2], run_name="__main__", alter_sys=True)
+    sys.exit()
 
 
 if __name__ == "__main__":

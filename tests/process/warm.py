@@ -35,6 +35,8 @@ _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
+_PATH: Final = "PYTHONPATH"
+"""Read before the first line as well, but a fork can still go by it."""
 _PRELOADED: Final = """
     palaver.cli palaver.config.roles palaver.config.settings palaver.config.exits palaver.store.server.preflight
     tests.model_server.server
@@ -124,9 +126,12 @@ def _forks(command: Sequence[str], environment: Mapping[str, str]) -> bool:
         return False
     if not (command[2] == _MODEL_SERVER or (command[2] == "palaver.cli" and command[3] in _ROLES)):
         return False
-    mine = {name: value for name, value in os.environ.items() if name.startswith(_READ_BEFORE)}
-    theirs = {name: value for name, value in environment.items() if name.startswith(_READ_BEFORE)}
-    return {**theirs, "PYTHONUNBUFFERED": "1"} == {**mine, "PYTHONUNBUFFERED": "1"}
+    return _read_before(environment) == _read_before(os.environ)
+
+
+def _read_before(environment: Mapping[str, str]) -> Mapping[str, str]:
+    found = {name: value for name, value in environment.items() if name.startswith(_READ_BEFORE) and name != _PATH}
+    return {**found, "PYTHONUNBUFFERED": "1"}
 
 
 def _answer(process: subprocess.Popen[str]) -> Any:
@@ -207,6 +212,9 @@ def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
+    if _PATH in environment:
+        # Behind the folder that the program is started in.
+        sys.path[1:1] = environment[_PATH].split(os.pathsep)
     failpoint.arm(environment.get("PALAVER_FAILPOINTS", ""), environment.get("PALAVER_FAILPOINTS_LEDGER"))
     os.execv = _execv  # type: ignore[assignment]
     while True:

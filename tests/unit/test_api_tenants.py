@@ -27,6 +27,7 @@ from tests.unit.two_tenants import (
     asking_as,
     counting,
     furnish,
+    furnish_again,
     hear,
     operations_of,
     tags_in,
@@ -44,7 +45,7 @@ PAIRS = [("acme", "globex"), ("default", "globex"), ("acme", "default")]
 async def test_what_is_anothers_is_answered_as_what_is_not_there(operation: Any) -> None:
     for victim, attacker in PAIRS:
         async with tenants() as api:
-            attack = Attack(api, await furnish(api, victim), victim, attacker)
+            attack = Attack(api, await furnish_again(api, victim), victim, attacker)
             await attack.on(operation, everywhere=(victim, attacker) == PAIRS[0])
             if "{" in operation.path:
                 assert attack.tried >= 8
@@ -102,7 +103,7 @@ async def test_a_new_route_is_tried_and_closed_by_itself() -> None:
 @pytest.mark.parametrize(("victim", "attacker"), PAIRS)
 async def test_a_socket_is_closed_as_for_what_is_not_there(path: str, victim: str, attacker: str) -> None:
     async with tenants() as api:
-        has = await furnish(api, victim)
+        has = await furnish_again(api, victim)
         place = path[path.index("{") : path.index("}") + 1]
         for kind in ("number", "conversation", "run"):
             for value in has.values[kind]:
