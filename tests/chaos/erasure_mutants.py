@@ -84,7 +84,9 @@ ERASURE_MUTANTS: Final = by_name(
         "self._sections[section:], 0)",
         _API,
     ),
-    _mutant("anybody erases", "api/operations/tenants.py", "    if not caller.operator:\n", "    if False:\n", _API),
+    _mutant(
+        "anybody erases", "api/operations/offboarding.py", "    if not caller.operator:\n", "    if False:\n", _API
+    ),
 )
 
 
