@@ -88,6 +88,21 @@ async def test_what_nobody_takes_waits_in_redis(channels: ChannelConnection, ser
     assert (await heard(channels))["data"] == b"more"
 
 
+async def test_who_waits_is_not_woken_by_a_part_of_a_message(channels: ChannelConnection) -> None:
+    await channels.subscribe("news")
+    await heard(channels)
+    waiting = asyncio.create_task(channels.get_message(timeout=10))
+    await asyncio.sleep(0)
+    whole = b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$6\r\nin two\r\n"
+    channels.data_received(whole[:30])
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    channels.data_received(whole[30:])
+    message = await waiting
+    assert message is not None
+    assert message["data"] == b"in two"
+
+
 async def test_its_end_is_told_behind_what_came_before(channels: ChannelConnection, server_client: Redis) -> None:
     await channels.subscribe("news")
     await server_client.publish("news", "last")

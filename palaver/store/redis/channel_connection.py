@@ -127,7 +127,9 @@ class ChannelConnection(asyncio.Protocol):
             # Until they are taken: others wait in Redis, which gives up on who is too far behind.
             self._paused = True
             self._transport.pause_reading()
-        self._wake()
+        if self._messages:
+            # A large one comes in parts: the first of them is nothing to wake up for.
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End: nothing comes any more."""
