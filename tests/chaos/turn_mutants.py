@@ -35,6 +35,12 @@ TURN_MUTANTS: Final = by_name(
     ),
     _mutant("nobody who is let go at his cap", _TURNS, "        uncap(owner)\n", ""),
     _mutant("a claim that makes no room", f"{_LUA}claim.lua", "    opened[step.queue] = true\n", ""),
+    _mutant(
+        "who waits for a turn is passed by",
+        f"{_LUA}_in_place.lua",
+        "    or redis.call('EXISTS', turns(Queue.MODEL)) == 1\n",
+        "",
+    ),
     _mutant("the backlog of another", _DELIVER, "hold_back(OWNER, step.queue", "hold_back('', step.queue"),
     _mutant("what is late before what is urgent", _DELIVER, "2 * PRIORITY +", "-2 * PRIORITY +"),
     _mutant(

@@ -198,6 +198,21 @@ async def test_a_cap_that_is_lowered_ends_what_goes_on_in_place(driver: StoreDri
     assert [delivery.run_id for delivery in done.deliveries] == [lease.run_id]
 
 
+async def test_nobody_goes_on_in_place_where_somebody_waits_for_a_turn(driver: StoreDriver) -> None:
+    fleet = Fleet(driver, 1)
+    await fleet.submit(A, 1)
+    await fleet.take()
+    await fleet.submit(B, WINDOW)
+    lease = fleet.held.popleft()
+    place = OfferedPlace("w1", "n", 10.0, lease.log.position, lease.log.position_at, 2 * WINDOW)
+    goes_on = Continue(Message(role="assistant", content="hm"))
+    following = (await driver.store.steps.settle(lease, goes_on, place=place)).following
+    assert following is not None
+    await fleet.submit(B, 1)
+    place = OfferedPlace("w1", "n2", 10.0, following.log.position, following.log.position_at, 2 * WINDOW)
+    assert (await driver.store.steps.settle(following, goes_on, place=place)).following is None
+
+
 async def test_urgent_runs_go_first_among_those_of_their_tenant(driver: StoreDriver) -> None:
     fleet = Fleet(driver, 1)
     await fleet.submit(A, WINDOW)

@@ -27,7 +27,7 @@ SLACK = 0.02
 MOST_COMMANDS: Final = {"claim": 18, "settle": 46}
 """Of the scripts of a model step with one inline call, in the middle of its run (ADR 0024); with a price (ADR 0104),
 and the turns of tenants (ADR 0101)."""
-IN_PLACE: Final = 54
+IN_PLACE: Final = 55
 """Of both in one, where the worker goes on with the run (ADR 0090)."""
 
 
