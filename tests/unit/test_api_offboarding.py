@@ -73,7 +73,7 @@ async def test_an_operator_erases_a_tenant_and_gets_the_receipt(offices: Offices
     assert len((await client.get("/v1/runs", headers=globex)).json()["data"]) == 3
     acts = (await client.get("/v1/audit", headers=root)).json()["data"]
     assert [act["operation"] for act in acts].count("tenant_erased") == 1
-    assert [act["facts"].get("name") for act in acts if act["operation"] == "erase_tenant"] == ["acme"] * 2
+    assert [act["facts"].get("tenant") for act in acts if act["operation"] == "erase_tenant"] == ["acme"] * 2
 
 
 async def test_who_is_no_operator_erases_nothing(offices: Offices) -> None:
@@ -93,7 +93,7 @@ async def test_who_is_no_operator_erases_nothing(offices: Offices) -> None:
 
 
 async def test_what_a_worker_holds_is_waited_for(offices: Offices, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.operations.tenants._TIME", 0.05)
+    monkeypatch.setattr("api.operations.offboarding._TIME", 0.05)
     client, root, acme = offices.api.client, await offices.key(operator=True), await offices.key("acme")
     run = (await client.post("/v1/runs", json=BODY, headers=acme)).json()
     client.headers.update(root)
