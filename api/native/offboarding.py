@@ -18,7 +18,8 @@ from ..signatures import InPath
 from ..streams import EventStream
 from .dialect import NATIVE
 
-LINES: Final = "application/x-ndjson"
+LINES: Final = "text/x-ndjson"
+"""A type of text: generators of clients know what to do with these."""
 _EXAMPLE: Final = '{"schema":1,"kind":"conversation","conversation":{…},"cursor":"WzAs…"}\n'
 TenantName = Annotated[str, InPath("The tenant's name.")]
 

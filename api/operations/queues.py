@@ -63,7 +63,6 @@ class QueueState(BaseModel):
     ready: int
     """Steps that are ready and that nobody works on yet."""
     oldest_ready_seconds: float
-    """The age of the oldest one that is delivered."""
     running: int
     """Steps in flight on all its workers."""
     workers: list[QueueWorker]

@@ -246,7 +246,7 @@ _ALL: Final = (
         _QUEUES,
         "palaver_queue_oldest_seconds",
         "gauge",
-        "For how long the oldest of those that are delivered has been.",
+        "For how long the oldest of them has waited for a worker or for the turn of its tenant.",
         "store",
         ("queue",),
         always=_one_label(*QUEUES),

@@ -171,7 +171,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.in_flight[owner] = set(value)
         elif kind == "backlog":
             shard.backlogs[owner, key_id] = value
-        elif kind in ("turns", "capped", "ahead"):
+        elif kind in ("turns", "capped", "ahead", "held_back"):
             shard.turns[kind, key_id] = value
         elif kind == "undelivered":
             shard.undelivered[key_id] = {step: orjson.loads(delivery) for step, delivery in value.items()}

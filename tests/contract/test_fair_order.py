@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from palaver.config.providers import Limits
-from palaver.schemas.models import Message, Usage
+from palaver.schemas.models import Message, Retry, Usage
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Delivery, Lease, OfferedPlace, Stray
 from palaver.steps.verdicts import Continue, Finish
@@ -229,6 +229,9 @@ async def test_urgent_runs_go_first_among_those_of_their_tenant(driver: StoreDri
     own = [run_id for run_id in behind if run_id not in others]
     assert (set(own[:2]), set(own[2:4]), own[4:]) == (set(urgent), set(usual), later)
     assert set(behind[:4]) > set(others)
+    again = await driver.store.control.retry(urgent[0], Retry())
+    shown = [(await driver.get(run_id)).priority for run_id in (usual[0], later[0], urgent[0], again.run_id)]
+    assert shown == [5, 9, 0, 0]
 
 
 async def test_what_has_begun_goes_before_what_has_not(driver: StoreDriver) -> None:
@@ -413,7 +416,11 @@ async def test_an_operator_sees_who_waits_for_a_turn(driver: StoreDriver) -> Non
         B: (1, 1, True),
     }
     assert all(0 <= tenant.first_for < 60 for tenant in waiting.values())
-    assert (await driver.store.due.depths())["model"][0] == WINDOW + 4
+    ready, oldest = (await driver.store.due.depths())["model"]
+    assert (ready, 0 <= oldest < 60) == (WINDOW + 4, True)
+    await driver.redis.zadd("{p00}:held_back:model", {"run/1": 1})
+    assert (await driver.store.due.depths())["model"][1] > 3600
+    await driver.redis.zrem("{p00}:held_back:model", "run/1")
 
 
 async def test_a_step_is_charged_once(driver: StoreDriver, redis: Any) -> None:

@@ -37,6 +37,7 @@ def check_turns(shard: Shard) -> None:
         assert not ahead & waiting, f"{queue}: a tenant has two places"
         details = {member: delivery[:4] for member, delivery in shard.undelivered[queue].items()}
         assert details == held[queue], f"{queue}: what the deliveries are to say"
+        assert set(shard.turns["held_back", queue]) == set(held[queue]), f"{queue}: since when they wait"
         free = {owner for owner in turns if not _is_at_cap(shard, owner)}
         assert not free or len(shard.ready[queue]) >= WINDOW, f"{queue}: {free} wait, and there is room"
         assert all(_is_at_cap(shard, owner) for owner in capped), f"{queue}: {capped} are not at their cap"

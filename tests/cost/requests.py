@@ -134,7 +134,7 @@ async def _list(api: World, n: int) -> Ask:
 
 async def _export(api: World, n: int) -> Ask:
     await _many_runs(api, n)
-    return Ask("/v1/tenants/default/export", accept="application/x-ndjson")
+    return Ask("/v1/tenants/default/export", accept="text/x-ndjson")
 
 
 async def _erase(api: World, n: int) -> Ask:

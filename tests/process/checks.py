@@ -76,14 +76,17 @@ def _calls(cluster: Cluster, histories: Iterable[History]) -> Mapping[str, Seque
 
 
 def what_is_left(cluster: Cluster) -> dict[str, Any]:
-    """Of open steps, of what is due, of reservations, and of messages in the broker, once it does not get less."""
+    """Of steps that are open, due, in flight or in a backlog, of reservations, and of messages in the broker, once it
+    does not get less."""
     with cluster.redis() as connection:
 
         def left() -> dict[str, Any]:
             sets = ("{p00}:due", "{p00}:ready:model", "{p00}:ready:tools", "{p00}:held")
             found: dict[str, Any] = {name: connection.zrange(name, 0, 5) for name in sets}
             found |= {f"messages in {name}": cluster.broker.depth(name) for name in ("model", "tools")}
-            found["steps"] = connection.keys("{p00}:steps:*")
+            for kind in ("steps", "undelivered", "held_back", "turns", "capped", "backlog"):
+                found[kind] = connection.keys(f"{{p00}}:{kind}:*")
+            found["in flight"] = [*connection.keys("{p00}:in_flight"), *connection.keys("{p00}:@*:in_flight")]
             found["reserved"] = int(connection.hget("{p00}:meters", "reserved") or 0)
             return {name: some for name, some in found.items() if some}
 

@@ -109,7 +109,7 @@ async def test_what_a_worker_holds_is_waited_for(offices: Offices, monkeypatch: 
 async def exported(offices: Offices, name: str, headers: dict[str, str], **query: str) -> list[dict[str, Any]]:
     answer = await offices.api.client.get(f"/v1/tenants/{name}/export", headers=headers, params=query)
     assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert answer.headers["content-type"].startswith("text/x-ndjson")
     lines = lines_of(answer.text)
     for line in lines:
         # The use of a key is written some time after it.

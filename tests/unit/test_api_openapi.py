@@ -31,7 +31,7 @@ DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
 OPERATIONS = [
     (method, path, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
 ]
-OF_LINES = {"/metrics": "text/plain", "/v1/tenants/{tenant}/export": "application/x-ndjson"}
+OF_LINES = {"/metrics": "text/plain", "/v1/tenants/{tenant}/export": "text/x-ndjson"}
 """Routes whose answers are no JSON."""
 NAMES = [f"{method} {path}" for method, path, _ in OPERATIONS]
 

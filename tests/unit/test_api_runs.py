@@ -325,3 +325,14 @@ async def test_a_run_on_the_wire_is_as_the_document_says() -> None:
         for path, model in ((f"/v1/runs/{run['id']}", Run), ("/v1/runs", RunList)):
             told = (await api.client.get(path)).text
             assert model.model_validate_json(told, extra="forbid").model_dump(mode="json") == json.loads(told)
+
+
+async def test_a_run_has_a_priority() -> None:
+    async with world() as api:
+        for wrong in (-1, 10, 2.5, "urgent"):
+            body = {"agent": {"model": "fake/echo"}, "input": "hello", "priority": wrong}
+            assert_problem(await api.client.post("/v1/runs", json=body), 422, "validation_error", "/priority")
+        for given, shown in (({}, 5), ({"priority": 0}, 0), ({"priority": 9}, 9)):
+            body = {"agent": {"model": "fake/echo"}, "input": "hello", **given}
+            answer = await api.client.post("/v1/runs", json=body)
+            assert (answer.status_code, answer.json()["priority"]) == (202, shown)

@@ -68,6 +68,7 @@ class _Shards:
         yield from ((line, keys.waiting(shard, reason)) for reason, line in self.waiting.items())
         yield from ((line, keys.pending(shard, action_type)) for action_type, line in self.pending.items())
         yield from ((line, keys.ready(shard, queue)) for queue, line in self.ready.items())
+        yield from ((line, keys.held_back(shard, queue)) for queue, line in self.ready.items())
         yield self.due, keys.due(shard)
 
 
@@ -138,8 +139,6 @@ def _ask(pipeline: Pipeline, of: _Shards, shard: str) -> None:
     for _, key in of.lines(shard):
         pipeline.zcard(key)
         pipeline.zrange(key, 0, 0, withscores=True)
-    for queue in QUEUES:
-        pipeline.hlen(keys.undelivered(shard, queue))
 
 
 def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
@@ -150,8 +149,6 @@ def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
         of.runs[status] += sum(next(replies) for _ in keys.ALL_TENANTS)
     for line, _ in of.lines(shard):
         line.add(next(replies), next(replies))
-    for queue in QUEUES:
-        of.ready[queue].length += next(replies)
 
 
 def _counted(counts: Mapping[str, int]) -> Samples:

@@ -58,8 +58,8 @@ def shared(shard: str) -> Iterator[Shared]:
     ):
         yield Shared(key, "zset")
     for queue in QUEUES:
-        for key in (keys.turns(shard, queue), keys.capped(shard, queue), keys.ahead(shard, queue)):
-            yield Shared(key, "zset")
+        for zset in (keys.turns, keys.capped, keys.ahead, keys.held_back):
+            yield Shared(zset(shard, queue), "zset")
         yield Shared(keys.undelivered(shard, queue), "hash")
     yield Shared(keys.held(shard), "zset")
     for key in (keys.caps(shard), keys.meters(shard), keys.fair(shard)):

@@ -25,6 +25,7 @@ once for all of these together, as ``@:``.
 {p00}:capped:<queue> zset   those of them that are at their cap, by the same                   no TTL
 {p00}:ahead:<queue> zset    owners without one whose virtual time is ahead of the queue's      no TTL
 {p00}:undelivered:<queue> hash  the delivery that each step in a backlog will have              no TTL
+{p00}:held_back:<queue> zset  the same steps, by since when                                     no TTL
 {p00}:fair         hash     the virtual time of each queue, and what a step of each owner costs  no TTL
 {p00}:lacking      zset     steps that wait for a worker that has what they need, behind that  no TTL
 {p00}:<owner>runs  zset     runs by time of creation                                           no TTL
@@ -310,6 +311,11 @@ def fair(shard: str) -> str:
 def undelivered(shard: str, queue: str) -> str:
     """The deliveries that steps in backlogs will have."""
     return f"{{p{shard}}}:undelivered:{queue}"
+
+
+def held_back(shard: str, queue: str) -> str:
+    """Steps in backlogs, by since when."""
+    return f"{{p{shard}}}:held_back:{queue}"
 
 
 def owner(tenant: str) -> Owner:

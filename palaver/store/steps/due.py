@@ -172,20 +172,21 @@ class DueIndex:
         return tuple(delivery for reply in replies for delivery in reply.deliveries)
 
     async def depths(self) -> dict[str, tuple[int, float]]:
-        """For each queue: how many steps are ready, and the oldest delivered one's seconds."""
+        """For each queue: how many steps are ready, delivered or not, and the oldest one's seconds."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
         for queue in QUEUES:
             for shard in self.shards:
                 pipeline.zcard(keys.ready(shard, queue))
-                pipeline.hlen(keys.undelivered(shard, queue))
                 pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
+                pipeline.zcard(keys.held_back(shard, queue))
+                pipeline.zrange(keys.held_back(shard, queue), 0, 0, withscores=True)
         replies = await pipeline.execute()
         by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(QUEUES):
-            of_queue = replies[3 * i * len(self.shards) : 3 * (i + 1) * len(self.shards)]
-            oldest = [now - score for pairs in of_queue[2::3] for _, score in pairs]
-            by_queue[queue] = (sum(of_queue[::3]) + sum(of_queue[1::3]), max(0.0, max(oldest, default=0.0) / 1000))
+            of_queue = replies[4 * i * len(self.shards) : 4 * (i + 1) * len(self.shards)]
+            oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
+            by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
         return by_queue
 
     async def _forget(self, things: Iterable[DueItem]) -> None:
@@ -197,6 +198,7 @@ class DueIndex:
             for queue in QUEUES:
                 pipeline.zrem(keys.ready(shard, queue), member)
                 pipeline.hdel(keys.undelivered(shard, queue), member)
+                pipeline.zrem(keys.held_back(shard, queue), member)
             for action_type in get_args(ActionType):
                 pipeline.zrem(keys.pending(shard, action_type), f"{run_id}/{thing.what.partition('/')[2]}")
             for reason in WaitReason:

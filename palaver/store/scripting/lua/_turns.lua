@@ -16,8 +16,9 @@ local function capped(queue) return SHARD .. 'capped:' .. queue end
 local function ahead(queue) return SHARD .. 'ahead:' .. queue end
 
 local function backlog(owner, queue) return SHARD .. owner .. 'backlog:' .. queue end
--- What the delivery of each step in a backlog says.
+-- What the delivery of each step in a backlog says, and since when it is there.
 local function undelivered(queue) return SHARD .. 'undelivered:' .. queue end
+local function held_back(queue) return SHARD .. 'held_back:' .. queue end
 
 -- The steps of a tenant that are delivered or leased, by what was charged for them in advance; a model step by its run,
 -- which has one at a time.
@@ -96,6 +97,7 @@ end
 local function hold_back(owner, queue, member, rank, delivery)
   redis.call('ZADD', backlog(owner, queue), string.format('%.0f', rank), member)
   redis.call('HSET', undelivered(queue), member, cjson.encode(delivery))
+  redis.call('ZADD', held_back(queue), NOW, member)
   begin_backlog(owner, queue)
 end
 
@@ -103,6 +105,7 @@ end
 local function drop_held_back(owner, queue, member)
   if redis.call('ZREM', backlog(owner, queue), member) == 0 then return false end
   redis.call('HDEL', undelivered(queue), member)
+  redis.call('ZREM', held_back(queue), member)
   end_backlog(owner, queue)
   return true
 end
@@ -121,6 +124,7 @@ local function deliver_first(owner, time, queue)
   local member = redis.call('ZPOPMIN', backlog(owner, queue))[1]
   local delivery = cjson.decode(redis.call('HGET', undelivered(queue), member))
   redis.call('HDEL', undelivered(queue), member)
+  redis.call('ZREM', held_back(queue), member)
   redis.call('HSET', FAIR, queue, time)
   charge_in_advance(owner, queue, delivery[1], delivery[3])
   end_backlog(owner, queue)
