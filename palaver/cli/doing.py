@@ -239,6 +239,8 @@ def waiting(run: Run) -> str:
         parts = ["outage of the provider"]
     if run.waiting.reason is WaitReason.TENANT_LIMIT:
         parts = [_CAPS.get(run.waiting.code or "", parts[0])]
+    if run.waiting.position:
+        parts.append(f"place {run.waiting.position}")
     if run.waiting.run_id:
         parts.append(f"behind {run.waiting.run_id}")
     if run.waiting.until:

@@ -184,6 +184,8 @@ class Waiting(BaseModel):
     the ``error_class`` of the last failure. With ``no_worker`` the thing that is lacked: ``tool:NAME``,
     ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses. With
     ``tenant_limit`` the cap."""
+    position: int | None = None
+    """The place of its step among those of the tenant that wait, from 1; with ``max_in_flight``."""
 
 
 class Cancellation(BaseModel):

@@ -178,8 +178,10 @@ async def test_a_cap_holds_and_nobody_else_waits_for_it(driver: StoreDriver) -> 
 async def test_a_cap_that_is_raised_or_taken_away_lets_go_what_waits(driver: StoreDriver) -> None:
     await set_caps(driver, A, max_in_flight=1)
     fleet = Fleet(driver, 8)
-    await fleet.submit(A, 10)
+    ids = await fleet.submit(A, 10)
     assert len(fleet.queue) == 1
+    waits = [run.waiting for run in [await driver.get(run_id) for run_id in ids]]
+    assert sorted(wait.position for wait in waits if wait and wait.position) == [*range(1, 10)]
     assert len(await set_caps(driver, A, max_in_flight=4)) == 3
     assert len(await set_caps(driver, A, max_in_flight=None)) == WINDOW - 4
 
@@ -229,7 +231,9 @@ async def test_urgent_runs_go_first_among_those_of_their_tenant(driver: StoreDri
     own = [run_id for run_id in behind if run_id not in others]
     assert (set(own[:2]), set(own[2:4]), own[4:]) == (set(urgent), set(usual), later)
     assert set(behind[:4]) > set(others)
-    again = await driver.store.control.retry(urgent[0], Retry())
+    (cancelled,) = await fleet.submit(A, 1, priority=0)
+    await driver.store.runs.cancel(cancelled)
+    again = await driver.store.control.retry(cancelled, Retry())
     shown = [(await driver.get(run_id)).priority for run_id in (usual[0], later[0], urgent[0], again.run_id)]
     assert shown == [5, 9, 0, 0]
 

@@ -19,6 +19,7 @@ from palaver.store.reading import records
 from palaver.store.reading.current_steps import show_steps
 from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.reading.known_runs import KnownRuns, is_behind
+from palaver.store.reading.places import say_places
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.redis.reach import reach
@@ -115,7 +116,9 @@ class Reading:
                 runs.append(weighed_run)
                 if weighed_run[1] > _LARGE:
                     await asyncio.sleep(0)
-        await self._say_who_is_ahead([run[0] for run in runs if not isinstance(run, CorruptRecord)])
+        readable = [run[0] for run in runs if not isinstance(run, CorruptRecord)]
+        await self._say_who_is_ahead(readable)
+        await say_places(self._redis, readable)
         return runs
 
     async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:
