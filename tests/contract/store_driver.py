@@ -135,6 +135,10 @@ class StoreDriver:
         assert isinstance(lease, Lease), lease
         return lease
 
+    async def first_of(self, run_id: str) -> Delivery:
+        """The delivery of a run's first step, also where that waits for its turn yet."""
+        return Delivery("model", run_id, (await self.get(run_id)).conversation_id, "1", 1)
+
     async def place(
         self, lease: Lease, worker: str = "w1", *, nonce: str | None = None, known: int = 0
     ) -> OfferedPlace:

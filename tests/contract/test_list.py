@@ -70,7 +70,7 @@ async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None
         if i % 3 == 1:
             await driver.store.runs.cancel(submitted.run_id)
         elif i % 3 == 2:
-            await driver.claim(submitted.deliveries[0])
+            await driver.claim(await driver.first_of(submitted.run_id))
         await _created(redis, submitted.run_id, ("queued", "cancelled", "running")[i % 3], 2_000_000_000_000 + i // 2)
         runs.append((2_000_000_000_000 + i // 2, submitted.run_id, i))
     runs.sort(reverse=True)

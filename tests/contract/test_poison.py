@@ -61,7 +61,7 @@ class SoonPoison:
         """So many runs, twice lost all together. The run of the poison."""
         submitted = [await self.driver.submit() for _ in range(count)]
         self.runs = [each.run_id for each in submitted]
-        await self.claim([each.deliveries[0] for each in submitted])
+        await self.claim([await self.driver.first_of(each.run_id) for each in submitted])
         again = await self.die()
         assert len(again) == count, "the first loss costs no time"
         await self.claim(again)
@@ -116,7 +116,7 @@ async def test_poison_among_steps_that_ran_before_it_ends_no_more_workers_than_a
 ) -> None:
     scene = SoonPoison(driver, redis)
     old = [await driver.submit() for _ in range(20)]
-    await scene.claim([each.deliveries[0] for each in old])
+    await scene.claim([await driver.first_of(each.run_id) for each in old])
     new = await driver.submit()
     await scene.claim(new.deliveries)
     await scene.claim(await scene.die())
@@ -139,7 +139,7 @@ async def test_a_policy_says_how_many_workers_poison_may_end_among_neighbours(
     agent = AGENT.model_copy(update={"retry": {"rules": {"worker_lost": {"attempts": attempts}}}})
     runs = [await driver.submit(agent=agent) for _ in range(6)]
     poison = runs[3].run_id
-    again = [each.deliveries[0] for each in runs]
+    again = [await driver.first_of(each.run_id) for each in runs]
     while scene.deaths < 12 and (await driver.get(poison)).status != "failed":
         scene.runs = [each.run_id for each in runs]
         await scene.claim(again)
@@ -196,7 +196,7 @@ async def test_the_poison_among_many_long_steps_is_found(driver: StoreDriver, re
     """All on one worker, none of the others ever ends, and all that come back before the poison are lost with it."""
     runs = [(await driver.submit()) for _ in range(30)]
     poison = runs[17].run_id
-    held = {each.run_id: await driver.claim(each.deliveries[0], "w0") for each in runs}
+    held = {each.run_id: await driver.claim(await driver.first_of(each.run_id), "w0") for each in runs}
     for crashes in range(1, MOST):
         worker = f"w{crashes}"
         at_once = await crash(driver, redis, f"w{crashes - 1}", held.values())
@@ -220,7 +220,7 @@ async def test_the_poison_among_many_long_steps_is_found(driver: StoreDriver, re
 
 async def test_those_that_are_lost_together_are_not_blamed_however_often(driver: StoreDriver, redis: Any) -> None:
     runs = [await driver.submit() for _ in range(8)]
-    leases = [await driver.claim(each.deliveries[0], "w0") for each in runs]
+    leases = [await driver.claim(await driver.first_of(each.run_id), "w0") for each in runs]
     for number in range(6):
         again = await crash(driver, redis, f"w{number}", leases)
         assert len(again) == (8 if number == 0 else 0), "the first loss costs no time, the next ones come apart"
@@ -260,7 +260,7 @@ async def test_a_policy_says_how_many_workers_a_model_call_may_end(
 
 async def test_a_step_that_comes_back_later_says_so(driver: StoreDriver, redis: Any) -> None:
     runs = [await driver.submit() for _ in range(2)]
-    leases = [await driver.claim(each.deliveries[0], "w0") for each in runs]
+    leases = [await driver.claim(await driver.first_of(each.run_id), "w0") for each in runs]
     again = await crash(driver, redis, "w0", leases)
     await crash(driver, redis, "w1", [await driver.claim(each, "w1") for each in again])
     run = await driver.get(runs[0].run_id)
