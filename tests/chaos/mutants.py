@@ -81,8 +81,8 @@ MUTANTS: Final = by_name(
         "backlog",
         "backlog_not_multiplied",
         "workers/loops/sweeper.py",
-        "unclaimed[: max(0, _GATE - waiting)]",
-        "unclaimed[: max(_GATE, -waiting)]",
+        "unclaimed[: max(0, lost)]",
+        "unclaimed[: lost + waiting]",
     ),
     _mutant(
         "text of a dead try that is not withdrawn",

@@ -439,3 +439,15 @@ async def test_a_step_is_charged_once(driver: StoreDriver, redis: Any) -> None:
         await fleet.take()
     await fleet.end_one()
     assert await redis.zrange("{p00}:ahead:model", 0, -1, withscores=True) == [(f"@{A}:".encode(), 5.0)]
+
+
+async def test_what_was_deleted_by_hand_keeps_nobody_waiting(driver: StoreDriver, redis: Any) -> None:
+    fleet = Fleet(driver, 4)
+    await fleet.submit(A, WINDOW)
+    broken, whole = await fleet.submit(B, 2)
+    await redis.hdel(keys.undelivered("00", "model"), f"{broken}/1")
+    await redis.zadd(keys.turns("00", "model"), {keys.owner(C): -1})
+    await fleet.take()
+    assert [delivery.run_id for delivery in fleet.queue if tenant_of(delivery.run_id) == B] == [whole]
+    await driver.store.runs.cancel(broken)
+    assert not await redis.exists(keys.turns("00", "model"), keys.undelivered("00", "model"))

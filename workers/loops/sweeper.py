@@ -26,9 +26,8 @@ _SURELY_AFTER: Final = 0.5
 _FORGET: Final = 1.0
 """Seconds between two looks for runs whose retention is over, for what only seems to lack a worker, and for what the
 caps of its tenant allow by now."""
-_GATE: Final = 16
-"""With more messages than this in the broker, nothing is sent again: in a backlog an unclaimed delivery is waiting and
-not lost, and repeats would multiply the backlog (800 runs never finished without this)."""
+_AT_ONCE: Final = 16
+"""Deliveries that are sent again at once."""
 
 
 class Sweeper:
@@ -99,10 +98,12 @@ class Sweeper:
             await follow_up(self._store, self._publish, [moved for moved in promoted if moved is not None])
 
     async def _repair(self, queue: str) -> None:
-        """Send unclaimed deliveries again if the broker is nearly empty."""
-        unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _GATE)
+        """Send unclaimed deliveries again, if there are more of them than messages in the broker: those that wait there
+        are not lost, and repeats would multiply them (800 runs never finished without this)."""
+        unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _AT_ONCE)
         if not unclaimed:
             return
         waiting = await self._publisher.depth(queue)
+        lost = await self._store.due.delivered(queue) - waiting
         # The script checks again, and does not touch deliveries that are too young.
-        await self._sweep(unclaimed[: max(0, _GATE - waiting)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)
+        await self._sweep(unclaimed[: max(0, lost)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

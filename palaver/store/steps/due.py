@@ -70,6 +70,13 @@ class DueIndex:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
         return [_due_item(member) for members in await pipeline.execute() for member in members][:limit]
 
+    async def delivered(self, queue: str) -> int:
+        """The number of steps that are delivered to ``queue`` and that nobody has claimed."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zcard(keys.ready(shard, queue))
+        return sum(await pipeline.execute())
+
     async def held(self, worker: str, before: int, limit: int = 10_000) -> list[DueItem]:
         """Steps that ``worker`` has leased until some time before ``before``, in milliseconds, of ``limit`` leases a
         shard at most."""

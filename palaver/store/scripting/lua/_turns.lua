@@ -121,10 +121,13 @@ local function next_turn(queue)
 end
 
 local function deliver_first(owner, time, queue)
-  local member = redis.call('ZPOPMIN', backlog(owner, queue))[1]
-  local delivery = cjson.decode(redis.call('HGET', undelivered(queue), member))
+  local member = redis.call('ZPOPMIN', backlog(owner, queue))[1] or ''
+  local text = redis.call('HGET', undelivered(queue), member)
   redis.call('HDEL', undelivered(queue), member)
   redis.call('ZREM', held_back(queue), member)
+  -- Somebody deleted it by hand: that must not keep others waiting.
+  if not text then return end_backlog(owner, queue) end
+  local delivery = cjson.decode(text)
   redis.call('HSET', FAIR, queue, time)
   charge_in_advance(owner, queue, delivery[1], delivery[3])
   end_backlog(owner, queue)
