@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from palaver.delivery.deliveries import Publisher
 from palaver.stack.ports import free_port
 from palaver.steps.leases import Delivery
-from palaver.vocabulary.step_kinds import KIND_OF, StepKind
+from palaver.vocabulary.step_kinds import KIND_OF, WINDOW, StepKind
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import another
@@ -166,7 +166,7 @@ def test_the_broker_hangs_for_a_while(cluster: Cluster) -> None:
 def test_lost_and_doubled_deliveries(cluster: Cluster) -> None:
     cluster.kill("worker")
     runs = [cluster.submit("tool-2", tools=["record"]) for _ in range(20)]
-    eventually(lambda: cluster.broker.depth("model") == 20)
+    eventually(lambda: cluster.broker.depth("model") == WINDOW)
     cluster.broker.lose()
     doubled = [cluster.submit("tool-2", tools=["record"]) for _ in range(10)]
     cluster.broker.double("model", 5)

@@ -23,6 +23,7 @@ async def test_a_busy_conversation_queues_or_refuses() -> None:
             "attempt": None,
             "error_class": None,
             "code": None,
+            "position": None,
         }
         refused = await api.client.post("/v1/runs", json={**BODY, **follow, "on_conflict": "reject"})
         assert assert_problem(refused, 409, "conversation_busy")["run_id"] == first["id"]

@@ -22,7 +22,7 @@ from api.signatures import InPath
 from api.streams import EventStream, Frames
 from palaver.schemas.models import AgentSpec, Run, Submission
 
-LINES: Final = "text/x-ndjson"
+LINES: Final = "application/x-ndjson"
 _NAMES: Final = {"/agent/model": "bot", "/input": "say", "/bot": "bot", "/say": "say"}
 _KINDS: Final = {"message.delta": "text", "run.finished": "end", "stream.gap": "lost"}
 
