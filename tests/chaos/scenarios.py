@@ -190,7 +190,7 @@ def cancelled(story: Story) -> None:
 def backlog(story: Story) -> None:
     """More tool calls than the only worker can take."""
     with story.sampling():
-        run_id = story.submit("parallel-40", text='[[args {"seconds": 0.4}]]', tools=["record"])
+        run_id = story.submit("parallel-28", text='[[args {"seconds": 1.0}]]', tools=["record"])
         story.cluster.ended(run_id)
 
 
