@@ -38,8 +38,8 @@ TURN_MUTANTS: Final = by_name(
     _mutant(
         "who waits for a turn is passed by",
         f"{_LUA}_in_place.lua",
-        "    or redis.call('EXISTS', turns(Queue.MODEL)) == 1\n",
-        "",
+        "delivered + redis.call('ZCOUNT', held_back(Queue.MODEL), '-inf', NOW - ON_ITS_WAY) > room",
+        "delivered > room",
     ),
     _mutant("the backlog of another", _DELIVER, "hold_back(OWNER, step.queue", "hold_back('', step.queue"),
     _mutant("what is late before what is urgent", _DELIVER, "2 * PRIORITY +", "-2 * PRIORITY +"),

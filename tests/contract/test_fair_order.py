@@ -210,8 +210,9 @@ async def test_nobody_goes_on_in_place_where_somebody_waits_for_a_turn(driver: S
     goes_on = Continue(Message(role="assistant", content="hm"))
     following = (await driver.store.steps.settle(lease, goes_on, place=place)).following
     assert following is not None
-    await fleet.submit(B, 1)
-    place = OfferedPlace("w1", "n2", 10.0, following.log.position, following.log.position_at, 2 * WINDOW)
+    (held,) = await fleet.submit(B, 1)
+    await driver.redis.zadd(keys.held_back("00", "model"), {f"{held}/1": 1})
+    place = OfferedPlace("w1", "n2", 10.0, following.log.position, following.log.position_at, 0)
     assert (await driver.store.steps.settle(following, goes_on, place=place)).following is None
 
 
