@@ -28,12 +28,14 @@ TURN_MUTANTS: Final = by_name(
     _mutant("tokens that are free", _TURNS, "1 + tokens / 1000, redis", "1, redis"),
     _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, redis", "math.max(0, redis"),
     _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1)", "cost"),
-    _mutant("a window without an end", _TURNS, "redis.call('ZCARD', READY[queue]) < Queue.WINDOW and", "true and"),
+    _mutant(
+        "a window without an end", _TURNS, "return redis.call('ZCARD', READY[queue]) >= Queue.WINDOW", "return false"
+    ),
     _mutant("a cap that nobody asks for", _TURNS, "return steps >= math", "return false and steps >= math"),
     _mutant(
         "steps in flight for ever", _TURNS, "if more < 0 then redis.call('ZREM'", "if false then redis.call('ZREM'"
     ),
-    _mutant("nobody who is let go at his cap", _TURNS, "        uncap(owner)\n", ""),
+    _mutant("nobody who is let go at his cap", _TURNS, "        land(owner)\n", ""),
     _mutant("a claim that makes no room", f"{_LUA}claim.lua", "    opened[step.queue] = true\n", ""),
     _mutant(
         "who waits for a turn is passed by",

@@ -9,12 +9,10 @@ from palaver.config.settings import Settings
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.vocabulary.ids import all_shards
-from palaver.vocabulary.step_kinds import QUEUES
+from palaver.vocabulary.step_kinds import QUEUES, RANK
 
 MOST_SHOWN: Final = 100
 """Tenants of a queue that are looked at, in each shard: those whose turns come first."""
-_AGE: Final = 1 << 42
-"""A place in a backlog is a rank in steps of this and, below it, the time in ms (``lua/_deliver.lua``)."""
 
 
 class WaitingTenant(NamedTuple):
@@ -61,7 +59,7 @@ class WaitingTenants:
         found_in: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in QUEUES}
         for i, (queue, _, at_cap, owner) in enumerate(found):
             waiting, first, in_flight = replies[3 * i : 3 * i + 3]
-            since = int(first[0][1]) % _AGE if first else now
+            since = int(first[0][1]) % RANK if first else now
             one = WaitingTenant(owner.strip("@:"), at_cap, waiting, in_flight, max(0.0, (now - since) / 1000))
             known = found_in[queue].get(owner)
             found_in[queue][owner] = one if known is None else _sum(known, one)

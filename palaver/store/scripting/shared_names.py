@@ -28,7 +28,7 @@ from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
-from palaver.vocabulary.step_kinds import KINDS, RECOVERED, USUAL_PRIORITY, WINDOW
+from palaver.vocabulary.step_kinds import KINDS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
@@ -93,7 +93,12 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "Metrics": {"OTHER": OTHER},
         "Series": _texts(metric.series for metric in COUNTED),
         "Buckets": {metric.series.upper(): dict(enumerate(metric.buckets, 1)) for metric in COUNTED if metric.buckets},
-        "Queue": {**{kind.name.upper(): kind.queue for kind in KINDS}, "RECOVERED": RECOVERED, "WINDOW": WINDOW},
+        "Queue": {
+            **{kind.name.upper(): kind.queue for kind in KINDS},
+            "RECOVERED": RECOVERED,
+            "RANK": RANK,
+            "WINDOW": WINDOW,
+        },
         "Facts": {error_class.name: _facts(error_class) for error_class in ErrorClass},
         "Lifecycle": {
             "EDGES": frozenset(f"{source} {target}" for source in TRANSITIONS for target in TRANSITIONS[source]),

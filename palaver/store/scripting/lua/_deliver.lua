@@ -22,8 +22,8 @@ local function is_begun(name, step)
 end
 
 -- A number for the place of the step among those of its tenant: by priority, what has begun before what has not, and by
--- age (ms: below 2^42 for 100 years to come).
-local function rank_of(name, step) return (2 * PRIORITY + (is_begun(name, step) and 0 or 1)) * 2 ^ 42 + NOW end
+-- age.
+local function rank_of(name, step) return (2 * PRIORITY + (is_begun(name, step) and 0 or 1)) * Queue.RANK + NOW end
 
 -- `first`: whether the step is consumed first, where that is no matter of its run.
 local function publish_step(name, step, first)
@@ -81,9 +81,7 @@ local function deliver(name, step, first)
   if go_on and go_on(name, step) then return end
   step.state, step.since = StepState.READY, NOW
   -- What has waited already, for a place at a provider or through the loss of its worker, waits for its tenant's cap alone.
-  if first and is_at_cap(OWNER) or not first and not has_room(OWNER, step.queue) then
-    return deliver_in_turn(name, step)
-  end
+  if is_at_cap(OWNER) or not first and is_full(step.queue) then return deliver_in_turn(name, step) end
   step.in_turn = nil
   fly(OWNER, ID, name, 1)
   deliver_now(name, step, first)

@@ -1,7 +1,7 @@
 -- The queue of calls that wait for a provider.
 -- needs: provider, tenant
--- A place is JSON: order (kept from the first wait until the call begins; as text, which keeps all its digits), tokens (that the call may take),
--- turn (when it may begin), ends (the end of the cool-down from which that was counted: with another, it is void) and
+-- A place is JSON: order (kept from the first wait until the call begins; as text, which keeps all its digits), tokens
+-- (that the call may take), turn (when it may begin), ends (the end of the cool-down from which that was counted: with another, it is void) and
 -- rated (the turn counts the rates, too: not that of a call that was refused and has not asked since).
 
 local WAITING, PLACES, QUEUE, SUMS, TURNS = keys.waiting, keys.places, keys.queue, keys.sums, keys.turns

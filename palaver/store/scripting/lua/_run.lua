@@ -8,8 +8,8 @@ local HELD, METERS = PREFIX .. 'held', PREFIX .. 'meters'
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.
--- WAITING: what the run waits for, JSON. SUBMITTER: the name of the key that submitted it. PRIORITY: 0
--- (first) to 9.
+-- WAITING: what the run waits for, JSON. SUBMITTER: the name of the key that submitted it.
+-- PRIORITY: 0 (first) to 9.
 local ID, STATUS, PAUSING, ENTERED, STEER, CREATED, NAMES, MODEL, TRACE, WAITING, SUBMITTER, PRIORITY
 -- NEWEST: the newest version of code that has written into the conversation; older code does not touch it.
 -- ENTRIES, BYTES: the last position of its log, and the bytes of data in it. Code that changes them updates these too.

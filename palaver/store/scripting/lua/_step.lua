@@ -6,7 +6,8 @@
 -- the other), on_trial (it alone is suspected, and stayed away for a while), since (in this state, ms), first (when it was
 -- begun, ms; fresh: by the present lease), base (attempts made with an earlier model), failed (the last failure: class,
 -- code, message, at (ms) and attempts, how many the policy allows after such a one), in_turn (it waited for the turn of
--- its tenant, who is charged for it), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt), idempotent, edited (somebody changed its arguments).
+-- its tenant, who is charged for it), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt),
+-- idempotent, edited (somebody changed its arguments).
 -- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), reserved (what its calls of models
 -- may cost, nano-dollars), charged (the tokens that they may take, by the rate of the tenant) and reserves (for how many of
 -- them that is).

@@ -45,9 +45,7 @@ local function is_at_cap(owner)
   return steps >= math.ceil(most / Setting.SHARDS)
 end
 
-local function has_room(owner, queue)
-  return redis.call('ZCARD', READY[queue]) < Queue.WINDOW and not is_at_cap(owner)
-end
+local function is_full(queue) return redis.call('ZCARD', READY[queue]) >= Queue.WINDOW end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
 local function charge_turn(owner, queue, cost)
@@ -101,11 +99,16 @@ local function hold_back(owner, queue, member, rank, delivery)
   begin_backlog(owner, queue)
 end
 
+-- The step is in a backlog no more.
+local function forget_delivery(queue, member)
+  redis.call('HDEL', undelivered(queue), member)
+  redis.call('ZREM', held_back(queue), member)
+end
+
 -- Forget a delivery that was kept back. Answers whether there was one.
 local function drop_held_back(owner, queue, member)
   if redis.call('ZREM', backlog(owner, queue), member) == 0 then return false end
-  redis.call('HDEL', undelivered(queue), member)
-  redis.call('ZREM', held_back(queue), member)
+  forget_delivery(queue, member)
   end_backlog(owner, queue)
   return true
 end
@@ -123,8 +126,7 @@ end
 local function deliver_first(owner, time, queue)
   local member = redis.call('ZPOPMIN', backlog(owner, queue))[1] or ''
   local text = redis.call('HGET', undelivered(queue), member)
-  redis.call('HDEL', undelivered(queue), member)
-  redis.call('ZREM', held_back(queue), member)
+  forget_delivery(queue, member)
   -- Somebody deleted it by hand: that must not keep others waiting.
   if not text then return end_backlog(owner, queue) end
   local delivery = cjson.decode(text)
@@ -146,17 +148,19 @@ local function fill(queue)
   end
 end
 
--- The tenant may be below his cap again: his turn may come.
-local function uncap(owner)
+-- The tenant is below his cap: his turn may come.
+local function uncap(owner, queue)
+  local time = redis.call('ZSCORE', capped(queue), owner)
+  if not time then return end
+  redis.call('ZREM', capped(queue), owner)
+  redis.call('ZADD', turns(queue), time, owner)
+  opened[queue] = true
+end
+
+-- Steps of the tenant have ended. Without a cap he waits for none.
+local function land(owner)
   if not caps_of(SHARD, owner, Cap.MAX_IN_FLIGHT) or is_at_cap(owner) then return end
-  for queue in pairs(READY) do
-    local time = redis.call('ZSCORE', capped(queue), owner)
-    if time then
-      redis.call('ZREM', capped(queue), owner)
-      redis.call('ZADD', turns(queue), time, owner)
-      opened[queue] = true
-    end
-  end
+  for queue in pairs(READY) do uncap(owner, queue) end
 end
 
 -- To be called at the end of a script: deliver what there is room for now. Answers what its caller is to publish.
@@ -164,7 +168,7 @@ local function to_publish()
   for owner, steps in pairs(flown) do
     for _, more in pairs(steps) do
       if more < 0 then
-        uncap(owner)
+        land(owner)
         break
       end
     end

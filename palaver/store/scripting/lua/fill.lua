@@ -2,10 +2,7 @@
 for queue in pairs(READY) do
   -- Who was at his cap may be below it: somebody changed that, or what he had in flight is over.
   for _, owner in ipairs(redis.call('ZRANGE', capped(queue), 0, args.most - 1)) do
-    if not is_at_cap(owner) then
-      redis.call('ZADD', turns(queue), redis.call('ZSCORE', capped(queue), owner), owner)
-      redis.call('ZREM', capped(queue), owner)
-    end
+    if not is_at_cap(owner) then uncap(owner, queue) end
   end
   opened[queue] = true
 end
