@@ -212,7 +212,7 @@ class Settings(IssuerSettings):
     @field_validator("cors_origins", mode="before")
     @classmethod
     def _listed_origins(cls, value: object) -> object:
-        return _origins(value) if isinstance(value, str) else value
+        return entries(value, _origin) if isinstance(value, str) else value
 
     @field_validator("secret_key", mode="before")
     @classmethod
@@ -315,14 +315,13 @@ def _secret_keys(text: str) -> tuple[SecretStr, ...]:
     return tuple(map(SecretStr, found))
 
 
-def _origins(text: str) -> tuple[str, ...]:
-    for part in (found := parts(text)):
-        if not _ORIGIN.fullmatch(part):
-            raise ValueError(
-                f"{part[:80]!r} is not an origin such as https://app.example.com: a scheme, a host in small letters, a "
-                "port unless it is the usual one, and nothing behind it; there are no patterns"
-            )
-    return found
+def _origin(text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise ValueError(
+            "is not an origin such as https://app.example.com: a scheme, a host in small letters, a port unless it is "
+            "the usual one, and nothing behind it; there are no patterns"
+        )
+    return text
 
 
 def read(kind: type[S]) -> S:

@@ -64,9 +64,10 @@ async def claim(
                 return Stray(f"not claimed, left to the sweeper: {type(error).__name__}")
             await asyncio.sleep(0.1)
             continue
-        if isinstance(lease, Lease):
-            runtime.publish(lease.deliveries)
-        if isinstance(lease, Stray) or lease.call is not None or known is None:
+        if isinstance(lease, Stray):
+            return lease
+        runtime.publish(lease.deliveries)
+        if lease.call is not None or known is None:
             return lease
         if known.turn_to(runtime.terms.protocol(lease.agent), lease.agent.model):
             return lease

@@ -14,7 +14,7 @@ local function ledger_row(calls)
     local rows = redis.call('HINCRBY', ledger, 'rows', 1)
     if rows == 1 then
       redis.call('EXPIRE', ledger, Setting.USAGE_RETENTION)
-      if OTHERS then note_passing(PREFIX .. OWNER .. 'passing', string.sub(ledger, #PREFIX + 1), Setting.USAGE_RETENTION) end
+      if OTHERS then note_passing(PREFIX, OWNER, ledger, Setting.USAGE_RETENTION) end
     end
     if rows > Limit.USAGE_ROWS then
       -- Users name agents and models: one ledger must not hold as many as they can think of.

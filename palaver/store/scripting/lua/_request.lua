@@ -16,5 +16,5 @@ local function remember(...)
   redis.call('HSET', keys.idempotency, 'fingerprint', args.fingerprint or '', ...)
   local lasts = args.fingerprint and Setting.RETENTION or 60
   redis.call('EXPIRE', keys.idempotency, lasts)
-  if OTHERS then note_passing(PREFIX .. OWNER .. 'passing', string.sub(keys.idempotency, #PREFIX + 1), lasts) end
+  if OTHERS then note_passing(PREFIX, OWNER, keys.idempotency, lasts) end
 end

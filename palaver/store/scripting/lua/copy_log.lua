@@ -14,8 +14,6 @@ redis.call('EXPIRE', keys.copied, COPY_LASTS)
 local owner = owners_of(source[1])
 if owner ~= '' then
   local prefix = string.match(keys.copy, '^{.-}:')
-  for _, key in ipairs({ keys.copy, keys.copied }) do
-    note_passing(prefix .. owner .. 'passing', string.sub(key, #prefix + 1), COPY_LASTS)
-  end
+  for _, key in ipairs({ keys.copy, keys.copied }) do note_passing(prefix, owner, key, COPY_LASTS) end
 end
 return reply.copied { ends = complete, withdrawals = withdrawals(keys.conversation), withdrawn = source[4] }

@@ -6,6 +6,6 @@ if not as_expected() then return reply.other_version { version = NEWEST_VERSION 
 for number = OLDEST_VERSION, NEWEST_VERSION do drop_version(number) end
 redis.call('HSET', keys.versions, 'removed', 1)
 redis.call('PEXPIRE', keys.versions, REMEMBERED)
-if TENANT then note_passing(AGENTS .. 'passing', string.sub(keys.versions, #AGENTS + 1), REMEMBERED / 1000) end
+if TENANT then note_passing(AGENTS, '', keys.versions, REMEMBERED / 1000) end
 redis.call('HDEL', keys.names, args.agent)
 return reply.removed()
