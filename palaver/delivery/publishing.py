@@ -46,6 +46,16 @@ async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) ->
         moved = await store.due.sweep(starts) if starts else ()
 
 
+async def deliver_now(
+    store: Store, publish: Publish, postponed: Sequence[tuple[str, str, str]]
+) -> Sequence[Settled | None]:
+    """Deliver postponed steps now, with all that follows; None for one that is no longer waiting. Raises as
+    `Steps.promote`."""
+    promoted = await store.steps.promote(postponed)
+    await follow_up(store, publish, [moved for moved in promoted if moved is not None])
+    return promoted
+
+
 class LoopPublisher:
     """Sends deliveries to the broker at ``url``, for one event loop; connects when first used.
 

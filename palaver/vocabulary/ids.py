@@ -129,6 +129,13 @@ def safe_call_id(text: str) -> bool:
     return _TOOL_CALL.fullmatch(text) is not None
 
 
+def step_at(place: str) -> tuple[str, str, str]:
+    """The ids of the conversation and the run of a model step, and its name, from its place among those that wait for a
+    provider or for a cap: ``<conversation>/<run>/<step>``."""
+    conversation_id, run_id, step = place.split("/")
+    return conversation_id, run_id, step
+
+
 def call_of(step: str) -> str | None:
     """The id of the tool call that the step of this name answers (``3/call_id``); None if it answers none (``3``)."""
     return step.partition("/")[2] or None

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.delivery.publishing import LoopPublisher, Publish, follow_up
+from palaver.delivery.publishing import LoopPublisher, Publish, deliver_now, follow_up
 from palaver.processes.failpoints import failpoint
 from palaver.store import Store
 from palaver.store.steps.due import DueItem
@@ -94,8 +94,7 @@ class Sweeper:
         """Deliver steps that waited for a cap of their tenant."""
         allowed = await self._store.caps.allowed(_FORGET / 2)
         if allowed:
-            promoted = await self._store.steps.promote(allowed)
-            await follow_up(self._store, self._publish, [moved for moved in promoted if moved is not None])
+            await deliver_now(self._store, self._publish, allowed)
 
     async def _repair(self, queue: str) -> None:
         """Send unclaimed deliveries again, if there are more of them than messages in the broker: those that wait there

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from palaver.config.providers import Limits, Provider
-from palaver.delivery.publishing import Publish, follow_up
+from palaver.delivery.publishing import Publish, deliver_now
 from palaver.errors import ErrorClass, Failure, sign_of_outage
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease
@@ -23,7 +23,7 @@ from palaver.steps.verdicts import GiveUp, RetryAfter, Verdict
 from palaver.store import Store
 from palaver.store.fleet.providers import Cooling
 from palaver.store.scripting.contracts.providers import Admitted, Wait
-from palaver.vocabulary.ids import tenant_of
+from palaver.vocabulary.ids import step_at, tenant_of
 
 from .limit_keys import LimitKeys, limit_keys_of
 from .provider_permit import ProviderPermit
@@ -301,8 +301,7 @@ class ProviderLimiter:
         nobody takes comes free."""
         try:
             while calls:
-                promoted = await self._store.steps.promote([_step_of(call) for call in calls])
-                await follow_up(self._store, self._publish, [moved for moved in promoted if moved is not None])
+                promoted = await deliver_now(self._store, self._publish, [step_at(call) for call in calls])
                 limits = self.limits(provider)
                 idle = [call for call, moved in zip(calls, promoted, strict=True) if moved is None]
                 calls = [
@@ -320,8 +319,3 @@ def _is_model(limit_key: str) -> bool:
 
 def _call(lease: Lease) -> str:
     return f"{lease.conversation_id}/{lease.run_id}/{lease.step}"
-
-
-def _step_of(call: str) -> tuple[str, str, str]:
-    conversation_id, run_id, step = call.split("/")
-    return conversation_id, run_id, step

@@ -20,7 +20,7 @@ from palaver.store.scripting.contracts.caps import Reserved
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.scripts import Command, Scripts
-from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.ids import all_shards, step_at
 
 _NAMES: Final = tuple(Caps.model_fields)
 _WEIGHTS_LAST: Final = 1.0
@@ -119,16 +119,11 @@ class TenantCaps:
             )
             for shard in self._shards
         )
-        return [_step_of(call) for reply in replies for call in reply.calls]
+        return [step_at(call) for reply in replies for call in reply.calls]
 
 
 def _nano(dollars: float) -> int:
     return min(ceil(dollars * NANODOLLARS), _MOST)
-
-
-def _step_of(call: str) -> tuple[str, str, str]:
-    conversation_id, run_id, step = call.split("/")
-    return conversation_id, run_id, step
 
 
 def _commands(caps: str, tag: str, changes: Mapping[str, float | None]) -> Sequence[Command]:
