@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 from pydantic import Field
 from starlette.responses import Response
@@ -14,14 +14,13 @@ from ..answers import answer
 from ..audit import detail
 from ..operations import Backend, Caller
 from ..queries import Query
-from ..signatures import InPath
 from ..streams import EventStream
 from .dialect import NATIVE
+from .tenants import TenantName
 
 LINES: Final = "text/x-ndjson"
 """A type of text: generators of clients know what to do with these."""
 _EXAMPLE: Final = '{"schema":1,"kind":"conversation","conversation":{…},"cursor":"WzAs…"}\n'
-TenantName = Annotated[str, InPath("The tenant's name.")]
 
 
 class EraseQuery(Query):

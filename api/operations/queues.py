@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
 from palaver.errors import ErrorClassName
+from palaver.schemas.tenants import Caps
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.fleet.provider_states import Outage
 from palaver.store.fleet.turns import MOST_SHOWN
@@ -198,13 +200,14 @@ async def read_queues(backend: Backend) -> list[QueueState]:
 async def _read_turns(backend: Backend) -> Mapping[str, list[TenantTurn]]:
     store = backend.store
     waiting = await within_deadline(store.waiting_tenants.by_queue())
-    tags = sorted({tenant.tag for tenants in waiting.values() for tenant in tenants[:MOST_SHOWN]})
-    names = {tag: await within_deadline(store.tenants.by_tag(tag)) for tag in tags}
-    caps = {tag: await within_deadline(store.caps.get(tag)) for tag in tags}
+    if not any(waiting.values()):
+        return {queue: [] for queue in waiting}
+    names = {tenant.tag: tenant.name for tenant in await within_deadline(store.tenants.list())}
+    caps = defaultdict(Caps, await within_deadline(store.caps.of_all()))
     return {
         queue: [
             TenantTurn(
-                tenant=found.name if (found := names[tenant.tag]) else tenant.tag,
+                tenant=names.get(tenant.tag, tenant.tag),
                 waiting=tenant.waiting,
                 first_waits_seconds=round(tenant.first_for, 3),
                 in_flight=tenant.in_flight,

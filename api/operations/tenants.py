@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from palaver.errors import Refused
 from palaver.schemas.tenants import Caps, CapsChange, TenantInfo
-from palaver.store.tenants.tenants import Tenant
+from palaver.store.tenants.tenants import NO_TENANT, Tenant
 
 from .backend import Backend, Caller, within_deadline
 
@@ -26,7 +26,7 @@ async def read_tenant(backend: Backend, name: str, caller: Caller) -> TenantInfo
     Raises:
         Refused: ``tenant_not_found``; also where there is one, and it is not the caller's.
     """
-    return await _shown(backend, await _known(backend, name, caller))
+    return await _shown(backend, await known_tenant(backend, name, caller))
 
 
 async def change_tenant(backend: Backend, name: str, change: CapsChange, caller: Caller) -> TenantInfo:
@@ -36,22 +36,26 @@ async def change_tenant(backend: Backend, name: str, change: CapsChange, caller:
         Refused: ``tenant_not_found``, as `read_tenant`; ``operators_only``, of one's own.
         NotDurable, StoreUnavailable: they were not changed, or not safely.
     """
-    tenant = await _known(backend, name, caller)
+    tenant = await known_tenant(backend, name, caller)
     if not caller.operator:
         raise Refused("operators_only", "Caps of tenants are changed with keys of operators.")
     return _info(tenant, await within_deadline(backend.store.caps.change(tenant.tag, change)))
 
 
-async def _known(backend: Backend, name: str, caller: Caller) -> Tenant:
-    """The tenant of that name, if there is one for the caller. Who is no operator does not find out about others: their
-    names are not looked for."""
+async def known_tenant(backend: Backend, name: str, caller: Caller) -> Tenant:
+    """Return the tenant of that name, if there is one for the caller. Who is no operator does not find out about
+    others: their names are not looked for.
+
+    Raises:
+        Refused: ``tenant_not_found``.
+    """
     if caller.operator:
         tenant = await within_deadline(backend.store.tenants.get(name))
     else:
         own = await _own(backend, caller)
         tenant = own if own.name == name else None
     if tenant is None:
-        raise Refused("tenant_not_found")
+        raise Refused("tenant_not_found", NO_TENANT)
     return tenant
 
 
@@ -59,7 +63,7 @@ async def _own(backend: Backend, caller: Caller) -> Tenant:
     own = await within_deadline(backend.store.tenants.by_tag(caller.tenant))
     if own is None:
         # A key outlives a registry that was restored from before its tenant was made.
-        raise Refused("tenant_not_found")
+        raise Refused("tenant_not_found", NO_TENANT)
     return own
 
 

@@ -15,9 +15,13 @@ from api.app import closing_on_signals, create_app
 from palaver.config.providers import Provider
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.schemas.models import Submission
+from palaver.schemas.tenants import CapsChange
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
+from palaver.store.redis.reach import Reach, within
+from palaver.vocabulary.step_kinds import WINDOW
 from tests.unit.api_world import (
     BODY,
     CONVERSATION_ID,
@@ -34,6 +38,23 @@ BODIES = {
     ("POST", f"/v1/runs/{RUN_ID}/input"): {"items": [{"type": "pause"}]},
     ("POST", "/v1/runs/actions"): {"action": "cancel", "all": True},
 }
+
+
+async def test_queues_show_whose_steps_wait_for_their_turn() -> None:
+    async with world() as api:
+        acme = await api.store.tenants.create("acme")
+        await api.store.caps.change(acme.tag, CapsChange(weight=3, max_in_flight=1))
+        with within(Reach(acme.tag)):
+            for _ in range(2):
+                await api.store.runs.submit(Submission.model_validate(BODY))
+        for _ in range(WINDOW + 1):
+            await api.submit()
+        model, tools = (await api.client.get("/v1/queues")).json()["data"]
+        assert tools["tenants"] == []
+        assert all(0 <= each.pop("first_waits_seconds") < 60 for each in model["tenants"])
+        one = {"waiting": 1, "in_flight": 1, "max_in_flight": 1, "at_cap": True, "weight": 3}
+        own = {"waiting": 2, "in_flight": WINDOW - 1, "max_in_flight": None, "at_cap": False, "weight": 1}
+        assert model["tenants"] == [{"tenant": "default", **own}, {"tenant": "acme", **one}]
 
 
 async def test_queues_show_what_waits_and_who_works() -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 from palaver.config.exits import EX_USAGE, refuse
 from palaver.errors import Refused
 from palaver.schemas.erasures import Erasure
 from palaver.store import Store
-from palaver.store.offboarding.erasures import NO_TENANT
+from palaver.store.offboarding.slices import erase_in_slices
+from palaver.store.tenants.tenants import NO_TENANT
 
 from .user import typed_by
-
-_PAUSE: Final = 0.2
-"""Seconds between two slices while workers let go of runs, or old requests are answered."""
 
 
 async def export(store: Store, options: argparse.Namespace) -> None:
@@ -55,16 +52,11 @@ async def erase(store: Store, options: argparse.Namespace) -> None:
         if sys.stdin.readline().strip() != options.name:
             refuse("palaver tenants: nothing was erased", 1)
     before = None
-    while True:
-        tag = None if before is None else before.tag
-        erasure = await store.erasures.erase(options.name, tag=tag, client=typed_by())
-        if erasure.done:
-            break
-        if erasure == before:
-            await asyncio.sleep(_PAUSE)
-        elif not options.json:
-            print(_progress(erasure), file=sys.stderr)
-        before = erasure
+    async with aclosing(erase_in_slices(store.erasures, options.name, client=typed_by())) as slices:
+        async for erasure in slices:
+            if not (erasure.done or erasure == before or options.json):
+                print(_progress(erasure), file=sys.stderr)
+            before = erasure
     if left := await store.erasures.traces(erasure.tag):
         refuse(f"palaver tenants: of {options.name} there is still {', '.join(left)}: erase it again", 1)
     print(erasure.model_dump_json() if options.json else _receipt(erasure))

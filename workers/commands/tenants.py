@@ -21,7 +21,7 @@ from palaver.schemas.tenants import Caps, CapsChange
 from palaver.store import Store
 from palaver.store.tenants.tenants import Tenant
 
-from .offboarding import erase, export
+from . import offboarding
 from .user import typed_by
 
 _NONE: Final = "none"
@@ -135,10 +135,10 @@ async def _run(here: Settings, chosen: argparse.Namespace, change: CapsChange) -
             case "create":
                 return [TenantLine(await store.tenants.create(name))]
             case "export":
-                await export(store, chosen)
+                await offboarding.export(store, chosen)
                 return []
             case "erase":
-                await erase(store, chosen)
+                await offboarding.erase(store, chosen)
                 return []
             case "list":
                 return [TenantLine(tenant) for tenant in await store.tenants.list()]

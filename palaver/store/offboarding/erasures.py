@@ -34,6 +34,7 @@ from palaver.store.scripting.contracts import (
 from palaver.store.scripting.contracts.erasure import Erasable, Erasing, Over
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due import DueIndex
+from palaver.store.tenants.tenants import NO_TENANT
 from palaver.vocabulary.ids import all_shards
 
 QUIET: Final = 3.0
@@ -43,7 +44,6 @@ _SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
 """Seconds for which nothing is put among the agents of a tenant that is erased."""
-NO_TENANT: Final = "There is no tenant of that name."
 
 
 class _Subject(NamedTuple):

@@ -18,6 +18,7 @@ from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import new_tag
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+NO_TENANT: Final = "There is no tenant of that name."
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
