@@ -29,6 +29,8 @@ log = logging.getLogger("palaver.store.steps.due")
 
 _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
+_CAPPED: Final = 500
+"""Tenants at their cap that are looked at in one go, in each queue of a shard."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -173,9 +175,7 @@ class DueIndex:
 
     async def fill(self) -> tuple[Delivery, ...]:
         """Let go what the queues have room for, of the tenants whose turn it is. Return what is to be published."""
-        replies = await self._scripts.run_all(
-            Fill(queues=keys.of_queues(shard), most=_AT_ONCE) for shard in self.shards
-        )
+        replies = await self._scripts.run_all(Fill(queues=keys.of_queues(shard), most=_CAPPED) for shard in self.shards)
         return tuple(delivery for reply in replies for delivery in reply.deliveries)
 
     async def depths(self) -> dict[str, tuple[int, float]]:

@@ -1,13 +1,11 @@
 -- What the caps of a tenant allow its calls of models: money, requests and tokens a minute (ADR 0104).
--- needs: now, any_caps
+-- needs: now, any_caps, rate
 -- What was spent is in the tenant's ledgers, of which each has the sum of a day. METERS has the rest: `<owner>reserved` is
 -- what calls that are under way may cost yet, the sum of what its leased steps have `reserved`; `<owner>requests` and
 -- `<owner>tokens` are the times up to which calls have used these rates (GCRA, ms); `<owner>held` is how many steps wait.
 -- What a call needs is a list: what it costs at least, at most, and the tokens that it may take.
 
 local DAY = 86400000
--- A rate lets so much of it begin at once (ms), as those of providers do.
-local BURST = 5000
 
 -- The first day of the month of a day; both are counted from 1970-01-01.
 local function first_of_month(day)
@@ -51,7 +49,7 @@ end
 -- Until when a cap does not let a call begin; nil if it does.
 local function hinders_until(cap, needs)
   if cap.left then return (cap.left <= 0 and needs[2] > 0 or cap.left < needs[1]) and cap.ends or nil end
-  local at = math.ceil(cap.used - math.max(0, BURST - cap.counts(needs) * cap.each))
+  local at = math.ceil(cap.used - begins_early(cap.counts(needs), cap.each))
   return at > NOW and at or nil
 end
 

@@ -1,7 +1,5 @@
--- needs: breaker
+-- needs: breaker, rate
 local CALL, LASTS, MOST, TOKENS = args.call, args.lasts_ms, args.limits.max_in_flight, args.tokens
--- A rate lets 5 s worth of it begin at once.
-local BURST = 5000
 
 local place = step_forward(CALL, TOKENS)
 local slack = place.ends == UNTIL and place.turn <= NOW and SLACK or 0
@@ -30,7 +28,7 @@ for _, rate in ipairs({ { 'requests', 1, calls_ahead }, { 'tokens', TOKENS, toke
   local name, amount, ahead, per_minute = rate[1], rate[2], rate[3], args.limits[rate[1]]
   if per_minute then
     local each, so_far = 60000 / per_minute, math.max(gate['used_' .. name] or 0, NOW)
-    local early = math.max(0, BURST - amount * each)
+    local early = begins_early(amount, each)
     used['used_' .. name] = so_far + amount * each
     local at = math.ceil(math.max(so_far, UNTIL) + ahead(place) * each - early)
     not_before(at, name .. '_per_minute', place.rated and slack or 0)
