@@ -58,7 +58,7 @@ from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
-from .sources import SOURCES, Toolbox, open_toolbox
+from .sources import Toolbox, open_toolbox, sources_of
 from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
 from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
@@ -195,7 +195,8 @@ async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
     environment.narrow(here, _hidden)
     sys.stdout = sys.stderr = printed = OutputCapture(here.tool_output)
     patience = max(here.lease_seconds, _LEAST_PATIENCE)
-    async with watched(patience), open_toolbox(here, SOURCES, run_blocking=None, watch=printed.during) as tools:
+    opened = open_toolbox(here, sources_of(here), run_blocking=None, watch=printed.during)
+    async with watched(patience), opened as tools:
         yield tools
 
 
@@ -212,7 +213,7 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
     async with AsyncExitStack() as opened:
         with refusing():
             here = settings()
-            opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, SOURCES)
+            opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, sources_of(here))
             tools = await opened.enter_async_context(opening)
             able = Capabilities(tools, _providers, here.inline_provider_hosts)
             model = None if _kind.isolated else _model_port()

@@ -22,7 +22,8 @@ from palaver.telemetry import logs
 ROLES: Final[Mapping[str, str]] = {
     "api": "Serve the HTTP API.",
     "worker": "Do model steps: ask models.",
-    "tools": "Do tool steps: run tools, each call in a process that can be ended, or all on a loop.",
+    "tools": "Do tool steps: run tools, each call in a process that can be ended, or all on a loop; "
+    "`palaver tools check` asks the sources of PALAVER_TOOL_SOURCES.",
     "flower": "Show workers and tasks in a browser.",
 }
 """The work of each of them."""
@@ -63,6 +64,8 @@ def become(role: str, arguments: Sequence[str]) -> NoReturn:
     if "--help" not in arguments:
         logs.serve_json()
     require_server(f"palaver {role}")
+    if role == "tools" and arguments[:1] == ["check"]:
+        become_program("tool_sources", arguments[1:])
     if role in ("worker", "tools"):
         from palaver.config.worker_options import check_options
 

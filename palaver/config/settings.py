@@ -68,6 +68,8 @@ class Settings(IssuerSettings):
     The API reads it when it starts."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated."""
+    tool_sources: Path | None = None
+    """The TOML file of tools that are no Python functions."""
     tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
     those with keys of providers only if they are named in full."""

@@ -20,7 +20,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.tools import ToolSet
 
-from ..sources import SOURCES, open_toolbox
+from ..sources import open_toolbox, sources_of
 from . import environment
 
 _PATIENCE: Final = 30.0
@@ -80,7 +80,7 @@ def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> No
 
 
 async def _open(settings: Settings) -> ToolSet:
-    async with open_toolbox(settings, SOURCES) as tools:
+    async with open_toolbox(settings, sources_of(settings)) as tools:
         return ToolSet.of(tools.declarations)
 
 

@@ -38,7 +38,7 @@ from palaver.vocabulary.limits import MIB
 from palaver.vocabulary.step_kinds import StepKind
 
 from ..loops.keeper import running
-from ..sources import SOURCES, Toolbox, open_toolbox
+from ..sources import Toolbox, open_toolbox, sources_of
 from ..sources.containment import GRACE, Interrupted, ToolAnswer, failed, failing, presented, timed_out
 from ..steps.capabilities import Capabilities
 from ..steps.histograms import Histograms
@@ -116,7 +116,8 @@ class Child:
     async def _live(self, started: Future[None]) -> None:
         self._ended = asyncio.Event()
         try:
-            opened = open_toolbox(self._settings, SOURCES, run_blocking=self._run_blocking, watch=self._watched)
+            sources = sources_of(self._settings)
+            opened = open_toolbox(self._settings, sources, run_blocking=self._run_blocking, watch=self._watched)
             async with opened as tools:
                 await self._serve(tools, started, self._ended)
         except BaseException as error:
