@@ -24,8 +24,10 @@ from palaver.schemas.conversation import (
     ConversationMessage,
     SideAnswer,
 )
+from palaver.schemas.erasures import Erasure
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run
+from palaver.schemas.tenants import TenantInfo, TenantList
 from palaver.schemas.tokens import Token
 from palaver.vocabulary.limits import MIB
 
@@ -168,6 +170,21 @@ def made_key_of(response: Response) -> MadeKey:
 def keys_of(response: Response) -> tuple[KeyInfo, ...]:
     """The keys in an answer. Raises `APIError` when there are none."""
     return tuple(_model(KeyList, _object(response), response).data)
+
+
+def tenants_of(response: Response) -> tuple[TenantInfo, ...]:
+    """The tenants in an answer. Raises `APIError` when there are none."""
+    return tuple(_model(TenantList, _object(response), response).data)
+
+
+def tenant_of(response: Response) -> TenantInfo:
+    """The tenant in an answer. Raises `APIError` when there is none."""
+    return _model(TenantInfo, _object(response), response)
+
+
+def erasure_of(response: Response) -> Erasure:
+    """The erasure in an answer. Raises `APIError` when there is none."""
+    return _model(Erasure, _object(response), response)
 
 
 def token_of(response: Response) -> Token:

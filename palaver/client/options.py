@@ -96,6 +96,21 @@ class BulkOptions(RunFilter, total=False):
     """Why they are cancelled."""
 
 
+class CapOptions(TypedDict, total=False):
+    """Caps of a tenant; None takes one away."""
+
+    weight: int | None
+    """Its share of the turns where tenants take turns, 1 to 1,000."""
+    max_in_flight: int | None
+    """Steps that execute at the same time."""
+    max_queued: int | None
+    """Runs that have not begun."""
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    usd_per_day: float | None
+    usd_per_month: float | None
+
+
 def check(options: Mapping[str, Any], declared: type) -> None:
     """Raises TypeError for an option that ``declared`` does not name, as a call with a wrong keyword does."""
     known = getattr(declared, "__annotations__", {})

@@ -284,6 +284,31 @@ def revoke_key(key_id: str) -> Request:
     return Request("DELETE", _path("keys", key_id))
 
 
+def list_tenants() -> Request:
+    """``GET /v1/tenants``."""
+    return Request("GET", "/v1/tenants")
+
+
+def get_tenant(name: str) -> Request:
+    """``GET /v1/tenants/{tenant}``."""
+    return Request("GET", _path("tenants", name))
+
+
+def change_tenant(name: str, caps: Mapping[str, Any]) -> Request:
+    """``PATCH /v1/tenants/{tenant}``; twice does what once does."""
+    return Request("PATCH", _path("tenants", name), body=dict(caps))
+
+
+def export_tenant(name: str, cursor: str | None) -> Request:
+    """``GET /v1/tenants/{tenant}/export`` from behind ``cursor``."""
+    return Request("GET", _path("tenants", name, "export"), query=without_none({"cursor": cursor}))
+
+
+def erase_tenant(name: str, tag: str | None) -> Request:
+    """``POST /v1/tenants/{tenant}/erase``: one slice; whoever asks again goes on."""
+    return Request("POST", _path("tenants", name, "erase"), query=without_none({"tag": tag}))
+
+
 def set_secrets(conversation_id: str, secrets: Mapping[str, str | None]) -> Request:
     """``PATCH /v1/conversations/{id}/secrets``; twice does what once does."""
     return Request("PATCH", _path("conversations", conversation_id, "secrets"), body={"secrets": dict(secrets)})
