@@ -30,6 +30,7 @@ from bench import (
     steps,
     streams,
     telling,
+    tenants,
     tool_steps,
     watchers,
     worked,
@@ -73,6 +74,13 @@ PARTS: Final[dict[str, Part]] = {
     ),
     "cooldown": lambda quick: cooldown.measure(rounds=1 if quick else 5),
     "fair": lambda quick: fair.measure(crowd=1_000 if quick else 10_000, runs=10, calls=400 if quick else 1_000),
+    "tenants": lambda quick: tenants.measure(
+        numbers=(1, 100) if quick else (1, 100, 10_000),
+        backlog=2_000 if quick else 20_000,
+        calls=1_000 if quick else 6_000,
+        crowd=1_000 if quick else 10_000,
+        singles=100 if quick else 1_000,
+    ),
     "lists": lambda quick: lists.measure(
         runs=10_000 if quick else 100_000,
         cancelled=2_000 if quick else 12_000,
