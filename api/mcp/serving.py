@@ -214,15 +214,17 @@ def _modern(message: McpMessage, version: str | None, method: str | None, name: 
     if method != message.method:
         raise _mismatch("Mcp-Method")
     named = _NAMED.get(message.method)
-    if named is not None and (name is None or _decoded(name) != message.params.get(named)):
+    # Of a task only the extension wants it, and clients leave it out.
+    stated = name is not None or named == "name"
+    if named is not None and stated and _decoded(name) != message.params.get(named):
         raise _mismatch("Mcp-Name")
     return ClientSide(True, capabilities)
 
 
-def _decoded(header: str) -> str | None:
+def _decoded(header: str | None) -> str | None:
     """Return the text of a header that may be in base64; None if it is none."""
     opening, closing = _ENCODED
-    if not (header.startswith(opening) and header.endswith(closing)):
+    if header is None or not (header.startswith(opening) and header.endswith(closing)):
         return header
     try:
         return base64.b64decode(header[len(opening) : -len(closing)], validate=True).decode()

@@ -20,7 +20,7 @@ from .states import SCHEMA
 from .tables import INVALID_PARAMS
 from .wire import RpcFault
 
-_PAGE: Final = 100
+_PAGE: Final = 50
 _OF_AGENT: Final = "agent_"
 _LONGEST: Final = 48
 """Letters of a name. Hosts put their name for the server before it, and providers take 64."""

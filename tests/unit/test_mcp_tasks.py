@@ -180,8 +180,9 @@ async def test_what_came_too_late_is_acknowledged(api: World, host: Host) -> Non
 async def test_tasks_are_for_who_knows_them_and_are_there(api: World, host: Host, method: str) -> None:
     for task_id in (RUN_ID, "x", "run_" + "9" * 500):
         assert await error(host, method, taskId=task_id, inputResponses={}) == (200, -32602)
-    unnamed = await host.send(method, {"taskId": 7}, **{"mcp-name": "7"})
-    assert (unnamed.status_code, unnamed.json()["error"]["code"]) == (400, -32020)
+    for task_id, name in ((7, "7"), (RUN_ID, RUN_ID[:-1] + "1")):
+        other = await host.send(method, {"taskId": task_id}, **{"mcp-name": name})
+        assert (other.status_code, other.json()["error"]["code"]) == (400, -32020)
     answer = await Host(api.client, {}).send(method, {"taskId": RUN_ID, "inputResponses": {}})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32021)
     assert answer.json()["error"]["data"] == {"requiredCapabilities": {"extensions": {f"{PREFIX}tasks": {}}}}
@@ -193,3 +194,12 @@ async def test_a_host_that_does_not_know_tasks_gets_none(api: World) -> None:
         result = await Host(api.client, capabilities).call("agent_support", message="hello")
         assert "taskId" not in result
         assert result["structuredContent"]["status"] == "working"
+
+
+async def test_a_task_is_found_without_its_name_in_a_header(api: World, host: Host) -> None:
+    task_id = await begun(host)
+    answer = await host.send("tasks/get", {"taskId": task_id})
+    sent = answer.request
+    headers = {name: value for name, value in sent.headers.items() if name != "mcp-name"}
+    again = await api.client.post("/mcp", content=sent.content, headers=headers)
+    assert (again.status_code, again.json()) == (200, answer.json())
