@@ -21,7 +21,7 @@ from palaver.errors import (
     UnknownRun,
 )
 from palaver.events import UNDER_WAY
-from palaver.schemas.actions import ApprovalDecision, Item, ToolOutput
+from palaver.schemas.actions import ALL, ApprovalDecision, Item, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.limits import KIB
 
@@ -91,7 +91,6 @@ class Call:
             agent = await agent_of(self._backend, self._caller, name)
             if agent is None:
                 raise _no_tool()
-            operations.require_scope(self._caller, "runs:submit")
             return await self._ask(agent, read(AgentArguments, arguments, self._backend), meta)
         operations.require_scope(self._caller, *tool.scopes)
         match read(tool.arguments, arguments, self._backend):
@@ -136,7 +135,8 @@ class Call:
         if seconds and run.last_event_id <= after:
             run = await operations.read_run(self._backend, run.id, until=Until.CHANGE, seconds=seconds)
         page = await operations.read_events(self._backend, run.id, after, _EVENTS)
-        shown, reached, size = [], after, 0
+        shown: list[Any] = []
+        reached, size = after, 0
         for event in page.events:
             text = event.to_json() if event.type not in UNDER_WAY else b""
             if shown and size + len(text) > _EVENT_BYTES:
@@ -153,8 +153,7 @@ class Call:
         run_id, items = arguments.run_id, [_item(answer) for answer in arguments.answers]
         await keep_to(self._backend, self._caller, run_id)
         note_answers("run_answer", run_id, items)
-        said = orjson.dumps([run_id, self._caller.name, *(item.model_dump(mode="json") for item in items)])
-        key = f"mcp:{hashlib.sha256(said).hexdigest()}"
+        key = _key_of(run_id, items, self._caller)
         acted = await operations.act(self._backend, run_id, items, self._caller, key=key)
         return self._state(acted.run)
 
@@ -181,6 +180,15 @@ def note_answers(tool: str, run_id: str, items: list[Item]) -> None:
     """Note for the audit which kinds of answers a run gets."""
     kinds = [" ".join(filter(None, (item.type, getattr(item, "decision", None)))) for item in items]
     detail(tool=tool, run=run_id, items=kinds)
+
+
+def _key_of(run_id: str, items: list[Item], caller: Caller) -> str | None:
+    """Return the key under which the same answers again change nothing. None where they are about whatever waits: the
+    next time that is something else."""
+    if any(isinstance(item, ApprovalDecision) and item.action_id == ALL for item in items):
+        return None
+    said = orjson.dumps([run_id, caller.name, *(item.model_dump(mode="json") for item in items)])
+    return f"mcp:{hashlib.sha256(said).hexdigest()}"
 
 
 def _item(answer: Answer) -> Item:

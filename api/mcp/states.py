@@ -205,13 +205,12 @@ def _parsed(arguments: str) -> JsonValue:
 
 def _error(run: Run) -> dict[str, Any]:
     error = run.error or run.incomplete_details
-    reason = None if run.stop_reason is None else run.stop_reason.value
-    if error is not None:
-        message = LIMITS[reason] if run.error is None and reason in LIMITS else error["message"]
-        told = {"code": error["code"], "message": message, "retryable": error["retryable"]}
-        return {**told, "user_action": error["user_action"]}
-    sentence = LIMITS.get(reason or "", f"The run ended: {reason}.")
-    return {"code": reason, "message": sentence, "retryable": False, "user_action": "settings"}
+    reason = "" if run.stop_reason is None else run.stop_reason.value
+    sentence = LIMITS.get(reason, f"The run ended: {reason}.")
+    if error is None:
+        return {"code": reason, "message": sentence, "retryable": False, "user_action": "settings"}
+    told = {name: error[name] for name in ("code", "message", "retryable", "user_action")}
+    return told if run.error is not None else {**told, "message": sentence}
 
 
 def _expires(run: Run, retention: float) -> datetime:

@@ -32,7 +32,7 @@ async def serve_task(
         InsufficientScope: the key is not for it.
     """
     if not client.tasks:
-        needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise RpcFault(MISSING_CAPABILITY, "The client does not say that it knows tasks.", needed, status=400)
     task_id = params.get("taskId")
     if not isinstance(task_id, str):
@@ -102,20 +102,20 @@ def _item(action: PendingAction, response: Any) -> Item | None:
     Raises:
         RpcFault: it is no answer to that form.
     """
-    if not isinstance(response, dict) or response.get("action") not in ("accept", "decline", "cancel"):
-        raise RpcFault(INVALID_PARAMS, "a response needs an action: accept, decline or cancel")
-    if response["action"] == "cancel":
-        return None
-    declined, content = response["action"] == "decline", response.get("content")
-    if not declined and not isinstance(content, dict):
-        raise RpcFault(INVALID_PARAMS, "an accepted form has its content")
-    if action.type == "approval":
-        return _decision(action, {"approve": False} if declined else content)
-    if declined:
-        return ToolOutput(type="tool_output", call_id=action.id, output="The user declined to answer.", is_error=True)
-    if "output" not in content:
-        raise RpcFault(INVALID_PARAMS, "the form has the field output")
-    return ToolOutput(type="tool_output", call_id=action.id, output=content["output"])
+    approval = action.type == "approval"
+    match response:
+        case {"action": "cancel"}:
+            return None
+        case {"action": "decline"} if approval:
+            return _decision(action, {"approve": False})
+        case {"action": "decline"}:
+            why = "The user declined to answer."
+            return ToolOutput(type="tool_output", call_id=action.id, output=why, is_error=True)
+        case {"action": "accept", "content": dict() as content} if approval:
+            return _decision(action, content)
+        case {"action": "accept", "content": {"output": output}}:
+            return ToolOutput(type="tool_output", call_id=action.id, output=output)
+    raise RpcFault(INVALID_PARAMS, "a response has an action, and a form that is accepted its content")
 
 
 def _decision(action: PendingAction, content: Mapping[str, Any]) -> ApprovalDecision:

@@ -116,9 +116,14 @@ async def list_tools(backend: Backend, caller: Caller, cursor: str | None) -> tu
 
 async def agent_of(backend: Backend, caller: Caller, tool: str) -> str | None:
     """Return the name of the agent whose tool may be called so; None if it is no agent's. Whether there is such an
-    agent is seen when it is run."""
+    agent is seen when it is run.
+
+    Raises:
+        InsufficientScope: the caller's key starts no runs.
+    """
     if not tool.startswith(_OF_AGENT):
         return None
+    operations.require_scope(caller, "runs:submit")
     name = tool.removeprefix(_OF_AGENT)
     if tool_of(name) == tool:
         return name

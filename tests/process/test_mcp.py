@@ -32,14 +32,10 @@ def legacy(cluster: Cluster, tool: str, **arguments: Any) -> dict[str, Any]:
     return state
 
 
-def modern(cluster: Cluster, method: str, **params: Any) -> dict[str, Any]:
+def modern(cluster: Cluster, method: str, named: str, **params: Any) -> dict[str, Any]:
     """The result of a request of a host that knows tasks."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
-    headers = {
-        "mcp-protocol-version": VERSION,
-        "mcp-method": method,
-        "mcp-name": params.get("taskId", params.get("name")),
-    }
+    headers = {"mcp-protocol-version": VERSION, "mcp-method": method, "mcp-name": named}
     answer = cluster.http.post("/mcp", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     result: dict[str, Any] = answer.json()["result"]
@@ -79,23 +75,23 @@ def test_a_run_that_works_is_cancelled_while_somebody_waits(cluster: Cluster) ->
 
 def test_a_run_is_a_task_for_who_knows_them(cluster: Cluster) -> None:
     publish(cluster, "sender", "tool-1", tools=["send"])
-    made = modern(cluster, "tools/call", name="agent_sender", arguments={"message": MESSAGE})
+    made = modern(cluster, "tools/call", "agent_sender", name="agent_sender", arguments={"message": MESSAGE})
     assert (made["resultType"], made["status"]) == ("task", "working")
     task_id = made["taskId"]
 
     def reached(status: str) -> dict[str, Any] | None:
-        task = modern(cluster, "tasks/get", taskId=task_id)
+        task = modern(cluster, "tasks/get", task_id, taskId=task_id)
         return task if task["status"] == status else None
 
     task = eventually(lambda: reached("input_required"))
     assert task is not None
     (key,) = task["inputRequests"]
     responses = {key: {"action": "accept", "content": {"approve": True}}}
-    modern(cluster, "tasks/update", taskId=task_id, inputResponses=responses)
+    modern(cluster, "tasks/update", task_id, taskId=task_id, inputResponses=responses)
     task = eventually(lambda: reached("completed"))
     assert task is not None
     assert task["result"]["structuredContent"]["result"] == "done: 1 tool results, the last one: sent after 0 s"
-    other = modern(cluster, "tools/call", name="agent_sender", arguments={"message": MESSAGE})["taskId"]
-    modern(cluster, "tasks/cancel", taskId=other)
+    other = modern(cluster, "tools/call", "agent_sender", name="agent_sender", arguments={"message": MESSAGE})["taskId"]
+    modern(cluster, "tasks/cancel", other, taskId=other)
     task_id = other
     assert eventually(lambda: reached("cancelled"))

@@ -14,7 +14,7 @@ from tests.unit.api_world import AGENT, World, world
 MODERN: Final = "2026-07-28"
 PREFIX: Final = "io.modelcontextprotocol/"
 TASKS: Final = f"{PREFIX}tasks"
-WITH_TASKS: Final = {"extensions": {TASKS: {}}, "elicitation": {}}
+WITH_TASKS: Final[Mapping[str, Any]] = {"extensions": {TASKS: {}}, "elicitation": {}}
 ACCEPT: Final = {"accept": "application/json, text/event-stream"}
 _NAMED: Final = {"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 
@@ -27,7 +27,7 @@ class Host:
     capabilities: Mapping[str, Any] | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
-    async def send(self, method: str, params: Mapping[str, Any] | None = None, **headers: str) -> httpx.Response:
+    async def send(self, method: str, params: Mapping[str, Any] | None = None, /, **headers: str) -> httpx.Response:
         """Send a request as the era has it."""
         body: dict[str, Any] = {"jsonrpc": "2.0", "id": "1", "method": method, "params": dict(params or {})}
         given = {**ACCEPT, **self.headers}

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
+import httpx
 import pytest
 
-from palaver.config.settings import Settings
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.scopes import SCOPES, Scope
-from tests.unit.api_world import RUN_ID, SETTINGS, World, call
+from tests.unit.api_world import RUN_ID, SETTINGS, World, call, world
 from tests.unit.local_issuer import local_issuer
 from tests.unit.mcp_host import WITH_TASKS, Host, hosted, run_of
 from tests.unit.test_api_scopes import bearer
@@ -245,9 +245,10 @@ async def test_with_an_issuer_it_says_where_to_get_a_token(
 ) -> None:
     if url is not None:
         monkeypatch.setenv("PALAVER_MCP_URL", url)
-    async with local_issuer() as there, hosted_for(there.settings()) as api:
+    async with local_issuer() as there, world(there.settings()) as api:
         client = api.client
-        client._transport.root_path = root  # type: ignore[attr-defined]
+        assert isinstance(client._transport, httpx.ASGITransport)
+        client._transport.root_path = root
         found = await client.get(METADATA)
         assert found.status_code == 200
         assert found.json() == {
@@ -260,13 +261,6 @@ async def test_with_an_issuer_it_says_where_to_get_a_token(
         answer = await Host(client).send("tools/list")
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == f'Bearer realm="palaver", resource_metadata="{metadata}"'
-
-
-def hosted_for(settings: Settings) -> Any:
-    """An API with these settings, on which no agent is."""
-    from tests.unit.api_world import world
-
-    return world(settings)
 
 
 @pytest.mark.parametrize("url", ["ftp://x/mcp", "https://x/other", 'https://x"/mcp ', "x"])

@@ -11,9 +11,12 @@ import orjson
 import pytest
 
 from api.mcp.states import SCHEMA
+from api.mcp.tables import LIMITS
 from api.mcp.tools import INSTRUCTIONS, tool_of
+from palaver.schemas.models import Message
 from palaver.schemas.schema_faults import tool_schema_faults
-from palaver.vocabulary.lifecycle import RunStatus
+from palaver.steps.verdicts import Finish
+from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.unit.api_world import RUN_ID, World, call
 from tests.unit.mcp_host import ACCEPT, MODERN, PREFIX, WITH_TASKS, Host, hosted, publish, run_of
 from tests.waiting import aeventually
@@ -224,7 +227,8 @@ async def test_a_long_list_comes_in_pages(api: World, monkeypatch: pytest.Monkey
     monkeypatch.setattr("api.mcp.tools._PAGE", 2)
     for number in range(4):
         await publish(api, f"other-{number}")
-    host, found, params = Host(api.client, {}), [], {}
+    host, found = Host(api.client, {}), []
+    params: dict[str, Any] = {}
     while True:
         page = await host.result("tools/list", params)
         found += [tool["name"] for tool in page["tools"]]
@@ -289,6 +293,32 @@ async def test_a_run_that_failed_is_a_call_that_succeeded(api: World) -> None:
     assert (state["status"], state["reason"]) == ("failed", "error")
     assert set(state["error"]) == {"code", "message", "retryable", "user_action"}
     assert (state["error"]["retryable"], state["error"]["user_action"]) == (False, "settings")
+
+
+@pytest.mark.parametrize(
+    "reason", [StopReason.MAX_TOKENS, StopReason.CONTENT_FILTER, StopReason.MAX_STEPS, StopReason.BUDGET]
+)
+async def test_a_limit_that_ended_a_run_is_its_error_and_its_answer_stays(api: World, reason: StopReason) -> None:
+    host = Host(api.client)
+    run = await run_of(api, (await host.state("agent_support", message="hello"))["run_id"])
+    await api.store.steps.settle(await api.claim(run), Finish(Message(role="assistant", content="as far"), reason))
+    state = await host.state("run_get", run_id=run["id"])
+    assert (state["status"], state["reason"], state["result"]) == ("failed", reason, "as far")
+    assert state["error"] == {
+        "code": reason, "message": LIMITS[reason], "retryable": False, "user_action": "settings",
+    }  # fmt: skip
+
+
+async def test_all_that_waits_is_approved_again_when_something_else_does(api: World) -> None:
+    host = Host(api.client)
+    run = await run_of(api, (await host.state("agent_support", message="hello"))["run_id"])
+    await api.ask(run, call("c1", "approval"))
+    answers = [{"action_id": "all", "decision": "deny"}]
+    for number in range(2, 4):
+        state = await host.state("run_answer", run_id=run["id"], answers=answers)
+        assert state["status"] == "working"
+        waiting = await api.ask(run, call(f"c{number}", "approval"))
+        assert len(waiting["pending_actions"]) == 1
 
 
 @ERAS

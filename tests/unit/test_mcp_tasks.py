@@ -139,7 +139,8 @@ async def test_an_output_needs_its_field_and_responses_are_an_object_of_some(api
     task_id = await begun(host)
     run = await api.ask(await run_of(api, task_id), call("c1", "client_tool"))
     action = run["pending_actions"][0]["id"]
-    for responses in ({action: {"action": "accept", "content": {}}}, [], None, {str(n): FORM for n in range(201)}):
+    given: list[Any] = [{action: {"action": "accept", "content": {}}}, [], None, {str(n): FORM for n in range(201)}]
+    for responses in given:
         assert await error(host, "tasks/update", taskId=task_id, inputResponses=responses) == (200, -32602)
 
 
@@ -180,8 +181,8 @@ async def test_what_came_too_late_is_acknowledged(api: World, host: Host) -> Non
 async def test_tasks_are_for_who_knows_them_and_are_there(api: World, host: Host, method: str) -> None:
     for task_id in (RUN_ID, "x", "run_" + "9" * 500):
         assert await error(host, method, taskId=task_id, inputResponses={}) == (200, -32602)
-    for task_id, name in ((7, "7"), (RUN_ID, RUN_ID[:-1] + "1")):
-        other = await host.send(method, {"taskId": task_id}, **{"mcp-name": name})
+    for number, name in ((7, "7"), (RUN_ID, RUN_ID[:-1] + "1")):
+        other = await host.send(method, {"taskId": number}, **{"mcp-name": name})
         assert (other.status_code, other.json()["error"]["code"]) == (400, -32020)
     answer = await Host(api.client, {}).send(method, {"taskId": RUN_ID, "inputResponses": {}})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32021)
@@ -190,7 +191,8 @@ async def test_tasks_are_for_who_knows_them_and_are_there(api: World, host: Host
 
 
 async def test_a_host_that_does_not_know_tasks_gets_none(api: World) -> None:
-    for capabilities in (None, {}, {"extensions": {}}, {"extensions": [TASKS]}):
+    several: list[Any] = [None, {}, {"extensions": {}}, {"extensions": [TASKS]}]
+    for capabilities in several:
         result = await Host(api.client, capabilities).call("agent_support", message="hello")
         assert "taskId" not in result
         assert result["structuredContent"]["status"] == "working"
