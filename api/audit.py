@@ -19,14 +19,21 @@ from .operations import is_kept, keep_act
 
 AUDIT: Final = logging.getLogger("palaver.audit")
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_details: Final[ContextVar[dict[str, Any] | None]] = ContextVar("details", default=None)
+_present: Final[ContextVar[Audit | None]] = ContextVar("audit", default=None)
 
 
 def detail(**facts: Any) -> None:
     """Add details of the present request to its line: kinds and counts, never texts of users."""
-    details = _details.get()
-    if details is not None:
-        details.update(facts)
+    audit = _present.get()
+    if audit is not None:
+        audit.facts.update(facts)
+
+
+def only_read() -> None:
+    """Say that the present request changes nothing, whatever its method: it leaves no more of a trace than a GET."""
+    audit = _present.get()
+    if audit is not None:
+        audit.reads = True
 
 
 class Audit:
@@ -38,8 +45,10 @@ class Audit:
         dialect = scope["state"]["dialect"]
         self._changes = scope["method"] not in READING or self._operation in dialect.audited_reads
         self._unaudited: frozenset[str] | set[str] = dialect.unaudited
-        self._facts: dict[str, Any] = {}
-        _details.set(self._facts)
+        self.facts: Final[dict[str, Any]] = {}
+        self.reads = False
+        """True if it has turned out to change nothing."""
+        _present.set(self)
 
     async def answered(self, answer: Response) -> None:
         """Write the line of a request that was answered: a refused one has changed nothing."""
@@ -52,12 +61,14 @@ class Audit:
 
     async def _record(self, status: int | None, created: str | None) -> None:
         scope = self._scope
+        if self.reads and not scope["state"]["caller"].operator:
+            return
         about = {name.removesuffix("_id"): str(value) for name, value in scope["path_params"].items()}
-        facts = {**about, **self._facts}
+        facts = {**about, **self.facts}
         if created is not None:
             facts["created"] = created.rpartition("/")[2]
         client = scope["client"][0] if scope.get("client") else None
-        if self._changes and (self._facts or self._operation not in self._unaudited):
+        if self._changes and not self.reads and (self.facts or self._operation not in self._unaudited):
             self._write(status, facts, client)
         if is_kept():
             backend, caller, request = (

@@ -15,8 +15,8 @@ from palaver.config.settings import Settings
 
 _METHODS: Final = "GET, POST, PUT, PATCH, DELETE"
 _HEADERS: Final = (
-    "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Prefer, Traceparent, X-Request-Id, "
-    "X-Session-API-Key"
+    "Accept, Authorization, Content-Type, Idempotency-Key, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, Mcp-Name, "
+    "Prefer, Traceparent, X-Request-Id, X-Session-API-Key"
 )
 _EXPOSED: Final = (
     "Idempotency-Replayed, Link, Location, Palaver-Steered, Preference-Applied, Retry-After, WWW-Authenticate, "

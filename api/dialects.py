@@ -25,8 +25,8 @@ from .signatures import Handler, Takes, Unfit
 from .sockets import CloseCodes, KeyInFrame, SocketHandler, socket_route
 
 H = TypeVar("H", bound=Handler)
-Respond = Callable[[Problem, str, str], Response]
-"""The answer that a problem is to a request for a path, with the request's id."""
+Respond = Callable[[Problem, HTTPConnection], Response]
+"""The answer that a problem is to a request, of which nothing but its head may have been read."""
 
 KeyOf = Callable[[AsgiScope, Mapping[bytes, bytes]], bytes | None]
 """The API key that a request brings."""
@@ -60,6 +60,7 @@ class Dialect:
         about: str = "",
         tables: Mapping[str, ClosedTable] = MappingProxyType({}),
         settings: type[BaseSettings] | None = None,
+        well_known: Collection[str] = (),
     ) -> None:
         self.name: Final = name
         """The prefix of the names of its operations in the document; empty for none."""
@@ -80,6 +81,8 @@ class Dialect:
         missing."""
         self.settings: Final = settings
         """Variables of its operator, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
+        self.well_known: Final = frozenset(well_known)
+        """Its paths that are not below the prefix, as a standard has them elsewhere: ``/.well-known/…``."""
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()
@@ -93,9 +96,10 @@ class Dialect:
         """The scope that a key needs for the sockets at each path."""
 
     def owns(self, path: str) -> bool:
-        """Tell whether a path is below its prefix. Without one it owns any, also texts that are no path: ``*``,
-        ``host:443``."""
-        return path.startswith(self.prefix) and (not self.prefix or path[len(self.prefix) :][:1] in {"", "/"})
+        """Tell whether a path is below its prefix, or well-known. Without a prefix it owns any, also texts that are no
+        path: ``*``, ``host:443``."""
+        below = path.startswith(self.prefix) and (not self.prefix or path[len(self.prefix) :][:1] in {"", "/"})
+        return below or path in self.well_known
 
     def route(
         self,
@@ -196,4 +200,4 @@ def respond(error: Exception, request: HTTPConnection) -> Response:
     """Return the answer to an exception, in the dialect of the request."""
     state = request.scope["state"]
     dialect, request_id = cast(Dialect, state["dialect"]), state["request_id"]
-    return dialect.respond(problem_of(error, request_id), request.scope["path"], request_id)
+    return dialect.respond(problem_of(error, request_id), request)

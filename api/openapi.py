@@ -222,26 +222,26 @@ def _query_parameters(query: type[Query] | None) -> list[dict[str, Any]]:
             "style": "form",
             "explode": True,
             "description": facts.pop("description", ""),
-            "schema": _inlined(facts, schema.get("$defs", {})),
+            "schema": inlined(facts, schema.get("$defs", {})),
         }
         for name, facts in schema.get("properties", {}).items()
     ]
 
 
-def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
-    """Return a schema with each reference replaced by its target, and without null: parameters are left out."""
+def inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a schema with each reference replaced by its target, and without null: what is not there is left out."""
     if isinstance(part, list):
-        return [_inlined(item, definitions) for item in part]
+        return [inlined(item, definitions) for item in part]
     if not isinstance(part, dict):
         return part
     meant: dict[str, Any] = {}
     if "$ref" in part:
         meant = definitions[part["$ref"].rpartition("/")[2]]
     elif {"type": "null"} in part.get("anyOf", ()):
-        meant = _inlined(next(item for item in part["anyOf"] if item != {"type": "null"}), definitions)
+        meant = inlined(next(item for item in part["anyOf"] if item != {"type": "null"}), definitions)
         part = {key: value for key, value in part.items() if key not in {"anyOf", "default"}}
     return {
-        key: _inlined(value, definitions) for key, value in {**meant, **part}.items() if key not in {"$ref", "title"}
+        key: inlined(value, definitions) for key, value in {**meant, **part}.items() if key not in {"$ref", "title"}
     }
 
 

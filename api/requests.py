@@ -25,6 +25,11 @@ def caller_of(request: HTTPConnection) -> Caller:
     return cast(Caller, request.scope["state"]["caller"])
 
 
+def request_id_of(request: HTTPConnection) -> str:
+    """Return the id of the request."""
+    return cast(str, request.scope["state"]["request_id"])
+
+
 def enter_root(scope: Scope) -> None:
     """Make links for the client of this request from here on."""
     _ROOT.set(quote(str(scope.get("root_path") or "").rstrip("/")))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from palaver.errors import Refused
@@ -47,9 +47,10 @@ class InPath:
 class Takes:
     """The parameters of a route.
 
-    Of the parameters of its handler, a ``Backend`` and a ``Caller`` are those of the request; a ``Query`` its query
-    parameters, of which there are none otherwise; another model its JSON body, which may be left out if there is a
-    default. ``InPath``, ``Header`` and ``Offers`` annotate the others.
+    Of the parameters of its handler, a ``Backend`` and a ``Caller`` are those of the request, and an
+    ``HTTPConnection`` is where it came in; a ``Query`` is its query parameters, of which there are none otherwise;
+    another model its JSON body, which may be left out if there is a default. ``InPath``, ``Header`` and ``Offers``
+    annotate the others.
     """
 
     handler: Handler
@@ -104,6 +105,8 @@ class Takes:
                 self.readers[name] = backend_of
             case _ if kind is Caller:
                 self.readers[name] = caller_of
+            case _ if kind is HTTPConnection:
+                self.readers[name] = lambda request: request
             case _ if inspect.isclass(kind) and issubclass(kind, Query):
                 self.query = kind
                 self.readers[name] = lambda request: read_query(request, kind)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
 from ..dialects import Dialect
 from ..openapi import ErrorFormat
 from ..operations import keep_to_conversation, keep_to_run
+from ..problems import Problem
+from ..requests import request_id_of
 from ..signatures import InPath
 from .problems import MEDIA_TYPE, PROBLEM, respond
 
-NATIVE: Final = Dialect("", "", respond, ErrorFormat(MEDIA_TYPE, "Problem", PROBLEM))
+
+def _respond(problem: Problem, request: HTTPConnection) -> Response:
+    return respond(problem, request.scope["path"], request_id_of(request))
+
+
+NATIVE: Final = Dialect("", "", _respond, ErrorFormat(MEDIA_TYPE, "Problem", PROBLEM))
 
 RunId = Annotated[str, InPath("The run's id.", keep=keep_to_run)]
 ConversationId = Annotated[str, InPath("The conversation's id.", keep=keep_to_conversation)]

@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -25,7 +25,7 @@ from ..openapi import ErrorFormat
 from ..operations import Backend, Caller
 from ..problems import Problem
 from ..queries import AnyQuery
-from ..requests import backend_of
+from ..requests import backend_of, request_id_of
 from ..signatures import InPath
 from .agents import there
 from .tables import HTTP_STATUS, TABLES
@@ -57,12 +57,12 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def respond(problem: Problem, path: str, request_id: str) -> Response:
-    """Return the answer to a request for ``path``."""
+def respond(problem: Problem, request: HTTPConnection) -> Response:
+    """Return the answer to a request."""
     status = HTTP_STATUS.get(problem.code, problem.status)
     body: dict[str, Any] = {"detail": [_fault(fault) for fault in problem.faults] or _sentence(problem)}
     if status == 500:
-        body = {"detail": "Internal Server Error", "exception": problem.title, "error_id": request_id}
+        body = {"detail": "Internal Server Error", "exception": problem.title, "error_id": request_id_of(request)}
     return Response(orjson.dumps(body), status, problem.headers, media_type=JSON)
 
 

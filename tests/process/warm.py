@@ -51,7 +51,7 @@ _PRELOADED: Final = """
     celery.app.events celery.backends.base celery.events.dispatcher celery.events.receiver celery.fixups.django
     celery.worker.autoscale celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy
     kombu.mixins kombu.pidbox
-    api.app api.connections api.descriptors api.logs api.openhands
+    api.app api.connections api.descriptors api.logs api.mcp api.openhands
     uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
 """
 """What the programs import until they work, but for what reads the environment: workers.app, for one."""

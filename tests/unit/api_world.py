@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
 from api.app import create_app
+from api.mcp import MCP
 from api.native import NATIVE
 from api.openhands import OPENHANDS
 from palaver.config.policy import OperatorPolicy
@@ -136,7 +137,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
-    dialects = changes.get("dialects", (NATIVE, OPENHANDS))
+    dialects = changes.get("dialects", (NATIVE, MCP, OPENHANDS))
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), "model")
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))

@@ -39,10 +39,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
+    from api.mcp import MCP
     from api.openhands import OPENHANDS
 
     assert Settings().dialects == ("*",)
-    assert dialects_of(("*",)) == dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
+    assert dialects_of(("*",)) == dialects_of(("mcp", "openhands")) == (NATIVE, MCP, OPENHANDS)
+    assert dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
     assert dialects_of(("native",)) == (NATIVE,)
 
 
@@ -77,9 +79,10 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("chosen", "there"), [("native", False), ("openhands", True)])
-def test_one_that_nobody_chose_is_not_imported(chosen: str, there: bool) -> None:
-    program = "import sys, api.app; api.app.create_app(); print(any('openhands' in name for name in sys.modules))"
+@pytest.mark.parametrize(("chosen", "there"), [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"])])
+def test_one_that_nobody_chose_is_not_imported(chosen: str, there: list[str]) -> None:
+    guests = "{'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
+    program = f"import sys, api.app; api.app.create_app(); print(sorted({guests} & {{*sys.modules}}))"
     environment = {**os.environ, "PALAVER_DIALECTS": chosen}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == (str(there), "")

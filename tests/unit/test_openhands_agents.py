@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 import pytest
+from starlette.requests import HTTPConnection
 
 from api.openhands.agents import OpenHandsAgent, Policy, spec_of, there
 from api.openhands.content import OpenHandsClientTool, announced, client_tools_of
@@ -199,10 +200,11 @@ def test_problems_say_what_and_where() -> None:
     refused = Refused.of_faults(
         [FieldError("/agent/model", "unknown_provider", "names none"), FieldError("?limit", "x", "is none")]
     )
-    answer = respond(problem_of(refused, "req_1"), "/openhands/api/conversations", "req_1")
+    request = HTTPConnection({"type": "http", "state": {"request_id": "req_1"}})
+    answer = respond(problem_of(refused, "req_1"), request)
     told = orjson.loads(answer.body)["detail"]
     assert [each["loc"] for each in told] == [["body", "agent", "llm", "model"], ["query", "limit"]]
-    detail = orjson.loads(respond(Problem("conversation_not_found"), "/", "req_1").body)["detail"]
+    detail = orjson.loads(respond(Problem("conversation_not_found"), request).body)["detail"]
     assert isinstance(detail, str)
 
 

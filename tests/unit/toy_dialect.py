@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from api import operations
@@ -34,7 +35,7 @@ class ToyError(BaseModel):
     fields: list[str]
 
 
-def respond(problem: Problem, path: str, request_id: str) -> Response:
+def respond(problem: Problem, request: HTTPConnection) -> Response:
     fields = [_NAMES.get(fault.pointer, fault.pointer) for fault in problem.faults]
     body = ToyError(oops=problem.code, fields=fields).model_dump_json()
     return Response(body, problem.status, {**problem.headers, "Toy-Error": problem.code}, "application/toy+json")

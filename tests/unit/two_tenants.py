@@ -323,7 +323,7 @@ class Attack:
             # What is put again is there before.
             await self._ask(operation, Place("nowhere", ""), "", "*/*")
         for place in operation.places():
-            named = place.where == "path" or re.search(r"(^|_)(ids?|cursor|conversation|event)$", place.name)
+            named = place.where == "path" or re.search(r"(^|_)(ids?|cursor|conversation|event|taskId)$", place.name)
             if not everywhere and not named:
                 continue
             for kind, values in self._victim.values.items():
@@ -387,9 +387,9 @@ class Seen:
         number = str(UUID(value)) if re.fullmatch(r"[0-9a-f-]{32,36}", value) else value
         text = answer.text.replace(request_id, "REQUEST")
         headers = [(name, text) for name, text in answer.headers.items() if name not in ("x-request-id", "date")]
-        return cls(answer.status_code, headers, text, tuple(commands), safe or answer.status_code >= 400).without(
-            value, number
-        )
+        # A dialect that answers 200 whatever becomes of it says in the body that nothing was done.
+        refused = answer.status_code >= 400 or '"isError":true' in text or '"error":{' in text
+        return cls(answer.status_code, headers, text, tuple(commands), safe or refused).without(value, number)
 
     def without(self, *values: str) -> Seen:
         """The same, with a word in the place of what the client has sent itself."""

@@ -1,0 +1,124 @@
+"""The words of the protocol: versions, the message of a request, and the errors that end one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from palaver.schemas.fields import Strict
+
+from ..headers import Header
+
+MODERN: Final = "2026-07-28"
+"""The revision in which each request stands for itself."""
+LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
+"""Revisions that begin with ``initialize``; the newest first."""
+SUPPORTED: Final = (MODERN, *LEGACY)
+_PREFIX: Final = "io.modelcontextprotocol/"
+VERSION: Final = f"{_PREFIX}protocolVersion"
+CAPABILITIES: Final = f"{_PREFIX}clientCapabilities"
+SERVER: Final = f"{_PREFIX}serverInfo"
+TASKS: Final = f"{_PREFIX}tasks"
+IDEMPOTENCY: Final = "palaver/idempotencyKey"
+"""The key of ``_meta`` for an idempotency key, for hosts that add one without the model."""
+_TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+
+ProtocolVersion = Annotated[
+    str | None,
+    Header(
+        "MCP-Protocol-Version",
+        lambda request: request.headers.get("mcp-protocol-version"),
+        _TEXT,
+        f"The revision that the client speaks; {MODERN} wants it in the body as well.",
+    ),
+]
+McpMethod = Annotated[
+    str | None,
+    Header(
+        "Mcp-Method",
+        lambda request: request.headers.get("mcp-method"),
+        _TEXT,
+        f"The method of the body; required by {MODERN}.",
+    ),
+]
+McpName = Annotated[
+    str | None,
+    Header(
+        "Mcp-Name",
+        lambda request: request.headers.get("mcp-name"),
+        _TEXT,
+        f"The name of the tool, or the id of the task; required by {MODERN} where there is one.",
+    ),
+]
+
+
+LATE: Final = ConfigDict(defer_build=True)
+"""Of models that are made when they are first used: an API that nobody asks by this dialect starts without them."""
+
+
+class McpMessage(Strict):
+    """A request of JSON-RPC, or a notification, which has no id."""
+
+    model_config = LATE
+
+    jsonrpc: Literal["2.0"]
+    id: int | Annotated[str, StringConstraints(max_length=256)] | None = None
+    method: Annotated[str, StringConstraints(max_length=128)]
+    params: dict[str, Any] = Field(default={})
+
+
+class McpError(BaseModel):
+    """The error of a JSON-RPC answer."""
+
+    model_config = LATE
+    code: int
+    message: str
+    data: Any = None
+
+
+class McpAnswer(BaseModel):
+    """A JSON-RPC answer: it has either a result or an error."""
+
+    model_config = LATE
+    jsonrpc: Literal["2.0"]
+    id: int | str | None = None
+    result: dict[str, Any] | None = None
+    error: McpError | None = None
+
+
+class RpcFault(Exception):
+    """A request that JSON-RPC answers with an error.
+
+    ``status`` is the one of HTTP for clients that go by it. Older ones read no body of another than 200.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, status: int = 200) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+        self.status = status
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The ``error`` of the answer."""
+        told: dict[str, Any] = {"code": self.code, "message": str(self)}
+        return told if self.data is None else {**told, "data": self.data}
+
+
+class ClientSide:
+    """What a request says about its client."""
+
+    def __init__(self, modern: bool, capabilities: Mapping[str, Any]) -> None:
+        self.modern: Final = modern
+        extensions = capabilities.get("extensions")
+        self.tasks: Final = modern and isinstance(extensions, dict) and TASKS in extensions
+        """True if it knows tasks."""
+        forms = capabilities.get("elicitation")
+        self.forms: Final = isinstance(forms, dict) and (not forms or "form" in forms)
+        """True if it can put a form before its user."""
+
+    def complete(self, **result: Any) -> dict[str, Any]:
+        """Return a result that is complete."""
+        return {"resultType": "complete", **result} if self.modern else result
