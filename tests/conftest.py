@@ -28,7 +28,8 @@ _LONGEST = 300
 
 _SHARES_CLIENTS = "tests/openhands/"
 
-_STARTS_PROCESSES, _COMPUTES = "tests/process/", "tests/unit/"
+_STARTS_PROCESSES = "tests/process/"
+_COMPUTES = ("tests/contract/", "tests/cost/", "tests/unit/")
 _GIVES_WAY = 5
 """How nice the process of a run is that takes only what computes, while others wait for the processes they started."""
 
