@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
-JOBS ?= 3
+JOBS ?= 4
 SCALE ?= 1
 # Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
 export PYTHONDONTWRITEBYTECODE :=
@@ -26,6 +26,7 @@ STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
+# The last of four takes only what computes (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/contract tests/process tests/openhands -m chaos $(ARGS)
@@ -84,7 +85,7 @@ check-package: $(DEV) ## install the wheel with all that it needs into an empty 
 check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
 	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
 
-openhands-clients: $(DEV) ## install OpenHands' own clients, which the tests run against its dialect
+openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install
 
 check-deploy: $(DEV) $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -26,6 +27,11 @@ _LONGEST = 300
 """Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
 
 _SHARES_CLIENTS = "tests/openhands/"
+
+_STARTS_PROCESSES = "tests/process/"
+_COMPUTES = ("tests/contract/", "tests/cost/", "tests/unit/")
+_GIVES_WAY = 5
+"""How nice the process of a run is that takes only what computes, while others wait for the processes they started."""
 
 _YOUNG = 10_000
 """Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
@@ -122,6 +128,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left when the others are done.
     """
     items.sort(key=lambda item: not _starts_processes(item))
+    worker = getattr(config, "workerinput", None)
+    if worker and _computes(worker["workerid"], worker["workercount"], (item.nodeid for item in items)):
+        os.nice(_GIVES_WAY)
     if "chaos" in config.option.markexpr:
         return
     for item in items:
@@ -131,7 +140,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process of a run takes all tests of OpenHands' clients, whose start costs more than most of what they do."""
+    """One process of a run takes all tests of OpenHands' clients, whose start costs more than most of what they do.
+
+    Another one takes only what computes, and fills the time in which files that start processes wait.
+    """
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
@@ -139,7 +151,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file: str = super()._split_scope(nodeid)
             return file if not file.startswith(_SHARES_CLIENTS) else _SHARES_CLIENTS
 
+        def _assign_work_unit(self, node: Any) -> None:
+            if _computes(node.gateway.id, self.numnodes, self.collection):
+                file = next((file for file in self.workqueue if file.startswith(_COMPUTES)), None)
+                if file is None:
+                    node.shutdown()
+                    return
+                self.workqueue.move_to_end(file, last=False)
+            super()._assign_work_unit(node)
+
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _computes(worker: str, workers: int, collected: Iterable[str]) -> bool:
+    """Tell whether a process takes only what computes: the last of four or more, beside files that start processes."""
+    last = workers > 3 and worker == f"gw{workers - 1}"
+    return last and any(test.startswith(_STARTS_PROCESSES) for test in collected)
 
 
 @pytest.hookimpl(wrapper=True)

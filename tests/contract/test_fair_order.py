@@ -104,7 +104,14 @@ async def test_ten_runs_do_not_wait_for_a_thousand(driver: StoreDriver) -> None:
     assert {(await driver.get(run_id)).status for run_id in ten} <= {RunStatus.COMPLETED, RunStatus.RUNNING}
 
 
-@pytest.mark.parametrize(("weights", "expected"), [((3, 1), 0.75), ((1, 1), 0.5), ((2, 3), 0.4)])
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ((3, 1), 0.75),
+        pytest.param((1, 1), 0.5, marks=pytest.mark.slow),
+        pytest.param((2, 3), 0.4, marks=pytest.mark.slow),
+    ],
+)
 async def test_turns_follow_weights(driver: StoreDriver, weights: tuple[int, int], expected: float) -> None:
     fleet = Fleet(driver, 3)
     for tenant, weight in zip((A, B), weights, strict=True):
@@ -115,6 +122,7 @@ async def test_turns_follow_weights(driver: StoreDriver, weights: tuple[int, int
     assert begun[A] / 400 == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.slow
 async def test_a_weight_that_changes_holds_for_a_backlog_that_waits(driver: StoreDriver) -> None:
     fleet = Fleet(driver, 3)
     for tenant in (A, B):
@@ -126,6 +134,7 @@ async def test_a_weight_that_changes_holds_for_a_backlog_that_waits(driver: Stor
     assert (await fleet.work(200, last=False))[A] == pytest.approx(180, abs=4)
 
 
+@pytest.mark.slow
 async def test_tokens_are_charged_once_they_are_known(driver: StoreDriver) -> None:
     """A step that took 3,000 tokens counts as four, of which none was known when it began."""
     fleet = Fleet(driver, 3)
@@ -137,6 +146,7 @@ async def test_tokens_are_charged_once_they_are_known(driver: StoreDriver) -> No
     assert begun[B] / begun[A] == pytest.approx(4, rel=0.05)
 
 
+@pytest.mark.slow
 async def test_who_was_away_has_no_turns_to_catch_up_on(driver: StoreDriver) -> None:
     fleet = Fleet(driver, 3)
     for tenant in (A, B):
@@ -148,6 +158,7 @@ async def test_who_was_away_has_no_turns_to_catch_up_on(driver: StoreDriver) -> 
     assert all(begun[tenant] == pytest.approx(100, abs=3) for tenant in (A, B, C))
 
 
+@pytest.mark.slow
 async def test_a_thousand_tenants_each_have_a_turn(driver: StoreDriver) -> None:
     fleet = Fleet(driver, 4)
     await fleet.submit(A, 200)

@@ -118,9 +118,9 @@ async def _status(driver: StoreDriver, run_id: str) -> str:
                 (30, 0.0, 0.4, 4),
                 (20, 0.0, 12.0, 6),
                 (100, 0.0, 3.0, 6),
-                (500, 0.0, 0.4, 6),
             )
         ),
+        pytest.param(500, 0.0, 0.4, 6, marks=pytest.mark.chaos),
     ],
 )
 async def test_poison_ends_few_workers(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -16,13 +17,11 @@ import redis
 from celery import Celery
 
 from palaver.delivery.deliveries import QUEUE_NAMES, queue
-from palaver.stack.child import dying_with_parent
+from palaver.stack.child import ChildCommand
 from palaver.stack.redis_server import RedisServer
 from tests.process.rabbitmq import RabbitServer
 from tests.waiting import eventually
 from workers.broker.transport import broker_settings
-
-ROOT = Path(__file__).parents[2]
 
 
 class Bench:
@@ -74,30 +73,25 @@ class Bench:
         return self.log.read_text()[-3000:] if self.log.exists() else ""
 
     @contextmanager
-    def worker(self, *options: str, ready: bool = True, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    def worker(self, *options: str, ready: bool = True, **env: str) -> Iterator[ChildCommand]:
         celery = [sys.executable, "-m", "celery", "-A", "tests.process.pool_app"]
         quiet = ["--without-gossip", "--without-mingle"]
-        command = [*celery, "worker", "-Q", "model", "-l", "INFO", "-E", *quiet, *options]
         variables = {f"POOL_{name.upper()}": value for name, value in env.items()}
         places = {"POOL_BROKER": self.server.url, "POOL_RECORD": str(self.record)}
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                dying_with_parent(command),
-                cwd=ROOT,
-                env={**os.environ, **places, **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        worker = ChildCommand(
+            "worker",
+            [*celery, "worker", "-Q", "model", "-l", "INFO", "-E", *quiet, *options],
+            environment={**os.environ, **places, **variables},
+            log_path=self.log,
+            ready=lambda worker: " ready." in worker.output,
+        )
+        worker.start()
         try:
             if ready:
-                eventually(lambda: " ready." in self.tail(), within=30, why=self.tail())
-            yield process
+                worker.wait_until_ready(time.monotonic() + 30)
+            yield worker
         finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            worker.kill(signal.SIGKILL)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -117,3 +111,9 @@ class Bench:
         self.celery.close()
         if "redis" in self.__dict__:
             self.redis.close()
+
+
+def exit_code(worker: ChildCommand, within: float = 10.0) -> int | None:
+    """The exit code of a worker, once it has ended."""
+    eventually(lambda: not worker.running, within=within)
+    return worker.exit_code

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from palaver.stack.child import ChildCommand
 from palaver.stack.redis_server import RedisServer
-from tests.process.pool_bench import Bench
+from tests.process.pool_bench import Bench, exit_code
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -39,11 +39,7 @@ def in_flight(lines: list[str]) -> int:
     return most
 
 
-def ended(worker: subprocess.Popen[bytes], within: float = 10.0) -> int:
-    return worker.wait(within)
-
-
-def status(worker: subprocess.Popen[bytes], field: str) -> int:
+def status(worker: ChildCommand, field: str) -> int:
     found = re.search(rf"^{field}:\s+(\d+)", Path(f"/proc/{worker.pid}/status").read_text(), re.MULTILINE)
     assert found
     return int(found[1])
@@ -73,7 +69,7 @@ def test_what_a_coroutine_raises_decides_the_event(bench: Bench) -> None:
         assert any(line.startswith("plain hello") and "MainThread" not in line for line in bench.lines())
         assert bench.redis.llen("model") == 0, "a raised Retry publishes nothing"
         worker.terminate()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
 
 
 def test_an_ignored_task_frees_its_place(bench: Bench) -> None:
@@ -82,7 +78,7 @@ def test_an_ignored_task_frees_its_place(bench: Bench) -> None:
         last = bench.send("echo", "after")
         bench.saw(f"echo after {last}")
         worker.terminate()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
 
 
 @pytest.mark.parametrize(("limit", "tasks", "seconds", "at_most"), [(4, 40, 0.2, 3.0), (1, 10, 0.02, 2.0)])
@@ -136,7 +132,7 @@ def test_revoke_terminate_cancels_the_coroutine(bench: Bench) -> None:
         bench.event("task-succeeded", bench.send("echo", "after"))
         assert bench.kinds(swallowing) == ["task-received", "task-started", "task-revoked"]
         worker.terminate()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
 
 
 def test_sigterm_lets_a_step_end_within_the_grace(bench: Bench) -> None:
@@ -150,7 +146,7 @@ def test_sigterm_lets_a_step_end_within_the_grace(bench: Bench) -> None:
         eventually(lambda: bench.redis.llen("model") == 1, within=5)
         worker.terminate()
         bench.open()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
         assert bench.event("task-succeeded", task_id)
         assert not bench.kinds(late)
     assert [line for line in bench.lines() if line != "draining"] == [
@@ -168,7 +164,7 @@ def test_sigterm_cancels_what_overruns_the_grace(bench: Bench) -> None:
         task_id = bench.send("hold", "long")
         bench.saw("begin long")
         worker.terminate()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
         assert bench.event("task-retried", task_id)
     assert bench.lines()[-2:] == ["handed back long", "lifespan exited"]
     assert "pending" not in bench.tail()
@@ -180,10 +176,10 @@ def test_a_cold_shutdown_cancels_at_once(bench: Bench, signals: tuple[signal.Sig
         bench.send("hold", "one")
         bench.saw("begin one")
         for number, sent in enumerate(signals):
-            worker.send_signal(sent)
+            worker.kill(sent)
             if number < len(signals) - 1:
                 bench.saw("draining")
-        ended(worker)
+        exit_code(worker)
     assert {"handed back one", "lifespan exited"} <= set(bench.lines())
     assert "Traceback" not in bench.tail()
     assert "pending" not in bench.tail()
@@ -195,10 +191,10 @@ def test_a_second_signal_does_not_interrupt_handing_back(bench: Bench) -> None:
         bench.saw("begin one")
         worker.terminate()
         bench.saw("cancelled one")
-        worker.send_signal(signal.SIGQUIT)
+        worker.kill(signal.SIGQUIT)
         eventually(lambda: "Hitting Ctrl+C again" in bench.tail())
         bench.open("left")
-        ended(worker)
+        exit_code(worker)
     assert bench.lines()[-2:] == ["handed back one", "lifespan exited"]
 
 
@@ -207,11 +203,11 @@ def test_a_soft_shutdown_lets_a_step_end_first(bench: Bench) -> None:
         bench.send("hold", "short")
         bench.send("hold", "long", "never")
         bench.saw("begin short", "begin long")
-        worker.send_signal(signal.SIGQUIT)
+        worker.kill(signal.SIGQUIT)
         eventually(lambda: "Initiating Soft Shutdown" in bench.tail())
         bench.open()
         bench.saw("end short")
-        ended(worker)
+        exit_code(worker)
     assert {"handed back long", "lifespan exited"} <= set(bench.lines())
     assert "Traceback" not in bench.tail()
 
@@ -222,8 +218,8 @@ def test_a_task_that_will_not_end_does_not_hold_up_the_exit(bench: Bench, task: 
     with bench.worker("-c", "4") as worker:
         bench.send(task)
         bench.saw(f"begin {task}")
-        worker.send_signal(signal.SIGQUIT)
-        ended(worker, within=20)
+        worker.kill(signal.SIGQUIT)
+        exit_code(worker, within=20)
     assert "lifespan exited" in bench.lines()
     assert "destroyed" not in bench.tail()
 
@@ -253,7 +249,7 @@ def test_a_lost_connection_resumes_and_doubles_nothing(bench: Bench, cut: Callab
         bench.open()
         bench.saw("end one", "end two", "end three")
         worker.terminate()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
     assert sorted(line for line in bench.lines() if line.startswith("begin")) == [
         "begin one",
         "begin three",
@@ -270,14 +266,14 @@ def test_what_waits_for_a_place_goes_back_when_the_worker_stops(bench: Bench) ->
         eventually(lambda: bench.send("hold", "two"), within=20)
         eventually(lambda: bench.redis.llen("model") == 0, within=20, why=bench.tail())
         worker.terminate()
-        assert ended(worker) == 0
+        assert exit_code(worker) == 0
     assert "begin two" not in bench.lines()
     assert bench.redis.llen("model") == 1
 
 
 def test_a_lifespan_that_fails_to_start_ends_the_worker(bench: Bench) -> None:
     with bench.worker("-c", "1", ready=False, lifespan="fails") as worker:
-        assert ended(worker, within=30) == 1
+        assert exit_code(worker, within=30) == 1
     assert "the lifespan of the worker did not start: ConnectionError: no store" in bench.tail()
 
 
@@ -285,7 +281,7 @@ def test_a_worker_can_be_stopped_while_its_lifespan_starts(bench: Bench) -> None
     with bench.worker("-c", "1", ready=False, lifespan="hangs") as worker:
         bench.saw("lifespan hangs", within=30)
         worker.terminate()
-        assert ended(worker, within=15) == 0
+        assert exit_code(worker, within=15) == 0
 
 
 def test_a_lifespan_that_breaks_down_ends_the_worker(bench: Bench) -> None:
@@ -293,6 +289,6 @@ def test_a_lifespan_that_breaks_down_ends_the_worker(bench: Bench) -> None:
         bench.send("hold", "one")
         bench.saw("begin one")
         bench.open("break")
-        assert ended(worker) == 1
+        assert exit_code(worker) == 1
     assert "handed back one" in bench.lines()
     assert "lost the store" in bench.tail()

@@ -22,7 +22,7 @@ from palaver.vocabulary.step_kinds import KIND_OF, WINDOW, StepKind
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import another
-from tests.process.pool_bench import Bench
+from tests.process.pool_bench import Bench, exit_code
 from tests.process.rabbitmq import RabbitServer, find_server
 from tests.process.test_hostile_broker import (
     HARMLESS,
@@ -276,7 +276,7 @@ def test_a_step_takes_longer_than_rabbitmq_waits(
         bench.send("nap", 0, "after")
         bench.saw("end after")
         worker.terminate()
-        assert worker.wait(20) == 0
+        assert exit_code(worker, within=20) == 0
     assert ("onnection to broker lost" in bench.tail()) == closed
     assert "Couldn't ack" not in bench.tail()
 

@@ -27,9 +27,9 @@ def test_workers_that_join_and_die_share_two_hundred_runs(cluster: Cluster) -> N
 
 
 def test_tools_workers_take_no_more_than_they_have_children_for(cluster: Cluster) -> None:
-    """Sixteen calls of half a second on two workers with four children each: two rounds, not three."""
+    """Sixteen calls of a second on two workers with four children each: two rounds, not three."""
     cluster.start("tools")
-    text = '[[args {"seconds": 0.5}]]'
+    text = '[[args {"seconds": 1.0}]]'
     runs = [cluster.submit("parallel-8", text, tools=["record_idempotent"]) for _ in range(2)]
     for run_id in runs:
         assert cluster.ended(run_id).status == "completed"

@@ -33,6 +33,7 @@ from tests.pages import ROOT
 
 _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
+_POOL: Final = ("celery", "-A", "tests.process.pool_app")
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PATH: Final = "PYTHONPATH"
@@ -124,7 +125,8 @@ class Warm:
 def _forks(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     if tuple(command[:2]) != (sys.executable, "-m"):
         return False
-    if not (command[2] == _MODEL_SERVER or (command[2] == "palaver.cli" and command[3] in _ROLES)):
+    role = command[2] == "palaver.cli" and command[3] in _ROLES
+    if not (role or command[2] == _MODEL_SERVER or tuple(command[2:5]) == _POOL):
         return False
     return _read_before(environment) == _read_before(os.environ)
 
