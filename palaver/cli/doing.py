@@ -13,7 +13,6 @@ from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import StepState, WaitReason
-from palaver.vocabulary.step_kinds import KINDS
 
 _SILENT: Final = 10.0
 """Seconds without more of an answer after which that is said; leases are renewed, and this is told, every 5."""
@@ -178,13 +177,12 @@ def refused_of(queue: str, worker: Mapping[str, Any]) -> str:
 def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
     """A line for each of those that the run's steps might wait for; ``queues`` is asked if a step waits for long."""
     now = datetime.now(UTC)
-    kinds = {
-        step.kind
+    names = {
+        step.queue
         for step in run.current_steps
         if step.state is StepState.READY and step.since and (now - step.since).total_seconds() > _LONG
     }
-    if kinds:
-        names = {kind.queue for kind in KINDS if kind.name in kinds}
+    if names:
         try:
             entries = queues().get("data") or ()
         except ClientError:
@@ -201,6 +199,8 @@ def lacked(code: str, step: str = "") -> str:
     kind, _, name = one_line(code).partition(":")
     if kind == "refused_key":
         return f"the provider {name} refuses the key of the worker that took it"
+    if kind == "queue":
+        return f"no worker takes from the queue {name}: `palaver tools -Q {name}`"
     if kind == "tool" and step and not call_of(step):
         return f"no model worker has tool {name}: its PALAVER_TOOLS needs the module, too"
     return f"no worker has {kind} {name}"

@@ -25,7 +25,7 @@ OTHERS: Final = frozenset(
     {
         *("{p00}:sender", "{p00}:counts", "{p00}:generation", "{p00}:rewound", "{p00}:promised"),
         *("palaver:worker:<id>", "palaver:workers", "palaver:worker-tools:<digest>", "palaver:worker-tools"),
-        *("palaver:worker-providers", "palaver:cancel:<worker>", "palaver:providers"),
+        *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
         *("{palaver:keys}:signing", "{palaver:keys}:version"),
     }
 )
@@ -61,7 +61,7 @@ def shared_lists() -> set[str]:
     """The sorted sets of a shard in which all tenants are, or all but the default one."""
     documented = re.findall(r"^(\{p00\}:\S+) +zset", keys.__doc__ or "", re.MULTILINE)
     lists = {*documented} - OF_ERASURE - {"{p00}:left:<id>", "{p00}:<owner>passing"}
-    lists -= {"{p00}:<owner>in_flight", "{p00}:<owner>backlog:<queue>"}
+    lists -= {"{p00}:<owner>in_flight", "{p00}:<owner>capped_in", "{p00}:<owner>backlog:<queue>"}
     for part, names in _PARTS.items():
         lists = {each.replace(part, name) for each in lists for name in names}
     assert not [each for each in lists if "<" in each], "a part that is not above"

@@ -38,7 +38,7 @@ from palaver.store.steps.due import DueItem
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.step_kinds import RECOVERED
+from palaver.vocabulary.step_kinds import queue_in_broker
 from tests.waiting import aeventually
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
@@ -122,7 +122,7 @@ class StoreDriver:
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
-            queue=delivery.queue.removesuffix(RECOVERED),
+            queues=(queue_in_broker(delivery.queue) or "",),
             worker=worker,
             nonce=nonce or f"n{next(self._nonces)}",
             known=None if call_of(delivery.step) else known,

@@ -33,7 +33,7 @@ FAKE = "provider:fake"
 
 async def _worker(api: World, name: str, *declarations: ToolDeclaration) -> None:
     tools = ToolSet.of(declarations)
-    await api.store.tools.publish(tools, "tools")
+    await api.store.tools.publish(tools, ("tools",))
     await api.store.fleet.report(WorkerReport(name, "tools", 0, 1, draining=False, tools=tools.digest))
 
 
@@ -193,7 +193,7 @@ async def test_a_provider_that_no_worker_can_call_is_refused_once_workers_have_t
     async with world(providers=providers) as api:
         body = {"agent": {"model": "fake/echo", "fallbacks": ["other/echo"]}, "input": "hello"}
         assert (await api.client.post("/v1/runs", json=body)).status_code == 202
-        await api.store.fleet.report(WorkerReport("w", "model", 0, 1, draining=False, providers=("fake",)))
+        await api.store.fleet.report(WorkerReport("w", ("model",), 0, 1, draining=False, providers=("fake",)))
         problem = assert_problem(await api.client.post("/v1/runs", json=body), 422, "unknown_provider")
         (fault,) = problem["errors"]
         assert fault["pointer"] == "/agent/fallbacks/0"

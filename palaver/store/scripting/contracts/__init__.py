@@ -39,6 +39,7 @@ from palaver.store.scripting.contracts.providers import (
 from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.steps import (
+    Attend,
     Claim,
     Fill,
     HandBack,
@@ -56,6 +57,7 @@ __all__ = [
     "Act",
     "Admit",
     "Append",
+    "Attend",
     "BeginConversation",
     "BeginErasure",
     "Cancel",
