@@ -129,7 +129,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
     for text, ttl, value in await _everything(redis):
-        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.TENANTS):
+        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.WORKER_QUEUES, keys.TENANTS):
             continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"

@@ -34,8 +34,6 @@ _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
-_GOING: Final = 2000
-"""Milliseconds for which a step is ready before anybody asks who takes it."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -134,10 +132,11 @@ class DueIndex:
 
         return await self._act(things, sweep, ErrorClass.WORKER_LOST)
 
-    async def attend(self, queue: str, *, attended: bool, limit: int = 100) -> list[Settled]:
+    async def attend(self, queue: str, *, attended: bool, ready_for: float = 2.0, limit: int = 100) -> list[Settled]:
         """Note on steps that are ready in ``queue`` whether workers take from it: on those where something else is
-        noted, or on the next of those that wait, ``limit`` a shard at most. Raises as `sweep`."""
-        items = await (self._unattended(queue, limit) if attended else self._waiting_in(queue, limit))
+        noted, or on the next of those that are ready for so many seconds, ``limit`` a shard at most. Raises as
+        `sweep`."""
+        items = await (self._unattended(queue, limit) if attended else self._waiting_in(queue, ready_for, limit))
         moves = await self._act(
             items,
             lambda item, run: Attend(run=run, step=item.what, queue=queue, attended=attended),
@@ -157,9 +156,9 @@ class DueIndex:
             _due_item(member.partition(b" ")[2], queue) for members in await pipeline.execute() for member in members
         ]
 
-    async def _waiting_in(self, queue: str, limit: int) -> list[DueItem]:
+    async def _waiting_in(self, queue: str, ready_for: float, limit: int) -> list[DueItem]:
         """Those that are delivered, and a page of the backlogs: the first one again after the last."""
-        before, at = await now_ms(self._redis) - _GOING, self._looked_at.get(queue, 0)
+        before, at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.get(queue, 0)
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)

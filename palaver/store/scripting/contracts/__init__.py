@@ -101,7 +101,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Fill, Cancel, Act, Append, WithdrawAfter,
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
