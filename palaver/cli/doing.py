@@ -13,6 +13,7 @@ from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import StepState, WaitReason
+from palaver.vocabulary.step_kinds import KINDS
 
 _SILENT: Final = 10.0
 """Seconds without more of an answer after which that is said; leases are renewed, and this is told, every 5."""
@@ -37,6 +38,8 @@ _NO_ROOM: Final[Mapping[str, str]] = {
     "outage": "calls fail one after the other, and one at a time tries again",
 }
 """Why a provider has no room for a call, by the code of ``run.waiting``."""
+_QUEUES: Final = {kind.name: kind.queue for kind in KINDS}
+"""Of each kind: older servers do not say in which queue a step is."""
 _CAPS: Final[Mapping[str, str]] = {
     "max_in_flight": "as many steps of the tenant execute as may",
     "usd_per_day": "the tenant's money of this day is spent, or set aside for calls under way",
@@ -178,7 +181,7 @@ def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator
     """A line for each of those that the run's steps might wait for; ``queues`` is asked if a step waits for long."""
     now = datetime.now(UTC)
     names = {
-        step.queue
+        step.queue or _QUEUES.get(step.kind)
         for step in run.current_steps
         if step.state is StepState.READY and step.since and (now - step.since).total_seconds() > _LONG
     }
