@@ -129,9 +129,9 @@ def test_a_worker_consumes_the_queues_that_it_is_started_with(asked: str, consum
     worker.app = app
     consume_recovered_first(worker)
     assert [*app.amqp.queues.consume_from] == consumed
-    declared = app.amqp.queues[consumed[0]]
+    declared, other = app.amqp.queues[consumed[0]], app.amqp.queues["tools"]
     assert (declared.routing_key, declared.durable) == (consumed[0], True)
-    assert declared.queue_arguments == queue("tools").queue_arguments
+    assert declared.queue_arguments == other.queue_arguments
 
 
 def test_no_worker_consumes_what_is_no_queue() -> None:
