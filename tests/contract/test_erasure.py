@@ -40,7 +40,7 @@ from tests.contract.belongings import (
     shared_lists,
     without,
 )
-from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.store_driver import AGENT, OWN, StoreDriver
 from tests.unit.api_world import SETTINGS
 from tests.waiting import aeventually
 
@@ -404,6 +404,7 @@ async def test_each_list_that_all_share_is_looked_through(store: Store, driver: 
     acme = await store.tenants.create("acme")
     lists = shared_lists()
     assert len(lists) > 25
+    await store.queues.publish((OWN,))
     strays = {tag: f"{new_run_id('00', tag)}/1" for tag in (acme.tag, "0000m2", "")}
     lookalike = f"run_00{'0' * 20}{acme.tag}"
     for key in lists:
