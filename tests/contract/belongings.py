@@ -18,7 +18,7 @@ from palaver.store.redis.reach import Reach, within
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
-from palaver.vocabulary.step_kinds import QUEUES, WINDOW
+from palaver.vocabulary.step_kinds import QUEUES
 from tests.contract.store_driver import AGENT, OWN, StoreDriver
 
 OTHERS: Final = frozenset(
@@ -92,9 +92,9 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         # Steps in every state: awaited, delivered to each queue, leased, and one that lacks a worker.
         await driver.turn("c1", "c2", approval=("c1",), client=("c2",))
         await driver.turn("c3", "c4")
-        # One more than a window has room for, in a queue that a tool names, and no worker takes from it.
+        # Others are in a queue that a tool names, and that no worker takes from.
         await store.queues.publish((OWN,))
-        await driver.turn(*(f"own{number}" for number in range(WINDOW + 1)), queue=OWN)
+        await driver.turn("c5", "c6", queue=OWN)
         await driver.submit(words, agent=agent)
         _, held = await driver.begin(input=words, agent=agent)
         await driver.submit(words, conversation_id=held.conversation_id, on_conflict="enqueue")
