@@ -22,7 +22,7 @@ async def lease(store: Store, due: Delivery, known: int | None = 0, known_at: in
         due.run_id,
         due.conversation_id,
         due.step,
-        queue=due.queue,
+        queues=(due.queue,),
         worker="bench",
         nonce="first",
         known=known,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -37,8 +37,9 @@ from palaver.processes.garbage import collect_again, spare_loaded
 from palaver.store.fleet import first_look
 from palaver.store.server.preflight import Preflight
 from palaver.telemetry.logs import name_process
+from palaver.tools.declared import declarations_in
 from palaver.vocabulary.limits import KIB
-from palaver.vocabulary.step_kinds import KIND_OF, KINDS, MODEL, RECOVERED, StepKind
+from palaver.vocabulary.step_kinds import KIND_OF, KINDS, MODEL, StepKind, kind_of, own_queues, queue_in_broker
 
 from .broker import consumer
 from .broker.celery_app import app as app
@@ -96,7 +97,9 @@ _FAILURES = (StepFailed, NotSettled)
 
 _node = ""
 _kind: StepKind = MODEL
-"""The kind of the steps that this worker does: those of the queue that it consumes."""
+"""The kind of the steps that this worker does: those of the queues that it consumes."""
+_queues: tuple[str, ...] = (MODEL.queue,)
+"""These queues."""
 _hidden: frozenset[str] = frozenset()
 """Variables with keys of providers, in a tools worker."""
 _providers: Mapping[str, Provider] = {}
@@ -133,14 +136,15 @@ def _prepare(sender: Any) -> None:
     """Raises:
     ConfigurationError: for a worker that could do nothing, or nothing well.
     """
-    global _kind, _hidden, _providers, _histograms, _preflight
-    queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
-    if len(queues) != 1 or not queues <= KIND_OF.keys():
+    global _kind, _queues, _hidden, _providers, _histograms, _preflight
+    queues = tuple(dict.fromkeys(queue_in_broker(name) or "" for name in sender.app.amqp.queues.consume_from))
+    kinds = {kind_of(queue) for queue in queues}
+    if len(kinds) != 1 or not all(queues):
         choices = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
-        raise ConfigurationError(f"a worker consumes one queue: start one with {choices}")
+        raise ConfigurationError(f"a worker consumes queues of one kind of steps: start one with {choices}")
     if sender.pool_cls not in (Prefork, TaskPool):
         raise ConfigurationError("leave -P out: PALAVER_TOOL_POOL says where tools run, and all else runs on one loop")
-    _kind = KIND_OF[queues.pop()]
+    _kind, _queues = kinds.pop(), queues
     sender.pool_cls = prefork.ToolPool if _in_children(_kind) else TaskPool
     if _in_children(_kind):
         # Its children begin with what it has; a loop spares what it loaded (`_lifespan`).
@@ -154,7 +158,8 @@ def _prepare(sender: Any) -> None:
         if _in_children(_kind):
             child.expect()
             tools = check_tools(settings(), _hidden)
-            prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _kind, tools, _refused)
+            prefork.idle_slots = IdleSlots(worker_id(_node, os.getpid()), _queues, tools, _refused)
+            _say_what_is_not_named([tool.queue for tool in declarations_in(tools.text)])
     else:
         _providers = load_providers(settings().providers)
         _say_what_nobody_reads(frozenset(provider.api_key_env or "" for provider in _providers.values()))
@@ -189,6 +194,13 @@ def _say_what_nobody_reads(keys: frozenset[str]) -> None:
         log.warning("%s", sentence)
 
 
+def _say_what_is_not_named(named: Collection[str | None]) -> None:
+    """Warn of queues that no tool names: nothing comes from there, and a letter may be wrong."""
+    for queue in own_queues(_queues):
+        if queue not in named:
+            log.warning("-Q %s: no tool of PALAVER_TOOLS names that queue, so nothing comes from there", queue)
+
+
 @asynccontextmanager
 async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
     """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
@@ -221,6 +233,7 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
                 here,
                 _histograms,
                 kind=_kind,
+                queues=_queues,
                 node=_node,
                 capacity=app.capacity,
                 capabilities=able,
@@ -229,6 +242,8 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
             )
             if _kind is MODEL:
                 runtime.in_place.pool = pool
+            elif _kind.isolated:
+                _say_what_is_not_named(tools.queues)
             await opened.enter_async_context(running(runtime, sweeps=not _kind.isolated))
         for name, variable in able.missing_keys.items():
             log.warning("%s is not set: this worker leaves the provider %s to others", variable, name)
@@ -253,7 +268,7 @@ def _start_child(**_: Any) -> None:
     descriptors.leave_behind(prefork.inherited, keep=own)
     output = Output(ends, here.tool_output)
     _histograms.move_to(place)
-    child.start(here, _kind, _node, child.ChildPlace(place, prefork.slots, output, _histograms))
+    child.start(here, _kind, _queues, _node, child.ChildPlace(place, prefork.slots, output, _histograms))
 
 
 @worker_process_shutdown.connect

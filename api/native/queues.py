@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver.vocabulary.step_kinds import QUEUES
+from palaver.vocabulary.step_kinds import OWN_QUEUE
 
 from .. import operations
 from ..answers import answer
 from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState
 from ..queries import Query
 from .dialect import NATIVE
-
-if TYPE_CHECKING:
-    AnyQueue = str
-else:
-    AnyQueue = Literal[QUEUES]
 
 
 class QueuesQuery(Query):
@@ -27,7 +22,11 @@ class QueuesQuery(Query):
     format: Literal["full", "keda"] = Field(
         default="full", description="`keda`: one number for KEDA's metrics-api scaler, of `queue` or of all."
     )
-    queue: AnyQueue | None = Field(default=None, description="Only this queue.")
+    queue: str | None = Field(
+        default=None,
+        pattern=f"^{OWN_QUEUE.pattern}$",
+        description="Only this queue; an unknown one is empty.",
+    )
 
 
 class QueueList(BaseModel):

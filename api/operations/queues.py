@@ -59,7 +59,7 @@ class TenantTurn(BaseModel):
 
 
 class QueueState(BaseModel):
-    """A queue."""
+    """A queue: of a kind of steps, or one that tools name."""
 
     name: QueueName
     ready: int
@@ -123,12 +123,14 @@ class ProviderState(BaseModel):
 
 
 class LackedState(BaseModel):
-    """A capability that steps wait for, because the workers that took them lack it."""
+    """A capability that steps wait for, because the workers that took them lack it; or a queue that they wait in,
+    because no worker takes from it."""
 
     code: str
-    """`tool:NAME`, `provider:NAME`, `key:VARIABLE` or `refused_key:PROVIDER`; as in `waiting` of their runs."""
+    """`tool:NAME`, `provider:NAME`, `key:VARIABLE`, `refused_key:PROVIDER` or `queue:NAME`; as in `waiting` of their
+    runs."""
     steps: int
-    """Steps that wait for it, in no queue and with no worker."""
+    """Steps that wait for it: with no worker, and in no queue but that of `queue:NAME`."""
     run_id: str | None
     """One of their runs; null if it is another tenant's."""
 
@@ -180,7 +182,7 @@ async def read_queues(backend: Backend) -> list[QueueState]:
                 lacks=worker.lacks,
             )
             for worker in workers
-            if worker.queue == name and not worker.refused
+            if name in worker.queues and not worker.refused
         ]
         states.append(
             QueueState(
@@ -188,7 +190,7 @@ async def read_queues(backend: Backend) -> list[QueueState]:
                 ready=ready,
                 oldest_ready_seconds=round(max(oldest, 0.0), 3),
                 # What a refused one has begun it may still end.
-                running=sum(worker.in_flight for worker in workers if worker.queue == name),
+                running=sum(worker.in_flight for worker in workers if name in worker.queues),
                 workers=mine,
                 refused=_refused(workers, name),
                 tenants=turns[name],
@@ -226,7 +228,7 @@ def _refused(workers: Iterable[WorkerReport], *queues: str) -> list[RefusedWorke
     return [
         RefusedWorker(id=worker.id, refused=worker.refused)
         for worker in workers
-        if worker.refused and (not queues or worker.queue in queues)
+        if worker.refused and (not queues or not set(queues).isdisjoint(worker.queues))
     ]
 
 
@@ -273,7 +275,7 @@ def _outage(outage: Outage) -> OutageState:
 
 
 async def read_lacked(backend: Backend) -> list[LackedState]:
-    """Return every capability that steps wait for because no worker that took them has it.
+    """Return every capability that steps wait for because no worker that took them has it, or takes them.
 
     Raises:
         Refused: ``operators_only``.

@@ -38,6 +38,8 @@ _NO_ROOM: Final[Mapping[str, str]] = {
     "outage": "calls fail one after the other, and one at a time tries again",
 }
 """Why a provider has no room for a call, by the code of ``run.waiting``."""
+_QUEUES: Final = {kind.name: kind.queue for kind in KINDS}
+"""Of each kind: older servers do not say in which queue a step is."""
 _CAPS: Final[Mapping[str, str]] = {
     "max_in_flight": "as many steps of the tenant execute as may",
     "usd_per_day": "the tenant's money of this day is spent, or set aside for calls under way",
@@ -178,13 +180,12 @@ def refused_of(queue: str, worker: Mapping[str, Any]) -> str:
 def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
     """A line for each of those that the run's steps might wait for; ``queues`` is asked if a step waits for long."""
     now = datetime.now(UTC)
-    kinds = {
-        step.kind
+    names = {
+        step.queue or _QUEUES.get(step.kind)
         for step in run.current_steps
         if step.state is StepState.READY and step.since and (now - step.since).total_seconds() > _LONG
     }
-    if kinds:
-        names = {kind.queue for kind in KINDS if kind.name in kinds}
+    if names:
         try:
             entries = queues().get("data") or ()
         except ClientError:
@@ -201,6 +202,8 @@ def lacked(code: str, step: str = "") -> str:
     kind, _, name = one_line(code).partition(":")
     if kind == "refused_key":
         return f"the provider {name} refuses the key of the worker that took it"
+    if kind == "queue":
+        return f"no worker takes from the queue {name}: `palaver tools -Q {name}`"
     if kind == "tool" and step and not call_of(step):
         return f"no model worker has tool {name}: its PALAVER_TOOLS needs the module, too"
     return f"no worker has {kind} {name}"

@@ -43,21 +43,30 @@ def check_options(role: str, arguments: Sequence[str]) -> None:
     if role == "worker":
         parser.add_argument("-Q", "--queues", metavar="QUEUE", help="of a step kind of your own [model]")
     else:
-        parser.add_argument("-Q", "--queues", metavar="QUEUE", help=argparse.SUPPRESS)
+        of = "the queues that it takes from, as tools name them, by commas: @tool(queue=…) [tools]"
+        parser.add_argument("-Q", "--queues", metavar="QUEUE", help=of)
         ends = "calls after which a process for tools makes room for a new one [no end]"
         parser.add_argument("--max-tasks-per-child", type=_count, metavar="N", help=ends)
-    if (queue := parser.parse_args(arguments).queues) is not None:
-        _check_queue(role, queue)
+    if (queues := parser.parse_args(arguments).queues) is not None:
+        _check_queues(role, queues)
 
 
-def _check_queue(role: str, queue: str) -> None:
+def _check_queues(role: str, text: str) -> None:
     # Only here: with it comes pydantic, and the program that this process becomes loads it again.
-    from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL
+    from palaver.vocabulary.limits import limit_of
+    from palaver.vocabulary.step_kinds import KIND_OF, MODEL, TOOL, is_own_queue
 
-    own = MODEL.queue if role == "worker" else TOOL.queue
-    if queue not in KIND_OF or (role == "tools" and queue != own):
-        how = ": to run some tools elsewhere, name only their modules in PALAVER_TOOLS" if role == "tools" else ""
-        refuse(f"palaver {role} takes from no queue {queue!r}, but from {own!r}{how}", EX_USAGE)
+    if role == "worker":
+        if text not in KIND_OF:
+            refuse(f"palaver worker takes from no queue {text!r}, but from {MODEL.queue!r}", EX_USAGE)
+        return
+    queues = text.split(",")
+    for queue in queues:
+        if queue != TOOL.queue and not is_own_queue(queue):
+            how = f"a tool names it, as in @tool(queue='gpu'), or it is {TOOL.queue!r}"
+            refuse(f"palaver tools takes from no queue {queue[:80]!r}: {how}", EX_USAGE)
+    if len(queues) > limit_of("tool_queues"):
+        refuse(f"palaver tools takes from {limit_of('tool_queues')} queues at most", EX_USAGE)
 
 
 def _count(text: str) -> int:

@@ -26,6 +26,7 @@ class Sentence(StrEnum):
     LEASE_LOST = "Worker %s did not renew its lease: it has died, or lost its connection."
     BEHIND_THE_END = "Not started: %s was called before it, and that ends the run."
     """With the name of the tool that ends the run."""
+    NO_WORKER = "For an hour no worker has taken from the queue %s."
     POISONOUS = "Step %s lost its worker %d times; it may be what ends them."
     NO_OUTPUT = "The client gave no output within %s s."
     NO_DECISION = "Nobody decided in time, so the tool call was denied."

@@ -70,8 +70,8 @@ class RunWaiting(BaseEvent):
     reason: WaitReason
     code: str
     """The reason in a word: ``cooldown``, or the limit that is reached; or ``outage``. With ``no_worker`` the thing
-    that is lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; or, where the worker's key is refused,
-    ``refused_key:PROVIDER``."""
+    that is lacked: ``tool:NAME``, ``provider:NAME`` or ``key:VARIABLE``; where the worker's key is refused,
+    ``refused_key:PROVIDER``; or ``queue:NAME``, from which no worker takes."""
     delay: float
     """Seconds; less if an outage ends or a place comes free."""
     error: ErrorObject | None = None

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from palaver.errors import ErrorClassName
 from palaver.vocabulary.lifecycle import StepState
-from palaver.vocabulary.step_kinds import StepKindName
+from palaver.vocabulary.step_kinds import QueueName, StepKindName
 
 MOST_SHOWN: Final = 16
 """Steps that a run shows; a turn may have more than a hundred."""
@@ -43,6 +43,8 @@ class CurrentStep(BaseModel):
     kind: StepKindName
     name: str
     """The model, or the tool."""
+    queue: QueueName | None = None
+    """The queue of its kind, or the one that its tool named when the step was made."""
     state: StepState
     since: datetime | None = None
     """From when on it is in this state."""

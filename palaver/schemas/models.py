@@ -182,8 +182,8 @@ class Waiting(BaseModel):
     code: str | None = None
     """The reason in a word. With ``provider_cooldown`` ``cooldown``, or the limit that is reached; or ``outage``, with
     the ``error_class`` of the last failure. With ``no_worker`` the thing that is lacked: ``tool:NAME``,
-    ``provider:NAME`` or ``key:VARIABLE``; or ``refused_key:PROVIDER``, whose key the provider refuses. With
-    ``tenant_limit`` the cap."""
+    ``provider:NAME`` or ``key:VARIABLE``; ``refused_key:PROVIDER``, whose key the provider refuses; or ``queue:NAME``,
+    from which no worker takes. With ``tenant_limit`` the cap."""
     position: int | None = None
     """The place of its step among those of the tenant that wait, from 1; with ``max_in_flight``."""
 

@@ -14,15 +14,15 @@ from palaver.schemas.opaque import Opaque
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.step_kinds import KIND_OF, RECOVERED
+from palaver.vocabulary.step_kinds import kind_of, queue_in_broker
 
 
 class Delivery(NamedTuple):
     """A Celery message that asks a worker to try a step. Only a hint: it may be lost, late or doubled."""
 
     queue: str
-    """The queue of its step's kind. With the suffix ``.recovered`` it is consumed first: it is repeated, or its run
-    has begun."""
+    """The broker's name of the queue of its step. With the suffix ``.recovered`` it is consumed first: it is repeated,
+    or its run has begun."""
     run_id: str
     conversation_id: str
     step: str
@@ -40,7 +40,7 @@ class Delivery(NamedTuple):
     @property
     def task_name(self) -> str:
         """The Celery task that does such a step."""
-        return KIND_OF[self.queue.removesuffix(RECOVERED)].task
+        return kind_of(queue_in_broker(self.queue) or "").task
 
 
 AskingAgent = Annotated[AgentSpec, "its model is the one to call now"]

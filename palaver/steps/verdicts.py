@@ -43,6 +43,8 @@ class OpenCall:
     """The longest that an attempt may take, in seconds; None if nobody knows."""
     kind: StepKind = TOOL
     """The kind of the step that it becomes."""
+    queue: str | None = None
+    """The queue that its tool names; None: that of its kind."""
     second_person: bool = False
     """Somebody else than who submitted the run has to approve it."""
 

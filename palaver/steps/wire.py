@@ -16,7 +16,7 @@ import orjson
 from palaver.secrets.redaction import redact
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.ids import call_of, is_id
-from palaver.vocabulary.step_kinds import KIND_OF, KINDS, MODEL, RECOVERED
+from palaver.vocabulary.step_kinds import KINDS, MODEL, kind_of, queue_in_broker
 
 ORIGIN: Final = f"palaver@{socket.gethostname()}"
 CONTENT_TYPE: Final = "application/json"
@@ -92,17 +92,18 @@ def in_redis(delivery: Delivery, origin: str = ORIGIN) -> bytes:
 
 
 def message_templates() -> Mapping[str, str]:
-    """Return the message of `in_redis` by its queue, for scripts: with ``@RUN@``, ``@CONVERSATION@``, ``@STEP@``,
-    ``@CALL@`` (of a tool call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places."""
-    queues = [(kind, name) for kind in KINDS for name in (kind.queue, kind.queue + RECOVERED)]
-    return {name: _template(name, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind, name in queues}
+    """Return the message of `in_redis` by its kind, for scripts: with ``@QUEUE@``, ``@RUN@``, ``@CONVERSATION@``,
+    ``@STEP@``, ``@CALL@`` (of a tool call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their
+    places."""
+    return {kind.name: _template(kind.queue, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind in KINDS}
 
 
 def _template(queue: str, step: str) -> str:
     number: Any = "@NUMBER@"
     delivery = Delivery(queue, "@RUN@", "@CONVERSATION@", step, number, "@TITLE@")
+    message = in_redis(delivery, _SCRIPTS).decode().replace(f'"routing_key":"{queue}"', '"routing_key":"@QUEUE@"')
     # In the body, text within text, it is to be a number.
-    return in_redis(delivery, _SCRIPTS).decode().replace(r"\"@NUMBER@\"", number)
+    return message.replace(r"\"@NUMBER@\"", number)
 
 
 def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
@@ -122,7 +123,7 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
         return None
     if not is_id("run", run_id) or not is_id("conv", conversation_id) or not _STEP.fullmatch(step):
         return None
-    kind = KIND_OF.get(queue.removesuffix(RECOVERED))
+    kind = kind_of(of) if (of := queue_in_broker(queue)) is not None else None
     if not 0 <= number < _HIGHEST or kind is None or headers.get("task") != kind.task:
         return None
     if (kind is MODEL) != (call_of(step) is None):

@@ -40,6 +40,7 @@ from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
+from palaver.store.steps.queues import ToolQueues
 from palaver.store.steps.steps import Steps
 from palaver.store.tenants.caps import TenantCaps
 from palaver.store.tenants.tenants import Tenants
@@ -66,15 +67,16 @@ class Store:
         self.agents = Agents(connection, scripts, self.capacity)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
-        self.due = DueIndex(connection, scripts, settings)
+        self.queues = ToolQueues(connection)
+        self.due = DueIndex(connection, scripts, settings, self.queues)
         self.feeds = Feeds(connection, redis.channels if isinstance(redis, SharedClient) else None)
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, settings)
-        self.waiting_tenants = WaitingTenants(connection, settings)
-        self.erasures = Erasures(connection, scripts, settings, self.due)
+        self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
+        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)
@@ -86,7 +88,9 @@ class Store:
         )
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
-        self.measuring = Measuring(connection, settings, self.fleet, self.providers, self.capacity, self.rewinds)
+        self.measuring = Measuring(
+            connection, settings, self.fleet, self.providers, self.capacity, self.rewinds, self.queues
+        )
 
     @classmethod
     def connect(cls, settings: Settings, *, shared: bool = False, send: bool = False) -> Self:

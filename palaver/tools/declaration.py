@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, 
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.arguments import in_words, read
 from palaver.tools.context import ToolContext
-from palaver.tools.declared import ToolDeclaration
+from palaver.tools.declared import ToolDeclaration, check_queue
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
@@ -39,6 +39,8 @@ class Tool:
     arguments: type[BaseModel] = field(repr=False)
     schema: dict[str, Any] = field(repr=False)
     """JSON schema of the arguments, as a model sees it."""
+    queue: str | None = None
+    """The queue of its steps, for workers that take from there; None: that of all tools."""
     context_parameter: str | None = None
     """The parameter that takes the ``ToolContext``; None if there is none."""
 
@@ -57,6 +59,7 @@ class Tool:
             risky=self.risky,
             ends_run=self.ends_run,
             timeout=self.timeout,
+            queue=self.queue,
         )
 
     @property
@@ -108,6 +111,7 @@ def tool(
     risky: bool = False,
     ends_run: bool = False,
     timeout: float = 30.0,
+    queue: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -120,6 +124,7 @@ def tool(
     risky: bool = False,
     ends_run: bool = False,
     timeout: float = 30.0,
+    queue: str | None = None,
     **others: object,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
@@ -128,19 +133,22 @@ def tool(
     annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
     ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the result says
     that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. The result of a
-    tool that ``ends_run`` is the run's output: no model is called after it.
+    tool that ``ends_run`` is the run's output: no model is called after it. Calls of a tool with a ``queue`` are for
+    workers that take from it: ``palaver tools -Q gpu``.
 
     Raises:
-        ConfigurationError: when the signature cannot be a schema, the timeout is none, or there is no such option.
+        ConfigurationError: when the signature cannot be a schema, the timeout or the queue is none, or there is no such
+            option.
     """
     for option in others:
-        known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout")
+        known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout", "queue")
         hint = _NO_RETRY if option == "retry" else did_you_mean(option, known) or f"; there are: {', '.join(known)}"
         raise ConfigurationError(f"@tool has no option {option}{hint}")
     if not 0 < timeout <= limit_of("tool_timeout"):
         raise ConfigurationError(f"a tool's timeout is more than 0 and at most {limit_of('tool_timeout'):,} s")
 
     def declare(function: Callable[..., Any]) -> Tool:
+        check_queue(name or function.__name__, queue, inline=inline)
         try:
             arguments, context_parameter = _parameters_of(function)
             schema = arguments.model_json_schema()
@@ -161,6 +169,7 @@ def tool(
             timeout=timeout,
             arguments=arguments,
             schema=schema,
+            queue=queue,
             context_parameter=context_parameter,
         )
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.step_kinds import TOOL, is_own_queue
 
 
 class ToolDeclaration(BaseModel):
@@ -33,6 +34,8 @@ class ToolDeclaration(BaseModel):
     """Its result is the run's output: no model is called after it."""
     timeout: float
     """Seconds."""
+    queue: str | None = None
+    """The queue of its steps, for workers that take from there; None: that of all tools."""
 
 
 _DECLARATIONS: Final = TypeAdapter(list[ToolDeclaration])
@@ -68,6 +71,23 @@ class ToolSet:
     def having(cls, text: bytes) -> ToolSet:
         """The set that says this."""
         return cls(hashlib.sha256(text).hexdigest()[:32], text)
+
+
+def check_queue(tool: str, queue: str | None, *, inline: bool) -> None:
+    """Raises:
+    ConfigurationError: no tool can have that queue, or not this one.
+    """
+    if queue is None:
+        return
+    if queue != TOOL.queue and not is_own_queue(queue):
+        raise ConfigurationError(
+            f"tool {tool}: {queue[:80]!r} cannot be a queue of tools: its name has 1 to 32 of a-z, 0-9 and -, begins "
+            "with a letter or a digit, and is not one that Palaver has itself"
+        )
+    if inline:
+        raise ConfigurationError(
+            f"tool {tool}: it is inline, so it runs inside the model step and is in no queue: leave queue or inline out"
+        )
 
 
 def declarations_in(text: bytes) -> list[ToolDeclaration]:

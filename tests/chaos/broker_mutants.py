@@ -95,14 +95,14 @@ BROKER_MUTANTS: Final = by_name(
     _mutant(
         "a delivery that is sent, and answered to be sent",
         _SENDING,
-        "if send(queue, run, conversation, name, number, title) then return end",
-        "send(queue, run, conversation, name, number, title)",
+        "if send(to, queue, run, conversation, name, number, title) then return end",
+        "send(to, queue, run, conversation, name, number, title)",
     ),
     _mutant(
         "a queue that refuses and is believed",
         _SENDING,
-        "return type(redis.pcall('LPUSH', queue, message)) == 'number'",
-        "redis.pcall('LPUSH', queue, message) return true",
+        "return type(redis.pcall('LPUSH', to, message)) == 'number'",
+        "redis.pcall('LPUSH', to, message) return true",
     ),
     _mutant(
         "a name that is not text within text",

@@ -1,8 +1,8 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
 what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
-usage, of the caps of tenants, of their turns and their erasure, of the operator's policy, of tokens of an issuer, and
-of tools on a loop are caught by their tests."""
+usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's policy, of
+tokens of an issuer, and of tools on a loop are caught by their tests."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
 from tests.chaos.policy_mutants import POLICY_MUTANTS
 from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
+from tests.chaos.queue_mutants import QUEUE_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.tool_mutants import TOOL_MUTANTS
@@ -42,6 +43,7 @@ KINDS = (
     OUTAGE_MUTANTS,
     POLICY_MUTANTS,
     PROTOCOL_MUTANTS,
+    QUEUE_MUTANTS,
     TOOL_MUTANTS,
     TURN_MUTANTS,
 )

@@ -29,7 +29,7 @@ TURN_MUTANTS: Final = by_name(
     _mutant("turns that an idle tenant saves up", _TURNS, "math.max(now, redis", "math.max(0, redis"),
     _mutant("one weight for all", _TURNS, "cost / (caps_of(SHARD, owner, Cap.WEIGHT) or 1)", "cost"),
     _mutant(
-        "a window without an end", _TURNS, "return redis.call('ZCARD', READY[queue]) >= Queue.WINDOW", "return false"
+        "a window without an end", _TURNS, "return redis.call('ZCARD', ready(queue)) >= Queue.WINDOW", "return false"
     ),
     _mutant("a cap that nobody asks for", _TURNS, "return steps >= math", "return false and steps >= math"),
     _mutant(

@@ -19,13 +19,13 @@ from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES
-from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.store_driver import AGENT, OWN, StoreDriver
 
 OTHERS: Final = frozenset(
     {
         *("{p00}:sender", "{p00}:counts", "{p00}:generation", "{p00}:rewound", "{p00}:promised"),
         *("palaver:worker:<id>", "palaver:workers", "palaver:worker-tools:<digest>", "palaver:worker-tools"),
-        *("palaver:worker-providers", "palaver:cancel:<worker>", "palaver:providers"),
+        *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
         *("{palaver:keys}:signing", "{palaver:keys}:version"),
     }
 )
@@ -50,7 +50,7 @@ def kinds() -> set[str]:
 _PARTS: Final[Mapping[str, Sequence[str]]] = {
     "<owner>": (keys.OTHER_TENANTS,),
     "<status>": tuple(RunStatus),
-    "<queue>": QUEUES,
+    "<queue>": (*QUEUES, OWN),
     "<reason>": tuple(WaitReason),
     "<type>": get_args(ActionType),
 }
@@ -61,7 +61,7 @@ def shared_lists() -> set[str]:
     """The sorted sets of a shard in which all tenants are, or all but the default one."""
     documented = re.findall(r"^(\{p00\}:\S+) +zset", keys.__doc__ or "", re.MULTILINE)
     lists = {*documented} - OF_ERASURE - {"{p00}:left:<id>", "{p00}:<owner>passing"}
-    lists -= {"{p00}:<owner>in_flight", "{p00}:<owner>backlog:<queue>"}
+    lists -= {"{p00}:<owner>in_flight", "{p00}:<owner>capped_in", "{p00}:<owner>backlog:<queue>"}
     for part, names in _PARTS.items():
         lists = {each.replace(part, name) for each in lists for name in names}
     assert not [each for each in lists if "<" in each], "a part that is not above"
@@ -92,6 +92,9 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         # Steps in every state: awaited, delivered to each queue, leased, and one that lacks a worker.
         await driver.turn("c1", "c2", approval=("c1",), client=("c2",))
         await driver.turn("c3", "c4")
+        # Others are in a queue that a tool names, and that no worker takes from.
+        await store.queues.publish((OWN,))
+        await driver.turn("c5", "c6", queue=OWN)
         await driver.submit(words, agent=agent)
         _, held = await driver.begin(input=words, agent=agent)
         await driver.submit(words, conversation_id=held.conversation_id, on_conflict="enqueue")
@@ -104,6 +107,8 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         made = await store.api_keys.create(KeyGrant(words, tenant.tag, tenant.name, frozenset(SCOPES)))
         await store.api_keys.note_use({made.record.id: 1})
         await store.audit.add(tenant.tag, "create_key", key=words, facts={"run": ended.run_id})
+    # A sweeper sees what is of any tenant.
+    await store.due.attend(OWN, attended=False, ready_for=-60)
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:
@@ -116,7 +121,7 @@ async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:
     await store.caps.change(tag, CapsChange(max_in_flight=1))
     assert not (await driver.submit()).deliveries
     await store.caps.change(tag, CapsChange(max_in_flight=1000))
-    (due,) = await store.due.fill()
+    (due,) = [each for each in await store.due.fill() if each.queue == "model"]
     await driver.finish(await driver.claim(due))
     await store.caps.change(tag, CapsChange(max_in_flight=1))
     assert not (await driver.submit()).deliveries

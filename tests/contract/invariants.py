@@ -32,13 +32,15 @@ class Shard:
     """What one shard holds, decoded."""
 
     due: dict[str, float] = field(default_factory=dict)
-    ready: dict[str, dict[str, float]] = field(default_factory=lambda: {"model": {}, "tools": {}})
+    ready: defaultdict[str, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     in_flight: dict[str, set[str]] = field(default_factory=dict)
     """By owner."""
     backlogs: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     """By owner and queue."""
     turns: defaultdict[tuple[str, str], dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     """By kind of list and queue."""
+    capped_in: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """By owner."""
     undelivered: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
     lacking: set[str] = field(default_factory=set)
     waiting: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -127,7 +129,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
     for text, ttl, value in await _everything(redis):
-        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.TENANTS):
+        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.WORKER_QUEUES, keys.TENANTS):
             continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
@@ -147,7 +149,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if ttl == -1:
             shard.lasting.add(rest)
         owner = ""
-        if kind.startswith("@") and re.match("usage:|in_flight$|backlog:|passing$|erasure$", key_id):
+        if kind.startswith("@") and re.match("usage:|in_flight$|capped_in$|backlog:|passing$|erasure$", key_id):
             owner, (kind, _, key_id) = f"{kind}:", key_id.partition(":")
         if kind.startswith("@"):
             shard.owned.setdefault(f"{kind}:", {})[key_id] = value
@@ -169,6 +171,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.ready[key_id] = value
         elif kind == "in_flight":
             shard.in_flight[owner] = set(value)
+        elif kind == "capped_in":
+            shard.capped_in[owner] = set(value)
         elif kind == "backlog":
             shard.backlogs[owner, key_id] = value
         elif kind in ("turns", "capped", "ahead", "held_back"):
@@ -364,8 +368,9 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         assert member not in shard.ready[step["queue"]] or step["state"] == "ready", what + "ready index"
         assert step.get("blamed", 0) < max_losses, what + "too many losses"
         assert step.get("blamed", 0) <= step["losses"], what + "blamed for more than there was"
+        assert step["state"] == "ready" or "unattended" not in step, what + "it is in no queue"
         assert step["state"] == "leased" or "judgement" not in step, what + "judged for a loss that is over"
-        assert bool(call_id) == ("call" in step) == (step["queue"] == "tools"), what + "kind"
+        assert bool(call_id) == ("call" in step) == (step["queue"] != "model"), what + "kind"
         if call_id and run["status"] != RunStatus.CANCELLING:
             assert call_id in calls, what + "its call is answered"
         if step["state"] == "leased":
@@ -564,12 +569,18 @@ def _check_indexes(shard: Shard) -> None:
         for name, step in steps.items()
         if step["state"] == "later" and step.get("postponed") == step["until"] and step["reason"] == "no_worker"
     }
+    lacking |= {
+        f"queue:{step['queue']} {run_id}/{name}"
+        for run_id, steps in shard.steps.items()
+        for name, step in steps.items()
+        if "unattended" in step
+    }
     assert shard.lacking == lacking, "what waits for a worker that has what it needs"
     for name in ("begun", "updated", "expiring"):
         # Redis may have let one go whose retention is over before a sweeper came.
         gone = {each for each in getattr(shard, name) if each not in shard.conversations}
         assert gone <= shard.expiring.keys(), f"conversations that are gone are {name}: {gone}"
-    for member in (*shard.due, *shard.ready["model"], *shard.ready["tools"]):
+    for member in (*shard.due, *(member for ready in shard.ready.values() for member in ready)):
         run_id, _, what = member.partition("/")
         assert run_id in shard.runs, f"{member} is due and its run is gone"
         assert shard.runs[run_id]["status"] in OPEN, f"{member} is due and its run has ended"

@@ -38,7 +38,7 @@ from palaver.store.steps.due import DueItem
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
-from palaver.vocabulary.step_kinds import RECOVERED
+from palaver.vocabulary.step_kinds import queue_in_broker
 from tests.waiting import aeventually
 
 AGENT = AgentSpec(model="fake/echo", instructions="Be brief.", tools=("calculator",))
@@ -47,6 +47,8 @@ INTERNAL = Failure.of(ErrorClass.INTERNAL)
 TOOL_ERROR = Failure.of(ErrorClass.TOOL_ERROR, "division by zero")
 PAUSE, PAUSE_NOW, RESUME = Pause(type="pause"), Pause(type="pause", now=True), Resume(type="resume")
 STOP = Stop(type="stop")
+OWN = "gpu"
+"""A queue that tools name."""
 
 
 def approve(action_id: str = "all", **more: Any) -> ApprovalDecision:
@@ -81,15 +83,17 @@ def calls(
     client: Sequence[str] = (),
     timeout: float = 3600.0,
     second_person: Sequence[str] = (),
+    queue: str | None = None,
 ) -> Continue:
     """The model's message that asks for tools, all of them tool steps; some wait for an approval, perhaps that of a
-    second person, or a client's output first."""
+    second person, or a client's output first. ``queue`` is the one that the tool names."""
     asked = tuple(ToolCall(id=call_id, name="calculator", arguments='{"x": 1}') for call_id in ids)
     opened = []
     for call in asked:
         awaits: ActionType | None = "approval" if call.id in approval else "client_tool" if call.id in client else None
         by_other = call.id in second_person
-        opened.append(OpenCall(call, call.id in idempotent, awaits, timeout if awaits else 0.0, second_person=by_other))
+        wait = timeout if awaits else 0.0
+        opened.append(OpenCall(call, call.id in idempotent, awaits, wait, second_person=by_other, queue=queue))
     return Continue(Message(role="assistant", content="let me see", tool_calls=asked), calls=tuple(opened))
 
 
@@ -122,7 +126,7 @@ class StoreDriver:
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
-            queue=delivery.queue.removesuffix(RECOVERED),
+            queues=(queue_in_broker(delivery.queue) or "",),
             worker=worker,
             nonce=nonce or f"n{next(self._nonces)}",
             known=None if call_of(delivery.step) else known,
@@ -259,8 +263,9 @@ class StoreDriver:
                 await self.act(run_id, RESUME)
         for _ in range(200):
             came_due = await self._everything_comes_due()
-            found = await self.store.due.unclaimed("model", -60, 100)
-            found += await self.store.due.unclaimed("tools", -60, 100)
+            found = []
+            for queue in ("model", "tools", OWN):
+                found += await self.store.due.unclaimed(queue, -60, 100)
             if not found and not came_due:
                 break
             for settled in await self.store.due.sweep(found, unclaimed_after=-60):

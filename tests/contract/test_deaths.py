@@ -52,7 +52,7 @@ class Worker:
 
     async def speak(self, queue: str = "model", *, connected: bool = True, processes: str = "") -> None:
         """Report."""
-        report = WorkerReport(self.name, queue, in_flight=1, capacity=9, draining=False, processes=processes)
+        report = WorkerReport(self.name, (queue,), in_flight=1, capacity=9, draining=False, processes=processes)
         await self.store.fleet.report(report, connected=connected)
 
     async def hear(self) -> None:
@@ -526,7 +526,7 @@ async def test_a_server_that_does_not_tell_is_said_once(world: World, redis: Any
     await redis.execute_command("ACL", "SETUSER", "old", "on", "nopass", "~*", "&*", *old)
     async with Redis.from_url(server.url, username="old", password="x") as client:
         fleet = Store(client, Settings(redis_url=server.url)).fleet
-        await fleet.report(WorkerReport("w3", "model", 0, 1, draining=False))
+        await fleet.report(WorkerReport("w3", ("model",), 0, 1, draining=False))
         with pytest.raises(ConfigurationError, match=r"deploy/users\.acl"):
             await fleet.call_roll("w3")
     await redis.execute_command("ACL", "DELUSER", "old")

@@ -40,7 +40,7 @@ from tests.contract.belongings import (
     shared_lists,
     without,
 )
-from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.store_driver import AGENT, OWN, StoreDriver
 from tests.unit.api_world import SETTINGS
 from tests.waiting import aeventually
 
@@ -88,7 +88,7 @@ async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] |
 
 
 WHOLE = ErasedCounts(
-    conversations=10, runs=10, actions=2, secrets=1, agents=1, api_keys=1, idempotency_keys=1, usage_days=1, acts=1
+    conversations=11, runs=11, actions=2, secrets=1, agents=1, api_keys=1, idempotency_keys=1, usage_days=1, acts=1
 )
 
 
@@ -404,6 +404,7 @@ async def test_each_list_that_all_share_is_looked_through(store: Store, driver: 
     acme = await store.tenants.create("acme")
     lists = shared_lists()
     assert len(lists) > 25
+    await store.queues.publish((OWN,))
     strays = {tag: f"{new_run_id('00', tag)}/1" for tag in (acme.tag, "0000m2", "")}
     lookalike = f"run_00{'0' * 20}{acme.tag}"
     for key in lists:

@@ -8,11 +8,11 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from tests.contract.store_driver import StoreDriver
 
-REPORT = WorkerReport(id="w1", queue="model", in_flight=3, capacity=500, draining=False)
+REPORT = WorkerReport(id="w1", queues=("model",), in_flight=3, capacity=500, draining=False)
 
 
 async def test_workers_report_and_leave(driver: StoreDriver) -> None:
-    other = WorkerReport(id="w2", queue="tools", in_flight=0, capacity=2, draining=True)
+    other = WorkerReport(id="w2", queues=("tools",), in_flight=0, capacity=2, draining=True)
     for report in (REPORT, other, REPORT):
         await driver.store.fleet.report(report)
     assert sorted(await driver.store.fleet.workers(), key=lambda worker: worker.id) == [REPORT, other]
@@ -30,5 +30,5 @@ async def test_a_silent_worker_is_forgotten(driver: StoreDriver, redis: Any) -> 
     await redis.zadd(keys.WORKERS, {"w1": 1})
     seconds, _ = await redis.time()
     await redis.zadd(keys.WORKERS, {"seldom": seconds - 1000})
-    await driver.store.fleet.report(WorkerReport(id="w2", queue="model", in_flight=0, capacity=1, draining=False))
+    await driver.store.fleet.report(WorkerReport(id="w2", queues=("model",), in_flight=0, capacity=1, draining=False))
     assert await redis.zrange(keys.WORKERS, 0, -1) == [b"seldom", b"w2"]

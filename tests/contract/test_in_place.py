@@ -95,7 +95,7 @@ async def test_a_delivery_of_it_is_a_stray(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     following = await taken(driver, lease)
     answer = await driver.store.steps.claim(
-        run_id, lease.conversation_id, "2", queue="model", worker="w2", nonce="x", known=0
+        run_id, lease.conversation_id, "2", queues=("model",), worker="w2", nonce="x", known=0
     )
     assert answer == Stray("leased")
     await driver.finish(following)

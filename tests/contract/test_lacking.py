@@ -142,9 +142,9 @@ async def test_what_does_not_wait_for_it_any_more_is_taken_out(driver: StoreDriv
 
 async def test_no_provider_is_ruled_out_while_an_older_worker_does_not_tell(driver: StoreDriver, redis: Any) -> None:
     fleet = driver.store.fleet
-    await fleet.report(WorkerReport("new", "model", 0, 1, draining=False, providers=("a",)))
+    await fleet.report(WorkerReport("new", ("model",), 0, 1, draining=False, providers=("a",)))
     for queue, known in (("tools", frozenset("a")), ("model", None)):
-        await fleet.report(WorkerReport("old", queue, 0, 1, draining=False))
+        await fleet.report(WorkerReport("old", (queue,), 0, 1, draining=False))
         await redis.hdel(keys.worker("old"), "providers")
         assert await fleet.providers() == known
     await fleet.leave("old")
@@ -154,11 +154,11 @@ async def test_no_provider_is_ruled_out_while_an_older_worker_does_not_tell(driv
 async def test_a_provider_is_known_for_an_hour_after_its_last_worker(driver: StoreDriver, redis: Any) -> None:
     fleet = driver.store.fleet
     assert await fleet.providers() == frozenset()
-    report = WorkerReport("w", "model", 0, 1, draining=False, providers=("a", "b"), lacks=("key:C_KEY",))
+    report = WorkerReport("w", ("model",), 0, 1, draining=False, providers=("a", "b"), lacks=("key:C_KEY",))
     await fleet.report(report)
     assert await fleet.workers() == [report]
     await fleet.leave("w")
     assert await fleet.providers() == frozenset("ab")
     await redis.zadd("palaver:worker-providers", {"b": 1})
-    await fleet.report(WorkerReport("v", "model", 0, 1, draining=False, providers=("a",)))
+    await fleet.report(WorkerReport("v", ("model",), 0, 1, draining=False, providers=("a",)))
     assert await fleet.providers() == frozenset("a")

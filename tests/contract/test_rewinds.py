@@ -70,7 +70,7 @@ async def test_a_worker_that_knows_what_was_lost_begins_anew(driver: StoreDriver
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
-            queue="model",
+            queues=("model",),
             worker="w1",
             nonce=nonce,
             known=known.log.position,

@@ -23,16 +23,16 @@ async def names(driver: StoreDriver) -> list[list[str]]:
 
 async def test_workers_with_the_same_code_have_one_set(driver: StoreDriver, redis: Any) -> None:
     for _ in range(3):
-        await driver.store.tools.publish(tools("b", "a"), "model")
-        await driver.store.tools.publish(tools("a", "b"), "model")
+        await driver.store.tools.publish(tools("b", "a"), ("model",))
+        await driver.store.tools.publish(tools("a", "b"), ("model",))
     assert await names(driver) == [["a", "b"]]
     assert 0 < await redis.ttl(keys.tool_set(tools("a", "b").digest)) <= limit_of("tools_remembered")
 
 
 async def test_two_versions_are_known_and_the_one_seen_last_comes_first(driver: StoreDriver, redis: Any) -> None:
     old, new = tools("a"), tools("a", description="It is another one.")
-    await driver.store.tools.publish(new, "model")
-    await driver.store.tools.publish(old, "model")
+    await driver.store.tools.publish(new, ("model",))
+    await driver.store.tools.publish(old, ("model",))
     await redis.zadd(keys.TOOL_SETS, {f"{old.digest} model": 1})
     found = await driver.store.tools.declared()
     assert list(found) == [new.digest, old.digest]
@@ -40,48 +40,48 @@ async def test_two_versions_are_known_and_the_one_seen_last_comes_first(driver: 
 
 
 async def test_what_no_worker_has_had_for_an_hour_is_forgotten(driver: StoreDriver, redis: Any) -> None:
-    await driver.store.tools.publish(tools("gone"), "model")
+    await driver.store.tools.publish(tools("gone"), ("model",))
     await redis.zadd(keys.TOOL_SETS, {f"{tools('gone').digest} model": 1})
-    await driver.store.tools.publish(tools("here"), "model")
+    await driver.store.tools.publish(tools("here"), ("model",))
     assert await names(driver) == [["here"]]
 
 
 async def test_what_the_last_workers_of_a_queue_had_stays_known(driver: StoreDriver, redis: Any) -> None:
     old, long_ago = tools("old"), time.time() - KNOWN_FOR - 60
-    await driver.store.tools.publish(old, "tools")
-    await driver.store.tools.publish(tools("other"), "model")
+    await driver.store.tools.publish(old, ("tools",))
+    await driver.store.tools.publish(tools("other"), ("model",))
     await redis.zadd(keys.TOOL_SETS, {f"{old.digest} tools": long_ago})
-    await driver.store.tools.publish(tools("other"), "model")
+    await driver.store.tools.publish(tools("other"), ("model",))
     assert await names(driver) == [["other"], ["old"]]
     found = await driver.store.tools.declared()
     assert abs(found[old.digest].seen_at.timestamp() - long_ago) < 1
-    await driver.store.tools.publish(tools("new"), "tools")
+    await driver.store.tools.publish(tools("new"), ("tools",))
     assert sorted(await names(driver)) == [["new"], ["other"]]
 
 
 async def test_not_for_ever(driver: StoreDriver, redis: Any) -> None:
     old = tools("old")
-    await driver.store.tools.publish(old, "tools")
+    await driver.store.tools.publish(old, ("tools",))
     await redis.zadd(keys.TOOL_SETS, {f"{old.digest} tools": time.time() - limit_of("tools_remembered") - 60})
-    await driver.store.tools.publish(tools("other"), "model")
+    await driver.store.tools.publish(tools("other"), ("model",))
     assert await names(driver) == [["other"]]
 
 
 async def test_a_set_whose_text_is_lost_comes_with_the_next_heartbeat(driver: StoreDriver, redis: Any) -> None:
-    await driver.store.tools.publish(tools("a"), "model")
+    await driver.store.tools.publish(tools("a"), ("model",))
     await redis.delete(keys.tool_set(tools("a").digest))
     assert await names(driver) == []
-    await driver.store.tools.publish(tools("a"), "model")
+    await driver.store.tools.publish(tools("a"), ("model",))
     assert await names(driver) == [["a"]]
 
 
 async def test_there_is_a_most_of_versions(driver: StoreDriver) -> None:
     for version in range(limit_of("tool_sets") + 2):
-        await driver.store.tools.publish(tools("a", description=str(version)), "model")
+        await driver.store.tools.publish(tools("a", description=str(version)), ("model",))
     assert len(await names(driver)) == limit_of("tool_sets")
 
 
 async def test_a_worker_says_which_set_is_its_own(driver: StoreDriver) -> None:
-    report = WorkerReport("w1", "tools", in_flight=0, capacity=1, draining=False, tools=tools("a").digest)
+    report = WorkerReport("w1", ("tools",), in_flight=0, capacity=1, draining=False, tools=tools("a").digest)
     await driver.store.fleet.report(report)
     assert await driver.store.fleet.workers() == [report]

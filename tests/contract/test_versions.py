@@ -104,7 +104,7 @@ async def test_an_older_sweeper_passes_a_lost_delivery_on(driver: StoreDriver, n
     submitted = await newer.submit()
     await redis.zadd(keys.ready("00", "model"), {f"{submitted.run_id}/1": 1})
     (found,) = await driver.store.due.unclaimed("model", 1.0, 16)
-    assert found == DueItem(submitted.run_id, "1")
+    assert found == DueItem(submitted.run_id, "1", "model")
     ((delivery,),) = [settled.deliveries for settled in await driver.store.due.sweep([found])]
     assert (delivery.queue, delivery.step) == ("model.recovered", "1")
     assert await driver.store.due.unclaimed("model", 1.0, 16) == []

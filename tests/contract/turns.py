@@ -17,7 +17,7 @@ def check_turns(shard: Shard) -> None:
     """Assert that nothing is forgotten or counted twice, and that nothing waits that has room."""
     in_flight: defaultdict[str, set[str]] = defaultdict(set)
     backlogs: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    held: dict[str, dict[str, Any]] = {queue: {} for queue in QUEUES}
+    held: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for run_id, steps in shard.steps.items():
         owner = keys.owner(tenant_of(run_id))
         for name, step in steps.items():
@@ -29,7 +29,8 @@ def check_turns(shard: Shard) -> None:
                 held[step["queue"]][member] = [run_id, shard.runs[run_id]["conversation"], name, step["deliveries"]]
     assert shard.in_flight == in_flight, "what is in flight"
     assert {place: set(members) for place, members in shard.backlogs.items()} == backlogs, "what waits for its turn"
-    for queue in QUEUES:
+    queues = {*QUEUES, *shard.ready, *(queue for _, queue in (*shard.turns, *backlogs))}
+    for queue in queues:
         waiting = {owner for owner, of in backlogs if of == queue}
         turns, capped, ahead = (set(shard.turns[kind, queue]) for kind in ("turns", "capped", "ahead"))
         assert turns | capped == waiting, f"{queue}: whose turn may come"
@@ -41,6 +42,11 @@ def check_turns(shard: Shard) -> None:
         free = {owner for owner in turns if not _is_at_cap(shard, owner)}
         assert not free or len(shard.ready[queue]) >= WINDOW, f"{queue}: {free} wait, and there is room"
         assert all(_is_at_cap(shard, owner) for owner in capped), f"{queue}: {capped} are not at their cap"
+    capped_in: defaultdict[str, set[str]] = defaultdict(set)
+    for kind, queue in shard.turns:
+        for owner in shard.turns[kind, queue] if kind == "capped" else ():
+            capped_in[owner].add(queue)
+    assert shard.capped_in == capped_in, "where tenants are at their cap"
 
 
 def _is_at_cap(shard: Shard, owner: str) -> bool:

@@ -14,7 +14,7 @@ from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from tests.contract.clients import Choose, Clients
 from tests.contract.invariants import MESSAGES, check_whole
-from tests.contract.store_driver import INTERNAL, TOOL_ERROR
+from tests.contract.store_driver import INTERNAL, OWN, TOOL_ERROR
 
 T = TypeVar("T")
 WORKERS = ("w1", "w2", "w3")
@@ -26,6 +26,8 @@ CALLS = (
 """What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step, e: the same, and
 ends the run, p: waits for an approval, o: the client's."""
 AWAITS: dict[str, Any] = {"p": "approval", "o": "client_tool"}
+QUEUE_OF: dict[str, str] = {"2": OWN}
+"""The second call of a turn is of a tool that names a queue."""
 
 
 class Walker(Clients):
@@ -48,7 +50,7 @@ class Walker(Clients):
 
     async def sweeper(self, choose: Choose) -> None:
         """What sweepers do, and what time does."""
-        seldom = [self.deadline, self.look_at_caps]
+        seldom = [self.deadline, self.look_at_caps, self.look_for_workers]
         await choose([*[self.time_passes] * 8, *[self.look_early] * 4, *seldom])(choose)
 
     async def claim(self, choose: Choose) -> None:
@@ -159,7 +161,13 @@ class Walker(Clients):
                     if call_id[0] in "ae"
                 )
                 opened = tuple(
-                    OpenCall(call, call.id[0] == "i", AWAITS.get(call.id[0]), 3600.0)
+                    OpenCall(
+                        call,
+                        call.id[0] == "i",
+                        AWAITS.get(call.id[0]),
+                        3600.0,
+                        queue=QUEUE_OF.get(call.id[1]),
+                    )
                     for call in asked
                     if call.id[0] not in "ae"
                 )
@@ -212,6 +220,10 @@ class Walker(Clients):
         """A sweeper finds what the cap allows by now."""
         promoted = await self.driver.store.steps.promote(await self.driver.store.caps.allowed())
         self.note(*(moved for moved in promoted if moved is not None))
+
+    async def look_for_workers(self, choose: Choose) -> None:
+        """A sweeper finds that no worker takes from a queue of tools, or that one does."""
+        self.note(*await self.driver.store.due.attend(OWN, attended=choose([True, False, False]), ready_for=-60))
 
     async def _has_ended(self, run_id: str) -> bool:
         return run_id not in self.runs or (await self.driver.get(run_id)).status.terminal

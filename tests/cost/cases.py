@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -32,7 +33,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
-from tests.contract.store_driver import AGENT, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
+from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
 
 Act = Callable[[], Awaitable[object]]
 WORDS: Final = "word " * 40
@@ -244,6 +245,16 @@ async def _open_turn(driver: StoreDriver, n: int) -> str:
     for lease in (await _claim_all(driver, deliveries))[:-1]:
         await driver.answer(lease, WORDS)
     return (await driver.get(run_id)).conversation_id
+
+
+async def _unattended(driver: StoreDriver, n: int) -> Act:
+    run_id, _ = await driver.turn(*_ids(n), queue=OWN)
+    look = partial(driver.store.due.attend, OWN, attended=False, ready_for=-60, limit=1)
+    await look()
+    step = orjson.loads(await driver.redis.hget(keys.steps(run_id), "1/c0"))
+    text = orjson.dumps({**step, "unattended": step["unattended"] - 4_000_000})
+    await driver.redis.hset(keys.steps(run_id), "1/c0", text)
+    return look
 
 
 async def _fill(driver: StoreDriver, n: int) -> Act:
@@ -737,6 +748,7 @@ CASES: Final = (
     Case("find", "16 runs with long agents that do not fit", _find_beside_agents, most=62),
     Case("find", "16 runs that fit", _find_all, most=12),
     Case("find", "8 conversations that do not fit", _find_conversations, most=125),
+    Case("attend", "a call that no worker takes, beside others, for too long", _unattended),
     Case("fill", "tenants at their cap", _fill),
     Case("renew", "leases", _renew),
     Case("write_deltas", "deltas", _feed, most=100),

@@ -84,7 +84,7 @@ async def _asked(api: World, calls: int) -> dict[str, Any]:
 
 async def _claimed(api: World, run: dict[str, Any]) -> Any:
     return await api.store.steps.claim(
-        run["id"], run["conversation_id"], "1", queue="model", worker="w-1", nonce="n", known=0
+        run["id"], run["conversation_id"], "1", queues=("model",), worker="w-1", nonce="n", known=0
     )
 
 
@@ -220,7 +220,7 @@ async def _versions(api: World, n: int) -> Ask:
 async def _tools(api: World, n: int) -> Ask:
     for version in range(limit_of("tool_sets")):
         tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
-        await api.store.tools.publish(ToolSet.of(tools), "model")
+        await api.store.tools.publish(ToolSet.of(tools), ("model",))
     return Ask("/v1/tools")
 
 

@@ -66,7 +66,7 @@ async def test_the_scripts_of_an_ordinary_step_send_few_commands(tenant: str) ->
             delivery.run_id,
             delivery.conversation_id,
             delivery.step,
-            queue=delivery.queue.removesuffix(RECOVERED),
+            queues=(delivery.queue.removesuffix(RECOVERED),),
             worker="w1",
             nonce="2",
             known=lease.log.position,

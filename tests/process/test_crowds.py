@@ -110,7 +110,9 @@ async def a_long_run(redis_url: str) -> tuple[str, int]:
         agent = AgentSpec(model="fake/none")
         run_id = (await store.runs.submit(Submission(agent=agent, input="hello"), idempotency_key=None)).run_id
         run = await store.runs.get(run_id)
-        lease = await store.steps.claim(run_id, run.conversation_id, "1", queue="model", worker="w", nonce="n", known=0)
+        lease = await store.steps.claim(
+            run_id, run.conversation_id, "1", queues=("model",), worker="w", nonce="n", known=0
+        )
         assert isinstance(lease, Lease)
         for _ in range(500):
             await store.steps.write_deltas([Delta(lease, text)])

@@ -141,9 +141,8 @@ def test_help_asks_for_nothing_that_is_set(role: str) -> None:
     [
         (
             "tools",
-            ["-Q", "gpu"],
-            "takes from no queue 'gpu', but from 'tools': to run some tools elsewhere, name only their modules in "
-            "PALAVER_TOOLS",
+            ["-Q", "GPU"],
+            "takes from no queue 'GPU': a tool names it, as in @tool(queue='gpu'), or it is 'tools'",
         ),
         ("worker", ["-Q", "gpu"], "takes from no queue 'gpu', but from 'model'"),
         ("tools", ["-B"], ": unrecognized arguments: -B; `palaver tools --help` lists its options"),

@@ -86,13 +86,13 @@ class World:
 
     async def meet_worker(self) -> None:
         """Let a worker be there that can call the provider."""
-        await self.store.fleet.report(WorkerReport("w-1", "model", 0, 1, draining=False, providers=("fake",)))
+        await self.store.fleet.report(WorkerReport("w-1", ("model",), 0, 1, draining=False, providers=("fake",)))
 
     async def claim(self, run: dict[str, Any]) -> Lease:
         """Work on the run's present model step."""
         step = str((await self.read(run))["step"])
         lease = await self.store.steps.claim(
-            run["id"], run["conversation_id"], step, queue="model", worker="w-1", nonce="n", known=0
+            run["id"], run["conversation_id"], step, queues=("model",), worker="w-1", nonce="n", known=0
         )
         assert isinstance(lease, Lease), lease
         return lease
@@ -139,7 +139,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     tools = changes.get("tools", load_tools(()))
     dialects = changes.get("dialects", (NATIVE, MCP, OPENHANDS))
     if tools:
-        await store.tools.publish(ToolSet.of(each.declaration for each in tools), "model")
+        await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("model",))
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))
     app = create_app(settings, store, publisher, providers, POLICIES, dialects, policy)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

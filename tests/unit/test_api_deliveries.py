@@ -68,6 +68,11 @@ def test_each_delivery_goes_to_its_queue(publisher: Publisher) -> None:
     assert publisher.depth("model") == publisher.depth("nothing.like.it") == 0
 
 
+def test_one_of_a_queue_that_tools_name_goes_there(publisher: Publisher) -> None:
+    publisher.publish([TOOL._replace(queue="tools.gpu"), TOOL._replace(queue="tools.gpu.recovered")])
+    assert [publisher.depth(name) for name in ("tools.gpu", "tools", "model")] == [2, 0, 0]
+
+
 async def test_publishing_soon_comes_in_order_and_closing_waits_for_it(publisher: Publisher) -> None:
     soon = LoopPublisher("memory://")
     sent = [Delivery("model", RUN, CONVERSATION, str(n), 1) for n in range(1, 501)]

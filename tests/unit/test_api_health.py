@@ -62,8 +62,8 @@ async def test_queues_show_what_waits_and_who_works() -> None:
         run = await api.submit()
         await api.submit()
         await api.claim(run)
-        await api.store.fleet.report(WorkerReport("w-1", "model", in_flight=3, capacity=50, draining=False))
-        await api.store.fleet.report(WorkerReport("w-2", "model", in_flight=1, capacity=50, draining=True))
+        await api.store.fleet.report(WorkerReport("w-1", ("model",), in_flight=3, capacity=50, draining=False))
+        await api.store.fleet.report(WorkerReport("w-2", ("model",), in_flight=1, capacity=50, draining=True))
         model, tools = (await api.client.get("/v1/queues")).json()["data"]
         assert (model["name"], model["ready"], model["running"]) == ("model", 1, 4)
         assert model["oldest_ready_seconds"] >= 0
@@ -129,8 +129,8 @@ async def test_providers_show_what_holds_their_runs_up() -> None:
 
 async def test_a_worker_that_is_refused_is_no_worker() -> None:
     async with world() as api:
-        well = WorkerReport("w-1", "model", in_flight=3, capacity=50, draining=False)
-        refused = WorkerReport("w-2", "model", in_flight=1, capacity=50, draining=False, refused=("blmpop", "eval"))
+        well = WorkerReport("w-1", ("model",), in_flight=3, capacity=50, draining=False)
+        refused = WorkerReport("w-2", ("model",), in_flight=1, capacity=50, draining=False, refused=("blmpop", "eval"))
         for each in (well, refused):
             await api.store.fleet.report(each)
         model, tools = (await api.client.get("/v1/queues")).json()["data"]
@@ -144,7 +144,18 @@ async def test_a_worker_that_is_refused_is_no_worker() -> None:
     assert 'palaver_queue_capacity{queue="model"} 50' in metrics
 
 
-@pytest.mark.parametrize("query", ["queue=nothing", "format=xml"])
+async def test_a_queue_that_nobody_knows_has_nothing() -> None:
+    async with world() as api:
+        assert (await api.client.get("/v1/queues?format=keda&queue=gpu")).json() == {"value": 0}
+        assert (await api.client.get("/v1/queues?queue=gpu")).json()["data"] == []
+        await api.store.queues.publish(("gpu",))
+        await api.store.fleet.report(WorkerReport("w-1", ("gpu", "tools"), in_flight=3, capacity=4, draining=False))
+        assert (await api.client.get("/v1/queues?format=keda&queue=gpu")).json() == {"value": 3}
+        states = (await api.client.get("/v1/queues")).json()["data"]
+        assert {each["name"]: len(each["workers"]) for each in states} == {"model": 0, "tools": 1, "gpu": 1}
+
+
+@pytest.mark.parametrize("query", ["queue=No_queue", "format=xml"])
 async def test_a_scaler_must_say_what_it_wants(query: str) -> None:
     async with world() as api:
         assert_problem(await api.client.get(f"/v1/queues?{query}"), 422, "validation_error")

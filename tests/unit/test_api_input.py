@@ -67,7 +67,7 @@ async def test_an_edited_call_runs_with_the_new_arguments() -> None:
         edit = _decide(run["pending_actions"][0], "edit", arguments={"expression": "3+3"})
         assert (await _input(api, run, edit)).status_code == 202
         lease = await api.store.steps.claim(
-            run["id"], run["conversation_id"], "1/c1", queue="tools", worker="w", nonce="n", known=None
+            run["id"], run["conversation_id"], "1/c1", queues=("tools",), worker="w", nonce="n", known=None
         )
         assert orjson.loads(lease.call.arguments) == {"expression": "3+3"}  # type: ignore[union-attr]
 

@@ -47,8 +47,8 @@ async def test_what_happened_is_told() -> None:
         working = await api.submit()
         await api.claim(working)
         await api.submit()
-        await api.store.fleet.report(WorkerReport("w-1", "model", in_flight=1, capacity=50, draining=False))
-        await api.store.fleet.report(WorkerReport("w-2", "model", in_flight=0, capacity=50, draining=True))
+        await api.store.fleet.report(WorkerReport("w-1", ("model",), in_flight=1, capacity=50, draining=False))
+        await api.store.fleet.report(WorkerReport("w-2", ("model",), in_flight=0, capacity=50, draining=True))
         await api.store.providers.cool_down("fake", 60)
         found = await _scrape(api)
     assert found["palaver_runs_submitted_total"] == {(): 4}
@@ -184,6 +184,7 @@ async def test_many_who_ask_are_one_question_to_the_store() -> None:
             store.providers,
             store.capacity,
             store.rewinds,
+            store.queues,
         )
         measured = Measured(store, ())
         first, *others = await asyncio.gather(*(measured.samples() for _ in range(50)))
@@ -207,7 +208,7 @@ async def test_nothing_that_users_write_is_in_a_metric() -> None:
         settled = await api.store.steps.settle(lease, Continue(message, calls=(OpenCall(call, True),), usage=usage))
         step = settled.deliveries[0].step
         tool = await api.store.steps.claim(
-            run["id"], run["conversation_id"], step, queue="tools", worker="w-1", nonce="n", known=None
+            run["id"], run["conversation_id"], step, queues=("tools",), worker="w-1", nonce="n", known=None
         )
         assert isinstance(tool, Lease), tool
         outcome = ToolOutcome.failed(call, Failure.of(ErrorClass.TOOL_ERROR, CANARY))

@@ -28,7 +28,7 @@ async def listed(api: World, query: str = "") -> dict[str, Any]:
 
 
 async def tells(api: World, *providers: str) -> None:
-    await api.store.fleet.report(WorkerReport("w", "model", 0, 1, draining=False, providers=providers))
+    await api.store.fleet.report(WorkerReport("w", ("model",), 0, 1, draining=False, providers=providers))
 
 
 async def test_each_model_is_there_with_what_the_table_says() -> None:

@@ -24,7 +24,7 @@ from palaver.schemas.agents import NewAgent
 from palaver.schemas.models import Retry, Submission
 from palaver.store import Store
 from palaver.vocabulary.lifecycle import RunStatus
-from palaver.vocabulary.step_kinds import KINDS, QUEUES
+from palaver.vocabulary.step_kinds import KINDS, OWN_QUEUE
 from tests.unit.api_world import SETTINGS, assert_problem, world
 
 DOCUMENT = create_app(dialects=(NATIVE,)).openapi()
@@ -220,10 +220,15 @@ def test_the_statuses_of_a_filter_are_those_that_there_are() -> None:
 
 @pytest.mark.parametrize(
     ("model", "field", "names"),
-    [("CurrentStep", "kind", [kind.name for kind in KINDS]), ("QueueState", "name", [*QUEUES])],
+    [("CurrentStep", "kind", [kind.name for kind in KINDS])],
 )
 def test_names_that_there_are_only_so_many_of_are_in_the_document(model: str, field: str, names: list[str]) -> None:
     assert DOCUMENT["components"]["schemas"][model]["properties"][field]["enum"] == names
+
+
+def test_the_name_of_a_queue_is_in_the_document() -> None:
+    name = DOCUMENT["components"]["schemas"]["QueueState"]["properties"]["name"]
+    assert name["pattern"] == f"^{OWN_QUEUE.pattern}$"
 
 
 def test_an_answer_for_an_autoscaler_is_in_the_document() -> None:

@@ -33,8 +33,8 @@ FAKE = "provider:fake"
 
 async def _worker(api: World, name: str, *declarations: ToolDeclaration) -> None:
     tools = ToolSet.of(declarations)
-    await api.store.tools.publish(tools, "tools")
-    await api.store.fleet.report(WorkerReport(name, "tools", 0, 1, draining=False, tools=tools.digest))
+    await api.store.tools.publish(tools, ("tools",))
+    await api.store.fleet.report(WorkerReport(name, ("tools",), 0, 1, draining=False, tools=tools.digest))
 
 
 async def _listed(api: World) -> list[dict[str, Any]]:
@@ -62,6 +62,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
                 "risky": True,
                 "ends_run": False,
                 "timeout": 7.0,
+                "queue": None,
                 "workers": ["w1", "w2"],
             }
         )
@@ -193,7 +194,7 @@ async def test_a_provider_that_no_worker_can_call_is_refused_once_workers_have_t
     async with world(providers=providers) as api:
         body = {"agent": {"model": "fake/echo", "fallbacks": ["other/echo"]}, "input": "hello"}
         assert (await api.client.post("/v1/runs", json=body)).status_code == 202
-        await api.store.fleet.report(WorkerReport("w", "model", 0, 1, draining=False, providers=("fake",)))
+        await api.store.fleet.report(WorkerReport("w", ("model",), 0, 1, draining=False, providers=("fake",)))
         problem = assert_problem(await api.client.post("/v1/runs", json=body), 422, "unknown_provider")
         (fault,) = problem["errors"]
         assert fault["pointer"] == "/agent/fallbacks/0"
@@ -205,7 +206,7 @@ async def test_no_provider_is_refused_while_an_older_worker_does_not_tell_what_i
     providers = {name: Provider(base_url="http://127.0.0.1:1/v1") for name in ("fake", "other")}
     async with world(providers=providers) as api:
         for name in ("new", "old"):
-            await api.store.fleet.report(WorkerReport(name, "model", 0, 1, draining=False, providers=("fake",)))
+            await api.store.fleet.report(WorkerReport(name, ("model",), 0, 1, draining=False, providers=("fake",)))
         await api.redis.hdel(keys.worker("old"), "providers")
         body = {"agent": {"model": "other/echo"}, "input": "hello"}
         assert (await api.client.post("/v1/runs", json=body)).status_code == 202

@@ -100,9 +100,9 @@ def test_a_step_is_offered_often_at_first_and_rarely_later() -> None:
 
 async def _fleet_with(api: World, *, providers: tuple[str, ...] = (), tools: tuple[Any, ...] = ()) -> None:
     told = ToolSet.of(tools)
-    await api.store.tools.publish(told, "model")
+    await api.store.tools.publish(told, ("model",))
     await api.store.fleet.report(
-        WorkerReport("w", "model", 0, 1, draining=False, tools=told.digest, providers=providers)
+        WorkerReport("w", ("model",), 0, 1, draining=False, tools=told.digest, providers=providers)
     )
 
 

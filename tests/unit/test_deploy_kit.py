@@ -238,6 +238,9 @@ def test_a_secret_in_the_chart_is_found(kit: Kit) -> None:
         ("extraEnv: [{name: PALAVER_RETENTION, value: '5'}]", "extraEnv"),
         ("drainSecond: 5", "drainSecond"),
         ("existingSecret: ''", "existingSecret"),
+        ("tools: {queues: {GPU: {}}}", "GPU"),
+        ("tools: {queues: {tools: {}}}", "tools"),
+        ("tools: {queues: {gpu: {modules: [shop]}}}", "modules"),
     ],
 )
 def test_values_that_cannot_be_are_refused(kit: Kit, values: str, said: str) -> None:
@@ -287,7 +290,7 @@ def test_two_workers_of_each_kind_are_the_least(kit: Kit) -> None:
 def test_what_an_operator_adds_is_in_each_pod(kit: Kit) -> None:
     manifests = kit.render(ROOT / "deploy/helm/palaver/ci/everything-values.yaml")
     pods = [each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "Deployment"]
-    assert len(pods) == 4
+    assert len(pods) == 5
     for pod in pods:
         assert (pod["priorityClassName"], pod["serviceAccountName"]) == ("agents", "palaver")
         assert "nodeAffinity" in pod["affinity"]
@@ -297,6 +300,25 @@ def test_what_an_operator_adds_is_in_each_pod(kit: Kit) -> None:
         assert {"name": "SSL_CERT_FILE", "value": "/etc/authority/ca.pem"} in container["env"]
     policies = [each["spec"] for each in manifests if each["kind"] == "NetworkPolicy"]
     assert all(each["policyTypes"] == ["Ingress", "Egress"] and len(each["egress"]) == 2 for each in policies)
+
+
+def test_a_queue_of_tools_has_pods_of_its_own(kit: Kit) -> None:
+    manifests = kit.render(ROOT / "deploy/helm/palaver/ci/everything-values.yaml")
+    named = {each["kind"]: each for each in manifests if each["metadata"]["name"] == "palaver-tools-gpu"}
+    assert named.keys() == {"Deployment", "NetworkPolicy", "PodDisruptionBudget", "ScaledObject"}
+    pod = named["Deployment"]["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["palaver", "tools", "-Q", "gpu", "-c", "1"]
+    assert {"name": "PALAVER_TOOL_MEMORY", "value": "4096"} in container["env"]
+    assert (pod["spec"]["nodeSelector"], len(pod["spec"]["tolerations"])) == ({"accelerator": "nvidia"}, 1)
+    scaled = named["ScaledObject"]["spec"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (0, 4)
+    assert scaled["triggers"][0]["metadata"]["url"].endswith("/v1/queues?format=keda&queue=gpu")
+    # Neither is the other's, for whoever selects pods.
+    components = [each["spec"]["selector"]["matchLabels"] for each in manifests if each["kind"] == "Deployment"]
+    assert len({each["app.kubernetes.io/component"] for each in components}) == len(components)
+    (monitor,) = [each for each in manifests if each["kind"] == "PodMonitor"]
+    assert "tools-gpu" in str(monitor["spec"]["selector"])
 
 
 def test_what_scales_workers_has_a_key_for_queues_alone(kit: Kit) -> None:

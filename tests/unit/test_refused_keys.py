@@ -42,7 +42,7 @@ def lease(provider: str = "keyed", lacking_for: float = 0.0) -> Lease:
 
 
 async def report(api: World, worker: str, *providers: str, draining: bool = False) -> None:
-    await api.store.fleet.report(WorkerReport(worker, "model", 0, 1, draining=draining, providers=providers))
+    await api.store.fleet.report(WorkerReport(worker, ("model",), 0, 1, draining=draining, providers=providers))
 
 
 def test_a_refused_key_is_reported_and_the_provider_is_not(capabilities: Capabilities, refused: RefusedKeys) -> None:

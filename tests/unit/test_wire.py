@@ -38,7 +38,7 @@ SENT = st.builds(
         number,
         title,
     ),
-    st.sampled_from(QUEUE_NAMES),
+    st.sampled_from([*QUEUE_NAMES, "tools.gpu", "tools.gpu.recovered"]),
     IDS,
     IDS,
     st.integers(1, 999_999_999),

@@ -13,9 +13,9 @@ from typing import Any, Final
 from amqp.exceptions import AccessRefused, NotAllowed
 from celery.worker import consumer
 
-from palaver.delivery.deliveries import QUEUES
 from palaver.steps.wire import CONTENT_TYPE, delivery_in, headers_of, payload_of
 from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.step_kinds import queue_in_broker
 
 from .reading import dropped
 
@@ -88,7 +88,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
         self._drop(message, "not_deliveries", _queue_of(message))
 
     def _drop(self, message: Any, limit: str, queue: str) -> object:
-        dropped(limit, queue if queue in QUEUES else "a queue of Celery's")
+        dropped(limit, queue if queue_in_broker(queue) is not None else "a queue of Celery's")
         return message.reject_log_error(log, self.connection_errors)
 
 

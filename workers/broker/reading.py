@@ -30,6 +30,7 @@ from kombu.transport import redis
 from palaver.delivery import deliveries
 from palaver.steps.wire import CONTENT_ENCODING, CONTENT_TYPE
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.step_kinds import queue_in_broker
 
 log = logging.getLogger("palaver.workers.broker.reading")
 
@@ -75,7 +76,7 @@ dropped = _Dropped()
 
 def let_in(raw: bytes, queue: str) -> dict[str, Any] | None:
     """Return a message of `queue` as kombu may have it, without its unknown parts; None when it is dropped."""
-    is_delivery = queue in deliveries.QUEUES
+    is_delivery = queue_in_broker(queue) is not None
     limit = "delivery" if is_delivery else "control_message"
     if len(raw) > limit_of(limit):
         dropped(limit, _kind(queue))
@@ -122,7 +123,7 @@ def _anew(message: Any, queue: str | None) -> dict[str, Any]:
 
 def _kind(queue: str) -> str:
     """A name for the log: queues of Celery's own have names with ids, or whatever somebody thought of."""
-    return queue if queue in deliveries.QUEUES else "a queue of Celery's"
+    return queue if queue_in_broker(queue) is not None else "a queue of Celery's"
 
 
 def _is_celerys(queue: str) -> bool:

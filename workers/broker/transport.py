@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakSet
 
-from celery.app.amqp import AMQP
+from celery.app.amqp import AMQP, Queues
 from celery.bootsteps import StartStopStep
 from celery.worker.state import reserved_requests
 from kombu.connection import Connection
 from kombu.transport import TRANSPORT_ALIASES
+from kombu.utils.functional import maybe_list
 
 from palaver.config.brokers import has_priorities, kombu_url, tls_options
-from palaver.delivery.deliveries import transport_options
-from palaver.vocabulary.step_kinds import RECOVERED
+from palaver.delivery.deliveries import queue, transport_options
+from palaver.vocabulary.step_kinds import RECOVERED, broker_queue, is_own_queue, queue_in_broker
 
 from .reading import ConsumerTransport
 
@@ -32,10 +33,24 @@ class QuickReconnect(Connection):
         return super().ensure_connection(*args, **keen | options)  # type: ignore[no-untyped-call]
 
 
+class TaskQueues(Queues):  # type: ignore[misc]  # Celery is untyped
+    """The queues of an app: those that tools name are none that it could list."""
+
+    def select(self, include: Any) -> None:
+        """Consume from these queues, for which workers are started with `-Q`."""
+        super().select([broker_queue(name) if is_own_queue(name) else name for name in maybe_list(include) or ()])
+
+    def __missing__(self, name: str) -> Any:
+        if queue_in_broker(name) is None:
+            return super().__missing__(name)
+        return self.add(queue(name))
+
+
 class Amqp(AMQP):  # type: ignore[misc]  # Celery is untyped
     """The connections of an app's workers."""
 
     Connection = QuickReconnect
+    queues_cls = TaskQueues
 
 
 def broker_settings(url: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,10 +79,17 @@ class Child:
     """The process's loop thread, and its main thread's inbox."""
 
     def __init__(
-        self, settings: Settings, kind: StepKind, node: str, drain_reader: int | None, place: ChildPlace
+        self,
+        settings: Settings,
+        kind: StepKind,
+        queues: Sequence[str],
+        node: str,
+        drain_reader: int | None,
+        place: ChildPlace,
     ) -> None:
         self._settings = settings
         self._kind = kind
+        self._queues = queues
         self._node = node
         self._drain_reader = drain_reader
         self._slots, self._place = place.slots, place.number
@@ -130,7 +137,14 @@ class Child:
         # No model is asked here: that needs neither the table of providers nor their keys.
         able, histograms = Capabilities(tools, {}), self._histograms
         runtime = Runtime(
-            self._settings, histograms, kind=self._kind, node=self._node, capacity=1, capabilities=able, alone=True
+            self._settings,
+            histograms,
+            kind=self._kind,
+            queues=self._queues,
+            node=self._node,
+            capacity=1,
+            capabilities=able,
+            alone=True,
         )
         async with running(runtime, sweeps=False):
             self._runtime = runtime
@@ -303,7 +317,7 @@ def heard() -> set[int]:
     return set() if _drain_reader is None else {_drain_reader}
 
 
-def start(settings: Settings, kind: StepKind, node: str, place: ChildPlace) -> None:
+def start(settings: Settings, kind: StepKind, queues: Sequence[str], node: str, place: ChildPlace) -> None:
     """Begin life as a child of a tools worker."""
     global _child
     # Only this process's copy.
@@ -311,7 +325,7 @@ def start(settings: Settings, kind: StepKind, node: str, place: ChildPlace) -> N
     if settings.tool_address_space:
         room = settings.tool_address_space * MIB
         resource.setrlimit(resource.RLIMIT_AS, (room, room))
-    _child = Child(settings, kind, node, _drain_reader, place)
+    _child = Child(settings, kind, queues, node, _drain_reader, place)
 
 
 def stop() -> None:

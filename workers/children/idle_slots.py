@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from palaver.config.settings import settings
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolSet
-from palaver.vocabulary.step_kinds import StepKind
 
 log = logging.getLogger("palaver.workers.children.idle_slots")
 
@@ -27,10 +26,10 @@ class IdleSlots:
     """The vacant places of a tools worker, as the store knows them."""
 
     def __init__(
-        self, worker: str, kind: StepKind, tools: ToolSet, refused: Callable[[], tuple[str, ...]] = tuple
+        self, worker: str, queues: Sequence[str], tools: ToolSet, refused: Callable[[], tuple[str, ...]] = tuple
     ) -> None:
         self._worker = worker
-        self._kind = kind
+        self._queues = tuple(queues)
         self._tools = tools
         self._refused = refused
         self._reported = 0
@@ -51,11 +50,12 @@ class IdleSlots:
             if not vacant:
                 await store.fleet.leave(self._worker)
                 return
-            await store.tools.publish(self._tools, self._kind.queue)
+            await store.queues.publish(self._queues)
+            await store.tools.publish(self._tools, self._queues)
             await store.fleet.report(
                 WorkerReport(
                     id=self._worker,
-                    queue=self._kind.queue,
+                    queues=self._queues,
                     in_flight=0,
                     capacity=vacant,
                     draining=False,

@@ -57,10 +57,11 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.
         await runtime.store.ping()
         await runtime.store.require_durability()
+        await runtime.publish_queues()
         # Who is ready can be given work.
         await keeper.report(in_flight=0)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
-        chores += [sweeper.run, sweeper.repair, deaths.run, runtime.store.rewinds.watch]
+        chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
@@ -116,6 +117,7 @@ class Keeper:
             for step, answer in zip(leased, await runtime.store.steps.renew([*leased.values()], progress), strict=True):
                 _apply(step, answer, requested_at)
             await self.report(len(leased))
+            await runtime.publish_queues()
             await asyncio.sleep(_APART)
             await self._rest(runtime.settings.heartbeat - _APART, busy=bool(leased))
 
@@ -131,7 +133,7 @@ class Keeper:
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""
-        await self._runtime.store.tools.publish(self._runtime.tool_set, self._runtime.kind.queue)
+        await self._runtime.store.tools.publish(self._runtime.tool_set, self._runtime.queues)
         await self._runtime.report(in_flight)
 
     async def fence(self) -> None:

@@ -12,7 +12,7 @@ from palaver.delivery.publishing import LoopPublisher, Publish, deliver_now, fol
 from palaver.processes.failpoints import failpoint
 from palaver.store import Store
 from palaver.store.steps.due import DueItem
-from palaver.vocabulary.step_kinds import QUEUES
+from palaver.vocabulary.step_kinds import QUEUES, broker_queue
 
 log = logging.getLogger("palaver.workers.loops.sweeper")
 
@@ -26,6 +26,8 @@ _SURELY_AFTER: Final = 0.5
 _FORGET: Final = 1.0
 """Seconds between two looks for runs whose retention is over, for what only seems to lack a worker, and for what the
 caps of its tenant allow by now."""
+_LOOK: Final = 1.0
+"""Seconds between two looks for the workers of queues that tools name."""
 _AT_ONCE: Final = 16
 """Deliveries that are sent again at once."""
 
@@ -46,6 +48,8 @@ class Sweeper:
         self._lease = lease_seconds
         self._looked: float | None = None
         self._forgot = 0.0
+        self._own: tuple[str, ...] = ()
+        """The queues that tools name, as they were seen last."""
 
     async def run(self) -> None:
         """Sweep, for ever."""
@@ -76,9 +80,19 @@ class Sweeper:
         """Send lost deliveries again, for ever. This is separate from the sweep, because a broker may be slow to report
         its depth."""
         while True:
-            for queue in QUEUES:
+            for queue in (*QUEUES, *self._own):
                 await self._repair(queue)
             await asyncio.sleep(_TICK)
+
+    async def look_for_workers(self) -> None:
+        """Say on runs whether workers take from the queues that tools name, for ever."""
+        while True:
+            self._own = await self._store.queues.own()
+            taken_from = await self._store.fleet.taken_from() if self._own else frozenset()
+            for queue in self._own:
+                moved = await self._store.due.attend(queue, attended=queue in taken_from)
+                await follow_up(self._store, self._publish, moved)
+            await asyncio.sleep(_LOOK)
 
     async def _sweep(self, things: Sequence[DueItem], unclaimed_after: float = _UNCLAIMED_AFTER) -> bool:
         """Act on ``things`` and on what follows. Returns whether there was anything to do."""
@@ -102,7 +116,7 @@ class Sweeper:
         unclaimed = await self._store.due.unclaimed(queue, _SURELY_AFTER, _AT_ONCE)
         if not unclaimed:
             return
-        waiting = await self._publisher.depth(queue)
+        waiting = await self._publisher.depth(broker_queue(queue))
         lost = await self._store.due.delivered(queue) - waiting
         # The script checks again, and does not touch deliveries that are too young.
         await self._sweep(unclaimed[: max(0, lost)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)

@@ -81,7 +81,7 @@ class RefusedKeys:
             return None
         neighbours = await fleet.workers()
         if not any(
-            provider in other.providers and other.queue == MODEL.queue and other.id != worker and not other.draining
+            provider in other.providers and MODEL.queue in other.queues and other.id != worker and not other.draining
             for other in neighbours
         ):
             return None

@@ -9,7 +9,9 @@ from typing import Any
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, UnknownTool
 from palaver.tools import ToolContext, ToolDeclaration
+from palaver.tools.declared import check_queue
 from palaver.vocabulary.names import did_you_mean
+from palaver.vocabulary.step_kinds import own_queues
 
 from .containment import ToolAnswer, contained, left_behind
 from .port import OpenSource, RunBlocking, ToolSource
@@ -29,7 +31,7 @@ class Toolbox:
         self, sources: Iterable[ToolSource], watch: Watch = _unwatched, *, leaves_behind: bool = False
     ) -> None:
         """Raises:
-        ConfigurationError: two tools have one name.
+        ConfigurationError: two tools have one name, or one has a queue that it cannot have.
         """
         self._watch = watch
         self._leaves_behind = leaves_behind
@@ -42,12 +44,18 @@ class Toolbox:
                     raise ConfigurationError(
                         f"two tools are named {declaration.name!r}, {where}: give one another name"
                     )
+                check_queue(declaration.name, declaration.queue, inline=declaration.inline)
                 self._tools[declaration.name] = declaration, source
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
         """Every tool."""
         return tuple(declared for declared, _ in self._tools.values())
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that tools name, each once."""
+        return own_queues(declared.queue for declared, _ in self._tools.values() if declared.queue)
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools

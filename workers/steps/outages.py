@@ -49,7 +49,7 @@ async def claim(
                     run_id,
                     conversation_id,
                     step,
-                    queue=runtime.kind.queue,
+                    queues=runtime.queues,
                     worker=runtime.worker_id,
                     nonce=nonce,
                     known=None if call_of(step) else known.position if known else 0,

@@ -62,6 +62,7 @@ class Runtime:
         node: str,
         capacity: int,
         capabilities: Capabilities,
+        queues: Sequence[str] = (),
         model: ModelPort | None = None,
         alone: bool = False,
         refused: Callable[[], tuple[str, ...]] = tuple,
@@ -70,6 +71,8 @@ class Runtime:
         self.worker_id = worker_id(node, os.getpid())
         self._processes = named_processes(os.getpid(), *([os.getppid()] if alone else []))
         self.kind = kind
+        self.queues = tuple(queues) or (kind.queue,)
+        """The queues that it takes from: that of its kind, unless it is for some of tools."""
         self.capacity = capacity
         self.capabilities = capabilities
         self.alone = alone
@@ -126,7 +129,7 @@ class Runtime:
         await self.store.fleet.report(
             WorkerReport(
                 id=self.worker_id,
-                queue=self.kind.queue,
+                queues=self.queues,
                 in_flight=in_flight,
                 capacity=self.capacity,
                 draining=self.draining.is_set(),
@@ -138,6 +141,15 @@ class Runtime:
             ),
             connected=True,
         )
+
+    async def publish_queues(self) -> None:
+        """Say which queues of tools there are. One that shares its place with others leaves that to them.
+
+        Raises:
+            ConfigurationError: they are too many.
+        """
+        if not self.alone:
+            await self.store.queues.publish((*self.queues, *self.tools.queues))
 
     async def with_another_key(self, lease: Lease) -> Postpone | None:
         """Gives a step up for a worker whose key its provider may take, if it refuses the one of this worker."""

@@ -123,6 +123,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                         awaits="approval",
                         timeout=approvals.timeout,
                         limit=tool.timeout,
+                        queue=tool.queue,
                         second_person=approvals.needs_second_person(tool.name),
                     )
                 )
@@ -134,7 +135,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
                 outcomes.append(outcome)
             else:
-                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout))
+                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout, queue=tool.queue))
             if tool.ends_run:
                 ending = tool.name
         except ToolFailure as error:

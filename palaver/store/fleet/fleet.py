@@ -13,12 +13,11 @@ from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms
 from palaver.vocabulary.limits import limit_of
-from palaver.vocabulary.step_kinds import KINDS, MODEL
+from palaver.vocabulary.step_kinds import MODEL, kind_of
 
 KNOWN_FOR: Final = limit_of("no_worker")
 """Seconds for which a tool or a provider is known that no worker has any more: a restart of all of them loses none.
 After that nobody may ask for it, and what waits for it fails."""
-_OF_CHILDREN: Final = frozenset(kind.queue for kind in KINDS if kind.isolated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,8 @@ class WorkerReport:
     """A worker process as it says it is."""
 
     id: str
-    queue: str
+    queues: tuple[str, ...]
+    """The queues that it takes from: that of its kind of steps, or some of tools."""
     in_flight: int
     capacity: int
     draining: bool
@@ -133,7 +133,7 @@ class Fleet:
         pipeline.hset(
             name,
             mapping={
-                "queue": worker.queue,
+                "queues": " ".join(worker.queues),
                 "in_flight": worker.in_flight,
                 "capacity": worker.capacity,
                 "draining": int(worker.draining),
@@ -198,7 +198,7 @@ class Fleet:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.info("server")
         for worker_id in workers:
-            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queue", "processes"))
+            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queues", "processes"))
         info, *reports = await pipeline.execute()
         here = info.get("run_id", "").encode()
         named = [
@@ -206,10 +206,10 @@ class Fleet:
                 worker_id,
                 int(connection),
                 now + int(lease_ms),
-                queue.decode() in _OF_CHILDREN,
+                any(kind_of(queue).isolated for queue in queues.decode().split()),
                 (processes or b"").decode(),
             )
-            for worker_id, (server, connection, lease_ms, queue, processes) in zip(workers, reports, strict=True)
+            for worker_id, (server, connection, lease_ms, queues, processes) in zip(workers, reports, strict=True)
             if server and server == here and int(connection)
         ]
         if not named:
@@ -228,7 +228,7 @@ class Fleet:
         return [
             WorkerReport(
                 id=worker_id,
-                queue=report[b"queue"].decode(),
+                queues=tuple(report[b"queues"].decode().split()),
                 in_flight=int(report[b"in_flight"]),
                 capacity=int(report[b"capacity"]),
                 draining=report[b"draining"] == b"1",
@@ -241,6 +241,16 @@ class Fleet:
             if report
         ]
 
+    async def taken_from(self) -> frozenset[str]:
+        """The queues that a worker takes from which reported lately."""
+        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        pipeline = self._redis.pipeline(transaction=False)
+        for worker_id in ids:
+            pipeline.hmget(keys.worker(worker_id), ("queues", "draining", "refused"))
+        reports = await pipeline.execute() if ids else []
+        taking = (queues for queues, draining, refused in reports if queues and draining != b"1" and not refused)
+        return frozenset(queue.decode() for queues in taking for queue in queues.split())
+
     async def providers(self) -> frozenset[str] | None:
         """Providers that a worker can call, or could within the last hour; none if none has reported yet.
 
@@ -250,9 +260,9 @@ class Fleet:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.zrange(keys.WORKER_PROVIDERS, 0, -1)
         for worker_id in ids:
-            pipeline.hmget(keys.worker(worker_id), ("queue", "providers"))
+            pipeline.hmget(keys.worker(worker_id), ("queues", "providers"))
         names, *reports = await pipeline.execute()
-        if any(queue == MODEL.queue.encode() and listed is None for queue, listed in reports):
+        if any(queues == MODEL.queue.encode() and listed is None for queues, listed in reports):
             return None
         return frozenset(name.decode() for name in names)
 

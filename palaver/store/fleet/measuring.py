@@ -21,11 +21,11 @@ from palaver.store.redis.capacity import Capacity, Memory
 from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.server.server_state import NO_EVICTION, ServerState
+from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.exposition import Samples, Times, Values
 from palaver.telemetry.metrics import COUNTED, Metric
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
-from palaver.vocabulary.step_kinds import QUEUES
 
 _AT_ONCE: Final = 16
 """Shards that are read in one go: others get their turn in between."""
@@ -60,7 +60,7 @@ class _Shards:
     pending: dict[str, _WaitingLine] = field(
         default_factory=lambda: {action: _WaitingLine() for action in get_args(ActionType)}
     )
-    ready: dict[str, _WaitingLine] = field(default_factory=lambda: {queue: _WaitingLine() for queue in QUEUES})
+    ready: dict[str, _WaitingLine] = field(default_factory=dict)
     due: _WaitingLine = field(default_factory=_WaitingLine)
 
     def lines(self, shard: str) -> Iterator[tuple[_WaitingLine, str]]:
@@ -83,6 +83,7 @@ class Measuring:
         providers: Providers,
         capacity: Capacity,
         rewinds: Rewinds,
+        queues: ToolQueues,
     ) -> None:
         self._redis = redis
         self._shards = all_shards(settings.shards)
@@ -90,6 +91,7 @@ class Measuring:
         self._providers = providers
         self._capacity = capacity
         self._rewinds = rewinds
+        self._queues = queues
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
@@ -119,7 +121,7 @@ class Measuring:
             return memory
 
     async def _read_shards(self) -> _Shards:
-        totals = _Shards()
+        totals = _Shards(ready={queue: _WaitingLine() for queue in await self._queues.all()})
         for first in range(0, len(self._shards), _AT_ONCE):
             shards = self._shards[first : first + _AT_ONCE]
             pipeline = self._redis.pipeline(transaction=False)
@@ -195,9 +197,11 @@ def _ages(lines: Mapping[str, _WaitingLine], now: int) -> Values:
 def _of_workers(workers: Iterable[WorkerReport]) -> Samples:
     there, running, capacity = (Counter[tuple[str, ...]]() for _ in range(3))
     for worker in workers:
-        there[worker.queue, "refused" if worker.refused else "draining" if worker.draining else "working"] += 1
-        running[worker.queue,] += worker.in_flight
-        capacity[worker.queue,] += 0 if worker.draining or worker.refused else worker.capacity
+        # One that takes from several has all its places for each of them.
+        for queue in worker.queues:
+            there[queue, "refused" if worker.refused else "draining" if worker.draining else "working"] += 1
+            running[queue,] += worker.in_flight
+            capacity[queue,] += 0 if worker.draining or worker.refused else worker.capacity
     return {"palaver_workers": there, "palaver_queue_running": running, "palaver_queue_capacity": capacity}
 
 

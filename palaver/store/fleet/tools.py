@@ -39,19 +39,19 @@ class Tools:
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
 
-    async def publish(self, tools: ToolSet, queue: str) -> None:
-        """Say that a worker of ``queue`` has these tools, with each of its heartbeats."""
+    async def publish(self, tools: ToolSet, queues: Sequence[str]) -> None:
+        """Say that a worker of ``queues`` has these tools, with each of its heartbeats."""
         name = keys.tool_set(tools.digest)
         seconds, _ = await self._redis.time()
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.expire(name, _REMEMBERED)
-        pipeline.zadd(keys.TOOL_SETS, {f"{tools.digest} {queue}": seconds})
+        pipeline.zadd(keys.TOOL_SETS, {f"{tools.digest} {queue}": seconds for queue in queues})
         pipeline.zrange(keys.TOOL_SETS, 0, -1, withscores=True)
         known, _, members = await pipeline.execute()
         replaced = [
             member
             for member, seen in members
-            if seen < seconds - (KNOWN_FOR if _split(member)[1] == queue else _REMEMBERED)
+            if seen < seconds - (KNOWN_FOR if _split(member)[1] in queues else _REMEMBERED)
         ]
         if replaced:
             pipeline.zrem(keys.TOOL_SETS, *replaced)

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.steps.queues import ToolQueues
 from palaver.vocabulary.ids import all_shards
-from palaver.vocabulary.step_kinds import QUEUES, RANK
+from palaver.vocabulary.step_kinds import RANK
 
 MOST_SHOWN: Final = 100
 """Tenants of a queue that are looked at, in each shard: those whose turns come first."""
@@ -32,13 +33,15 @@ class WaitingTenant(NamedTuple):
 class WaitingTenants:
     """Reads which tenants wait for their turn."""
 
-    def __init__(self, redis: Connection, settings: Settings) -> None:
+    def __init__(self, redis: Connection, settings: Settings, queues: ToolQueues) -> None:
         self._redis = redis
+        self._queues = queues
         self._shards = all_shards(settings.shards)
 
     async def by_queue(self) -> dict[str, Sequence[WaitingTenant]]:
         """For each queue the tenants that wait, those whose turn comes first in front. Raises what Redis raises."""
-        places = [(queue, shard, kind) for queue in QUEUES for shard in self._shards for kind in (False, True)]
+        queues = await self._queues.all()
+        places = [(queue, shard, kind) for queue in queues for shard in self._shards for kind in (False, True)]
         pipeline = self._redis.pipeline(transaction=False)
         for queue, shard, at_cap in places:
             pipeline.zrange((keys.capped if at_cap else keys.turns)(shard, queue), 0, MOST_SHOWN - 1)
@@ -48,7 +51,7 @@ class WaitingTenants:
             for owner in owners
         ]
         if not found:
-            return {queue: [] for queue in QUEUES}
+            return {queue: [] for queue in queues}
         pipeline = self._redis.pipeline(transaction=False)
         for queue, shard, _, owner in found:
             pipeline.zcard(keys.backlog(shard, queue, owner))
@@ -56,7 +59,7 @@ class WaitingTenants:
             pipeline.zcard(keys.in_flight(shard, owner))
         replies: list[Any] = await pipeline.execute()
         now = await now_ms(self._redis)
-        found_in: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in QUEUES}
+        found_in: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in queues}
         for i, (queue, _, at_cap, owner) in enumerate(found):
             waiting, first, in_flight = replies[3 * i : 3 * i + 3]
             since = int(first[0][1]) % RANK if first else now

@@ -6,14 +6,13 @@ compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, get_args
 
 from palaver.schemas.actions import ActionType
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.erasure import SharedType
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
-from palaver.vocabulary.step_kinds import QUEUES
 
 LISTS_OF_RUNS: Final[tuple[str, ...]] = ("runs", *(f"runs:{status}" for status in RunStatus))
 """The lists of a tenant that its runs are in."""
@@ -42,13 +41,13 @@ def run_lists(shard: str) -> tuple[keys.Key, ...]:
     return (keys.ended(shard), *(keys.waiting(shard, reason) for reason in WaitReason))
 
 
-def shared(shard: str) -> Iterator[Shared]:
+def shared(shard: str, queues: Sequence[str]) -> Iterator[Shared]:
     """Yield what is looked through at last: runs and conversations are taken out of it as they are erased, and here is
     found what should not be there any more."""
     for key in (
         keys.due(shard),
         keys.lacking(shard),
-        *(keys.ready(shard, queue) for queue in QUEUES),
+        *(keys.ready(shard, queue) for queue in queues),
         *(keys.pending(shard, action_type) for action_type in get_args(ActionType)),
         *run_lists(shard),
         keys.expiring(shard),
@@ -57,7 +56,7 @@ def shared(shard: str) -> Iterator[Shared]:
         keys.conversations(shard, ":updated", keys.OTHER_TENANTS),
     ):
         yield Shared(key, "zset")
-    for queue in QUEUES:
+    for queue in queues:
         for zset in (keys.turns, keys.capped, keys.ahead, keys.held_back):
             yield Shared(zset(shard, queue), "zset")
         yield Shared(keys.undelivered(shard, queue), "hash")
@@ -67,7 +66,8 @@ def shared(shard: str) -> Iterator[Shared]:
     yield Shared(keys.spans(shard), "stream")
 
 
-def steps_under_way(shard: str, tag: str) -> tuple[keys.Key, ...]:
+def steps_under_way(shard: str, tag: str, queues: Sequence[str]) -> tuple[keys.Key, ...]:
     """The lists of a tenant's steps: empty once its runs have ended, unless one was broken."""
     owner = keys.owner(tag)
-    return (keys.in_flight(shard, owner), *(keys.backlog(shard, queue, owner) for queue in QUEUES))
+    backlogs = (keys.backlog(shard, queue, owner) for queue in queues)
+    return (keys.in_flight(shard, owner), keys.capped_in(shard, owner), *backlogs)

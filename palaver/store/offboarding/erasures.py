@@ -34,6 +34,7 @@ from palaver.store.scripting.contracts import (
 from palaver.store.scripting.contracts.erasure import Erasable, Erasing, Over
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due import DueIndex
+from palaver.store.steps.queues import ToolQueues
 from palaver.store.tenants.tenants import NO_TENANT
 from palaver.vocabulary.ids import all_shards
 
@@ -60,8 +61,11 @@ class _Subject(NamedTuple):
 class Erasures:
     """Erases tenants."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, due: DueIndex) -> None:
+    def __init__(
+        self, redis: Connection, scripts: Scripts, settings: Settings, due: DueIndex, queues: ToolQueues
+    ) -> None:
         self._redis = redis
+        self._queues = queues
         self._scripts = scripts
         self._unfinished = UnfinishedRuns(redis, scripts, settings, due)
         self._shards = all_shards(settings.shards)
@@ -99,9 +103,10 @@ class Erasures:
             *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
             *(keys.audit(tag), keys.audit_erasure(tag)),
         ]
+        queues = await self._queues.all()
         for shard in self._shards:
             own += [f"{{p{shard}}}:{keys.owner(tag)}{name}" for name in (*LISTS_OF_RUNS, "convs", "convs:updated")]
-            own += [keys.passing(shard, tag), keys.erasure(shard, tag), *steps_under_way(shard, tag)]
+            own += [keys.passing(shard, tag), keys.erasure(shard, tag), *steps_under_way(shard, tag, queues)]
         pipeline = self._redis.pipeline(transaction=False)
         for key in own:
             pipeline.execute_command("EXISTS", key)
@@ -204,7 +209,7 @@ class Erasures:
     async def _erase_shared(self, shard: str, tag: str) -> bool:
         """Look through a page of what has members of all tenants."""
         seen = await self._redis.hgetall(keys.erasure(shard, tag))
-        for each in shared(shard):
+        for each in shared(shard, await self._queues.all()):
             if seen.get(f"seen:{each.key}".encode()) != b"all":
                 reply = await self._scripts.run(
                     EraseMembers(erasure=keys.erasure(shard, tag), shared=each.key, shared_type=each.type, tag=tag)
@@ -286,11 +291,12 @@ class Erasures:
                 retention=self._retention,
             )
         )
+        queues = await self._queues.all()
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
             # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
-            pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag))
+            pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
         pipeline.delete(keys.api_keys_erasure(subject.tag), keys.audit_erasure(subject.tag))
         await pipeline.execute()
         end = EndErasure(tenants=keys.TENANTS, tenant=subject.name, tag=subject.tag)

@@ -13,7 +13,7 @@ from palaver.schemas.models import Run
 from palaver.store.reading.records import instant, moment
 from palaver.store.redis.connection import Fields
 from palaver.vocabulary.lifecycle import StepState
-from palaver.vocabulary.step_kinds import KIND_OF
+from palaver.vocabulary.step_kinds import kind_of
 
 _ORDER: Final = (StepState.LEASED, StepState.READY, StepState.LATER, StepState.AWAITING, StepState.PARKED)
 """The order of the steps in the answer, with work in progress first: among many steps that is what people look for."""
@@ -36,7 +36,8 @@ def _step(name: str, record: Mapping[str, Any], model: str, progress: bytes | No
     attempts = failed.get("attempts")
     return CurrentStep(
         step=name,
-        kind=KIND_OF[record["queue"]].name,
+        kind=kind_of(record["queue"]).name,
+        queue=record["queue"],
         name=model if call is None else record.get("tool") or orjson.loads(call)["name"],
         state=state,
         since=moment(record.get("since")),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from palaver.schemas.models import Run
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import shard_of, tenant_of
 from palaver.vocabulary.lifecycle import StepState, WaitReason
-from palaver.vocabulary.step_kinds import KINDS
-
-_QUEUES: Final = {kind.name: kind.queue for kind in KINDS}
 
 
 async def say_places(redis: Connection, runs: Sequence[Run]) -> None:
@@ -34,4 +30,5 @@ def _held_step(run: Run) -> tuple[str, str] | None:
     """The queue and the name of the step that waits; None if none does for that."""
     if run.waiting is None or run.waiting.reason is not WaitReason.TENANT_LIMIT or run.waiting.until is not None:
         return None
-    return next(((_QUEUES[each.kind], each.step) for each in run.current_steps if each.state is StepState.READY), None)
+    ready = next((each for each in run.current_steps if each.state is StepState.READY), None)
+    return (ready.queue, ready.step) if ready is not None and ready.queue is not None else None

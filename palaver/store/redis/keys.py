@@ -18,11 +18,13 @@ once for all of these together, as ``@:``.
 {p00}:idem:<hash>  hash     an idempotency key           TTL: retention
 {p00}:due          zset     when something needs attention: leases, retries, starts, ends      no TTL
 {p00}:ready:<queue> zset    delivered and not yet claimed, by time of the delivery             no TTL
+                            A queue is that of a kind of step, or one that tools name
 {p00}:<owner>in_flight zset  steps that are delivered or leased, by what was charged for them in advance; a model
                             step by its run                                                    no TTL
 {p00}:<owner>backlog:<queue> zset  steps that are ready and not delivered, in the order in which they will be  no TTL
 {p00}:turns:<queue> zset    owners with a backlog, by virtual time                             no TTL
 {p00}:capped:<queue> zset   those of them that are at their cap, by the same                   no TTL
+{p00}:<owner>capped_in zset  the queues in which the owner is among these                      no TTL
 {p00}:ahead:<queue> zset    owners without one whose virtual time is ahead of the queue's      no TTL
 {p00}:undelivered:<queue> hash  the delivery that each step in a backlog will have              no TTL
 {p00}:held_back:<queue> zset  the same steps, by since when                                     no TTL
@@ -57,6 +59,8 @@ palaver:worker:<id> hash    what a worker reports        TTL: three heartbeats
 palaver:workers    zset     workers by time of report    trimmed by age                        no TTL
 palaver:worker-tools:<digest> string  declarations of a set of tools that workers have        TTL: an hour
 palaver:worker-tools zset   digests of these sets, by time of report  trimmed by age           no TTL
+palaver:worker-queues zset  queues that tools name or workers take from, besides those of step kinds, by time of
+                            report  trimmed by age                                             no TTL
 palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
 palaver:tenants    hash     tenants by name, their names by tag, and which are being erased    no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
@@ -106,11 +110,11 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 from palaver.store.redis.reach import reach, reached
 from palaver.vocabulary.ids import shard_of, tenant_of
-from palaver.vocabulary.step_kinds import QUEUES
 
 Key = Annotated[str, "a key of Redis"]
 WORKERS = "palaver:workers"
 TOOL_SETS = "palaver:worker-tools"
+WORKER_QUEUES = "palaver:worker-queues"
 WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
 TENANTS = "palaver:tenants"
@@ -119,8 +123,6 @@ SIGNING_KEYS: Final = f"{_API_KEYS}:signing"
 API_KEYS_VERSION: Final = f"{_API_KEYS}:version"
 PAUSE = "pause "
 """Before a run's id on a worker's channel: abort its model call, but keep the lease."""
-ReadyKeys = Annotated[tuple[str, ...], QUEUES]
-"""A key for each queue."""
 Owner = Annotated[str, "part of a list's name"]
 DEFAULT_TENANT: Final[Owner] = ""
 OTHER_TENANTS: Final[Owner] = "@:"
@@ -298,6 +300,11 @@ def capped(shard: str, queue: str) -> str:
     return f"{{p{shard}}}:capped:{queue}"
 
 
+def capped_in(shard: str, of: Owner = DEFAULT_TENANT) -> str:
+    """The queues in which an owner is at its cap and has a backlog."""
+    return f"{{p{shard}}}:{of}capped_in"
+
+
 def ahead(shard: str, queue: str) -> str:
     """Owners without a backlog whose virtual time is ahead of the queue's."""
     return f"{{p{shard}}}:ahead:{queue}"
@@ -434,7 +441,6 @@ class RunKeys(NamedTuple):
     log: Key
     feed: Key
     due: Key
-    ready: ReadyKeys
 
 
 def of_run(run_id: str, conversation_id: str) -> RunKeys:
@@ -447,19 +453,7 @@ def of_run(run_id: str, conversation_id: str) -> RunKeys:
         f"{tag}:log:{conversation_id}",
         f"{tag}:feed:{run_id}",
         f"{tag}:due",
-        tuple(f"{tag}:ready:{queue}" for queue in QUEUES),
     )
-
-
-class QueueKeys(NamedTuple):
-    """The keys of every script about the queues of a shard."""
-
-    ready: ReadyKeys
-
-
-def of_queues(shard: str) -> QueueKeys:
-    """Return the keys for a script about the queues of a shard."""
-    return QueueKeys(tuple(ready(shard, queue) for queue in QUEUES))
 
 
 class ProviderKeys(NamedTuple):

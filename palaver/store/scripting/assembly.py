@@ -183,14 +183,8 @@ def contract(script: type[Script[Any]]) -> str:
 
 
 def _keys(shape: Shape) -> Iterator[str]:
-    at = 1
-    for key in shape.keys:
-        if key.names:
-            named = ", ".join(f"[{literal(name)}] = KEYS[{i}]" for i, name in enumerate(key.names, at))
-            yield f"local keys_{key.name} = {{ {named} }}"
-        else:
-            yield f"local keys_{key.name} = KEYS[{at}]"
-        at += len(key.names) or 1
+    for at, key in enumerate(shape.keys, 1):
+        yield f"local keys_{key.name} = KEYS[{at}]"
 
 
 def _lists(shape: Shape, first: int) -> Iterator[str]:
@@ -199,7 +193,7 @@ def _lists(shape: Shape, first: int) -> Iterator[str]:
         return
     yield f"local {', '.join(f'args_{array.name}' for array in shape.lists)}"
     yield "do"
-    yield f"  local at, key = {first}, {sum(len(key.names) or 1 for key in shape.keys)}"
+    yield f"  local at, key = {first}, {len(shape.keys)}"
     for array in shape.lists:
         keys = sum(field.wire is None for field in array.fields)
         values = len(array.fields) - keys

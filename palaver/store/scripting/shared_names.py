@@ -28,7 +28,7 @@ from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
-from palaver.vocabulary.step_kinds import KINDS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
+from palaver.vocabulary.step_kinds import KINDS, LACKED, OF_TOOLS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
@@ -87,7 +87,10 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "ItemType": _texts(get_args(ItemType)),
         "Resolution": _texts(get_args(Resolution)),
         "Action": {"ALL": ALL},
-        "StepKind": {"OF_QUEUE": {kind.queue: kind.name for kind in KINDS}},
+        "StepKind": {
+            "OF_QUEUE": {kind.queue: kind.name for kind in KINDS},
+            **{kind.name.upper(): kind.name for kind in KINDS},
+        },
         "StepOutcome": _texts(get_args(StepOutcome)),
         "TokenType": _texts(get_args(TokenType)),
         "Metrics": {"OTHER": OTHER},
@@ -96,6 +99,8 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
         "Queue": {
             **{kind.name.upper(): kind.queue for kind in KINDS},
             "RECOVERED": RECOVERED,
+            "OF_TOOLS": OF_TOOLS,
+            "LACKED": LACKED,
             "RANK": RANK,
             "WINDOW": WINDOW,
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -15,15 +15,18 @@ from palaver.schemas.actions import ActionType
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
-from palaver.store.scripting.contracts import Fill, ForgetConversations, Sweep
-from palaver.store.scripting.contracts.replies import Moved
-from palaver.store.scripting.contracts.steps import RunDue
+from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
+from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.contracts.replies import Gone, Moved
+from palaver.store.scripting.contracts.steps import LeftToNewer, RunDue
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
+from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import all_shards, tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
-from palaver.vocabulary.step_kinds import QUEUES
+from palaver.vocabulary.limits import count_exceeded
+from palaver.vocabulary.step_kinds import LACKED
 
 log = logging.getLogger("palaver.store.steps.due")
 
@@ -40,14 +43,19 @@ class DueItem:
 
     run_id: str
     what: str
+    ready: str | None = None
+    """The queue among whose unclaimed deliveries it was found; None: it is in the due index."""
 
 
 class DueIndex:
     """The due index and the ready indexes of every shard."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, queues: ToolQueues) -> None:
         self._redis = redis
         self._scripts = scripts
+        self._queues = queues
+        self._looked_at: dict[str, int] = {}
+        """How far the backlogs of a queue were looked through that no worker takes from."""
         self.shards = all_shards(settings.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
@@ -70,7 +78,7 @@ class DueIndex:
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self.shards:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
-        return [_due_item(member) for members in await pipeline.execute() for member in members][:limit]
+        return [_due_item(member, queue) for members in await pipeline.execute() for member in members][:limit]
 
     async def delivered(self, queue: str) -> int:
         """The number of steps that are delivered to ``queue`` and that nobody has claimed."""
@@ -111,22 +119,71 @@ class DueIndex:
         before ``unrenewed_before``. Raises an error that a script answered only if nothing was done: else what was done
         would not be followed up, and the next sweep meets the error again.
         """
+
+        def sweep(thing: DueItem, run: keys.RunKeys) -> Sweep:
+            return Sweep(
+                run=run,
+                what=thing.what,
+                ready=thing.ready,
+                dead_worker=worker or None,
+                unrenewed_before=unrenewed_before,
+                unclaimed=unclaimed_after,
+            )
+
+        return await self._act(things, sweep, ErrorClass.WORKER_LOST)
+
+    async def attend(self, queue: str, *, attended: bool, ready_for: float = 2.0, limit: int = 100) -> list[Settled]:
+        """Note on steps that are ready in ``queue`` whether workers take from it: on those where something else is
+        noted, or on the next of those that are ready for so many seconds, ``limit`` a shard at most. Raises as
+        `sweep`."""
+        items = await (self._unattended(queue, limit) if attended else self._waiting_in(queue, ready_for, limit))
+        moves = await self._act(
+            items,
+            lambda item, run: Attend(run=run, step=item.what, queue=queue, attended=attended),
+            ErrorClass.NO_WORKER,
+        )
+        for _ in (moved for moved in moves if moved.status == RunStatus.FAILED):
+            count_exceeded("no_worker")
+        return moves
+
+    async def _unattended(self, queue: str, limit: int) -> list[DueItem]:
+        pipeline, code = self._redis.pipeline(transaction=False), f"{LACKED}{queue}"
+        for shard in self.shards:
+            # "!" is what comes behind " ", which ends a code.
+            pipeline.zrange(keys.lacking(shard), f"[{code} ", f"({code}!", bylex=True, offset=0, num=limit)
+        self._looked_at.pop(queue, None)
+        return [
+            _due_item(member.partition(b" ")[2], queue) for members in await pipeline.execute() for member in members
+        ]
+
+    async def _waiting_in(self, queue: str, ready_for: float, limit: int) -> list[DueItem]:
+        """Those that are delivered, and a page of the backlogs: the first one again after the last."""
+        before, at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.get(queue, 0)
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
+            pipeline.zrange(keys.held_back(shard, queue), "-inf", before, byscore=True, offset=at, num=limit)
+        replies = await pipeline.execute()
+        more = any(len(members) == limit for members in replies[1::2])
+        self._looked_at[queue] = at + limit if more else 0
+        return [_due_item(member, queue) for members in replies for member in members]
+
+    async def _act(
+        self,
+        things: Sequence[DueItem],
+        script_for: Callable[[DueItem, keys.RunKeys], Script[Moved | Gone | LeftToNewer]],
+        failure: ErrorClass,
+    ) -> list[Settled]:
+        """Run a script for each of these; ``failure`` is the class of what ends a run there."""
         conversations = self._redis.pipeline(transaction=False)
         for thing in things:
             conversations.hget(keys.run(thing.run_id), "conversation")
         known = await conversations.execute() if things else []
         pairs = [*zip(things, known, strict=True)]
         acted = [(thing, conversation.decode()) for thing, conversation in pairs if conversation]
-        await self._forget(thing for thing, conversation in pairs if not conversation)
+        await self._forget([thing for thing, conversation in pairs if not conversation])
         replies = await self._scripts.run_each(
-            Sweep(
-                run=keys.of_run(thing.run_id, conversation),
-                what=thing.what,
-                dead_worker=worker or None,
-                unrenewed_before=unrenewed_before,
-                unclaimed=unclaimed_after,
-            )
-            for thing, conversation in acted
+            script_for(thing, keys.of_run(thing.run_id, conversation)) for thing, conversation in acted
         )
         moves: list[Settled] = []
         errors: list[tuple[DueItem, Exception]] = []
@@ -135,7 +192,7 @@ class DueIndex:
                 errors.append((thing, reply))
             elif isinstance(reply, Moved):
                 if reply.status is RunStatus.FAILED and thing.what != RunDue.START:
-                    log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, ErrorClass.WORKER_LOST)
+                    log.warning("run %s failed at step %s: %s", thing.run_id, thing.what, failure)
                 moves.append(settled(reply))
         if errors:
             # One line for all of them: in an outage hundreds of things may be due, each second.
@@ -175,14 +232,17 @@ class DueIndex:
 
     async def fill(self) -> tuple[Delivery, ...]:
         """Let go what the queues have room for, of the tenants whose turn it is. Return what is to be published."""
-        replies = await self._scripts.run_all(Fill(queues=keys.of_queues(shard), most=_CAPPED) for shard in self.shards)
+        queues = await self._queues.all()
+        replies = await self._scripts.run_all(
+            Fill(due=keys.due(shard), most=_CAPPED, queues=queues) for shard in self.shards
+        )
         return tuple(delivery for reply in replies for delivery in reply.deliveries)
 
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are ready, delivered or not, and the oldest one's seconds."""
-        now = await now_ms(self._redis)
+        now, queues = await now_ms(self._redis), await self._queues.all()
         pipeline = self._redis.pipeline(transaction=False)
-        for queue in QUEUES:
+        for queue in queues:
             for shard in self.shards:
                 pipeline.zcard(keys.ready(shard, queue))
                 pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
@@ -190,19 +250,22 @@ class DueIndex:
                 pipeline.zrange(keys.held_back(shard, queue), 0, 0, withscores=True)
         replies = await pipeline.execute()
         by_queue: dict[str, tuple[int, float]] = {}
-        for i, queue in enumerate(QUEUES):
+        for i, queue in enumerate(queues):
             of_queue = replies[4 * i * len(self.shards) : 4 * (i + 1) * len(self.shards)]
             oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
             by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
         return by_queue
 
-    async def _forget(self, things: Iterable[DueItem]) -> None:
+    async def _forget(self, things: Sequence[DueItem]) -> None:
         """Remove the entries of a run that no longer exists (deleted by hand, or evicted), which had not ended."""
+        if not things:
+            return
+        queues = await self._queues.all()
         pipeline = self._redis.pipeline(transaction=False)
         for thing in things:
             run_id, shard, member = thing.run_id, thing.run_id[4:6], f"{thing.run_id}/{thing.what}"
             pipeline.zrem(keys.due(shard), member)
-            for queue in QUEUES:
+            for queue in queues:
                 pipeline.zrem(keys.ready(shard, queue), member)
                 pipeline.hdel(keys.undelivered(shard, queue), member)
                 pipeline.zrem(keys.held_back(shard, queue), member)
@@ -212,13 +275,12 @@ class DueIndex:
                 pipeline.zrem(keys.waiting(shard, reason), run_id)
             of = keys.owner(tenant_of(run_id))
             pipeline.zrem(keys.in_flight(shard, of), member, run_id)
-            for queue in QUEUES:
+            for queue in queues:
                 pipeline.zrem(keys.backlog(shard, queue, of), member)
             for owner in keys.owners_of(run_id):
                 for status in (None, *(status for status in RunStatus if not status.terminal)):
                     pipeline.zrem(keys.runs(shard, status, owner), run_id)
-        if len(pipeline):
-            await pipeline.execute()
+        await pipeline.execute()
 
 
 def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:
@@ -230,6 +292,6 @@ def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:
     return by_owner
 
 
-def _due_item(member: bytes) -> DueItem:
+def _due_item(member: bytes, ready: str | None = None) -> DueItem:
     run_id, _, what = member.decode().partition("/")
-    return DueItem(run_id, what)
+    return DueItem(run_id, what, ready)

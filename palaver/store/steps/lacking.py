@@ -1,4 +1,5 @@
-"""The index of what steps wait for because no worker that took them has it: a tool, a provider, or its key.
+"""The index of what steps wait for because no worker that took them has it: a tool, a provider, or its key; or because
+no worker takes from their queue.
 
 Each shard has an index of such steps, sorted by what they lack, which the scripts maintain. So they can be counted by
 what they lack without reading each of them.
@@ -16,6 +17,7 @@ from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import StepState, WaitReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.step_kinds import LACKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +101,7 @@ class LackingIndex:
 def _waits(member: bytes, text: bytes | None) -> bool:
     """Tell whether a step waits for what its entry says."""
     step = orjson.loads(text or b"{}")
+    if step.get("state") == StepState.READY and "unattended" in step:
+        return member.decode().startswith(f"{LACKED}{step['queue']} ")
     waits = step.get("state") == StepState.LATER and step.get("postponed") == step["until"]
     return waits and step["reason"] == WaitReason.NO_WORKER and member.decode().startswith(f"{step['code']} ")

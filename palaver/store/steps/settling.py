@@ -238,7 +238,7 @@ def _opened(
             if not safe_call_id(call.id):
                 raise ValueError("the id of a call cannot be part of a step's name")
             step = steps[call.id]
-            action, queue = _action(lease, step), step.kind.queue
+            action, queue = _action(lease, step), step.queue or step.kind.queue
             call_json = call.model_dump_json()
             opened.append(NewCall(call.id, call.name, queue, step.idempotent, call_json, action, step.limit))
         elif finishes or call.id in answered:

@@ -65,13 +65,13 @@ class Steps:
         conversation_id: str,
         step: str,
         *,
-        queue: str,
+        queues: Sequence[str],
         worker: str,
         nonce: str,
         known: int | None,
         known_at: int = 0,
     ) -> Lease | Stray:
-        """Lease a step to ``worker``, if it is of the kind that comes by ``queue``.
+        """Lease a step to ``worker``, if it is in one of ``queues``.
 
         ``nonce`` names this very claim, so that a repeat after a lost answer gets the same lease. ``known`` is the log
         position up to which the worker has cached the log; None when it needs no messages (tool steps). ``known_at`` is
@@ -86,12 +86,12 @@ class Steps:
             conversation_id=conversation_id,
             run=keys.of_run(run_id, conversation_id),
             step=step,
-            queue=queue,
             worker=worker,
             lease=self._lease,
             known=known,
             known_at=known_at,
             nonce=nonce,
+            queues=tuple(queues),
         )
         lease = await (self._scripts.run(claim) if call_of(step) is None else self._begin(claim))
         return lease if isinstance(lease, Stray) else await self._whole(lease)

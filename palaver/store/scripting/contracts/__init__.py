@@ -39,6 +39,7 @@ from palaver.store.scripting.contracts.providers import (
 from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.steps import (
+    Attend,
     Claim,
     Fill,
     HandBack,
@@ -56,6 +57,7 @@ __all__ = [
     "Act",
     "Admit",
     "Append",
+    "Attend",
     "BeginConversation",
     "BeginErasure",
     "Cancel",
@@ -99,7 +101,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Fill, Cancel, Act, Append, WithdrawAfter,
+    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,

@@ -142,12 +142,8 @@ def _check(names: Iterable[str], accepted: Iterable[tuple[type, ...]], values: I
             raise TypeError(f"{name} is {type(value).__name__}, and not {expected}")
 
 
-def _put_keys(keys: list[Any], args: list[Any], value: tuple[str | tuple[str, ...], ...]) -> None:
-    for key in value:
-        if isinstance(key, str):
-            keys.append(key)
-        else:
-            keys += key
+def _put_keys(keys: list[Any], args: list[Any], value: tuple[str, ...]) -> None:
+    keys += value
 
 
 def _put_nothing(keys: list[Any], args: list[Any], value: str) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
 from palaver.steps.leases import Delivery, Lease, OfferedPlace, Stray
-from palaver.store.redis.keys import Key, QueueKeys, RunKeys
+from palaver.store.redis.keys import Key, RunKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved, Stale
 from palaver.store.scripting.contracts.wire import Batch, Json, Unsent
@@ -51,8 +51,6 @@ class Claim(Script[Lease | Stray]):
     conversation_id: Unsent
     run: RunKeys
     step: str
-    queue: str
-    """The queue that the worker's deliveries come from: the step must be of that kind."""
     worker: str
     lease: Seconds
     known: int | None
@@ -61,6 +59,8 @@ class Claim(Script[Lease | Stray]):
     """The time at which the entry at that position was written, ms."""
     nonce: str
     """Names this very claim: a repeat gets the same lease."""
+    queues: tuple[str, ...]
+    """The queues that the worker takes from: the step must be of one of them."""
 
 
 class NewEntry(NamedTuple):
@@ -202,9 +202,10 @@ class Fill(Script[Filled]):
 
     when_full = True
 
-    queues: QueueKeys
+    due: Key
     most: int
     """Tenants at their cap that are looked at."""
+    queues: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +222,8 @@ class Sweep(Script[Moved | Gone | LeftToNewer]):
     run: RunKeys
     what: str
     """A step, ``start`` or ``end``."""
+    ready: str | None
+    """The queue among whose unclaimed deliveries it was found; None if it is in the due index."""
     dead_worker: str | None
     """A dead worker, whose lease on the step ends now. Without it only an expired lease ends."""
     unrenewed_before: int | None
@@ -228,6 +231,19 @@ class Sweep(Script[Moved | Gone | LeftToNewer]):
     or renewed after the worker was taken for dead."""
     unclaimed: Seconds
     """After so long an unclaimed delivery is sent again."""
+
+
+class Attend(Script[Moved | Gone]):
+    """Note on a ready step whether a worker takes from its queue, and say it on the run. It fails once that has been so
+    for too long."""
+
+    when_full = True
+
+    run: RunKeys
+    step: str
+    queue: str
+    """The queue that this is about: the step may have left it."""
+    attended: bool
 
 
 class HeldLease(NamedTuple):

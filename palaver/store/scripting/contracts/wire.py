@@ -31,7 +31,7 @@ import orjson
 from palaver.errors import Failure
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.leases import AskingAgent, LogTail
-from palaver.store.redis.keys import Key, ReadyKeys
+from palaver.store.redis.keys import Key
 from palaver.store.scripting.log_entries import read_tail
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.durations import Seconds
@@ -178,8 +178,6 @@ class Field(NamedTuple):
     """In Lua: that of Python, and its unit."""
     wire: Wire | None
     """None for a key."""
-    names: tuple[str, ...] = ()
-    """For each of them there is a key."""
 
     @classmethod
     def all_of(cls, record: type) -> tuple[Field, ...]:
@@ -192,7 +190,5 @@ class Field(NamedTuple):
         """One of that type."""
         if hint == Key:
             return cls(name, None)
-        if hint == ReadyKeys:
-            return cls(name, None, hint.__metadata__[0])
         wire = wire_of(hint)
         return cls(name + wire.unit, wire)

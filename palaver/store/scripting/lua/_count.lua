@@ -20,7 +20,7 @@ end
 
 local function kind_of(step)
   local kinds = StepKind.OF_QUEUE
-  return kinds[step.queue] or step.queue
+  return kinds[step.queue] or StepKind.TOOL
 end
 
 -- A lease on the step is over, and this has become of it.

@@ -28,12 +28,12 @@ local function rank_of(name, step) return (2 * PRIORITY + (is_begun(name, step) 
 -- `first`: whether the step is consumed first, where that is no matter of its run.
 local function publish_step(name, step, first)
   if first == nil then first = is_begun(name, step) end
-  publish(first and step.queue .. Queue.RECOVERED or step.queue, ID, CONVERSATION, name, step.deliveries, title_of(step))
+  publish(step.queue, first, ID, CONVERSATION, name, step.deliveries, title_of(step))
 end
 
 local function deliver_now(name, step, first)
   save_step(name, step)
-  redis.call('ZADD', READY[step.queue], NOW, member(name))
+  redis.call('ZADD', ready(step.queue), NOW, member(name))
   publish_step(name, step, first)
 end
 

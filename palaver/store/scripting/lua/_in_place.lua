@@ -7,7 +7,7 @@ local ON_ITS_WAY = 100
 
 -- Whether model steps of this shard wait for a worker: more of them than this one has `room` for, or for their turn.
 local function somebody_waits(room)
-  local delivered = redis.call('ZCOUNT', READY[Queue.MODEL], '-inf', NOW - ON_ITS_WAY)
+  local delivered = redis.call('ZCOUNT', ready(Queue.MODEL), '-inf', NOW - ON_ITS_WAY)
   return delivered + redis.call('ZCOUNT', held_back(Queue.MODEL), '-inf', NOW - ON_ITS_WAY) > room
 end
 

@@ -5,12 +5,10 @@
 -- delivered again: the delivery may have been lost or refused by an old worker.
 local function leave_to_newer_code()
   local name = args.what
-  for queue, index in pairs(READY) do
-    local since = redis.call('ZSCORE', index, member(name))
-    if since and since + args.unclaimed_ms <= NOW then
-      redis.call('ZADD', index, NOW, member(name))
-      publish(queue .. Queue.RECOVERED, ID, CONVERSATION, name, 0, '')
-    end
+  local since = args.ready and redis.call('ZSCORE', ready(args.ready), member(name))
+  if since and since + args.unclaimed_ms <= NOW then
+    redis.call('ZADD', ready(args.ready), NOW, member(name))
+    publish(args.ready, true, ID, CONVERSATION, name, 0, '')
   end
   local at = redis.call('ZSCORE', DUE, member(name))
   if at and at + 5000 < NOW then redis.call('ZADD', DUE, NOW, member(name)) end

@@ -8,6 +8,7 @@
 -- code, message, at (ms) and attempts, how many the policy allows after such a one), in_turn (it waited for the turn of
 -- its tenant, who is charged for it), and for a tool call: call (JSON text), tool (its name), limit_ms (of an attempt),
 -- idempotent, edited (somebody changed its arguments).
+-- Ready: unattended (since when no worker takes from its queue, ms).
 -- Leased: fence, worker, nonce, judgement (what the loss of its worker means for it), reserved (what its calls of models
 -- may cost, nano-dollars), charged (the tokens that they may take, by the rate of the tenant) and reserves (for how many of
 -- them that is).
@@ -37,6 +38,17 @@ end
 -- Where the lacking index has such a step.
 local function lacking_member(name, step) return step.code .. ' ' .. member(name) end
 
+-- What a ready step waits for while no worker takes from its queue, and where the lacking index has it.
+local function lacked_queue(step) return Queue.LACKED .. step.queue end
+local function unattended_member(name, step) return lacked_queue(step) .. ' ' .. member(name) end
+
+-- A worker takes from the queue of the step, or it is in no queue any more.
+local function attend(name, step)
+  if not step.unattended then return end
+  redis.call('ZREM', LACKING, unattended_member(name, step))
+  step.unattended = nil
+end
+
 -- Change what is reserved for the calls of a leased step: METERS has the sum of all that its tenant has.
 local function reserve(step, amount)
   local more = amount - (step.reserved or 0)
@@ -65,12 +77,13 @@ end
 -- Take a step out of the indexes that its state keeps it in.
 local function unindex_step(name, step)
   if step.state == StepState.READY then
-    if redis.call('ZREM', READY[step.queue], member(name)) == 1 then
+    if redis.call('ZREM', ready(step.queue), member(name)) == 1 then
       fly(OWNER, ID, name, -1)
       opened[step.queue] = true
     else
       drop_held_back(OWNER, step.queue, member(name))
     end
+    attend(name, step)
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     if step.state == StepState.LEASED then fly(OWNER, ID, name, -1) end
     redis.call('ZREM', DUE, member(name))

@@ -87,7 +87,7 @@ end
 local function publish_what_is_ready()
   for _, each in ipairs(steps_in_order()) do
     local name, step = each[1], each[2]
-    if step.state == StepState.READY and redis.call('ZSCORE', READY[step.queue], member(name)) then
+    if step.state == StepState.READY and redis.call('ZSCORE', ready(step.queue), member(name)) then
       publish_step(name, step)
     end
   end

@@ -2,17 +2,19 @@
 -- turns by virtual time, and each has an order of its own.
 -- needs: now, any_caps, publish
 --
--- A tenant is its owner of lists. READY has what is delivered and not claimed; beyond Queue.WINDOW of these, and at a
--- tenant's cap, what is ready stays in his backlog. FAIR is a hash: <queue> (its virtual time: that of the last turn),
+-- A tenant is its owner of lists. A queue's list `ready` has what is delivered and not claimed; beyond Queue.WINDOW of
+-- these, and at a tenant's cap, what is ready stays in his backlog. FAIR is a hash: <queue> (its virtual time: that of the last turn),
 -- <owner>cost:<queue> (of a step of the tenant, smoothed).
 
-local READY = keys.ready
-local SHARD = string.match(READY[Queue.MODEL], '^{.-}:')
+local SHARD = string.match(keys.due, '^{.-}:')
 local FAIR = SHARD .. 'fair'
+local function ready(queue) return SHARD .. 'ready:' .. queue end
 -- Who has a backlog, by virtual time: tenants whose turn may come, and those at their cap. The third list has those
 -- without a backlog whose virtual time is ahead of the queue's.
 local function turns(queue) return SHARD .. 'turns:' .. queue end
 local function capped(queue) return SHARD .. 'capped:' .. queue end
+-- The queues in which a tenant is among those at their cap: there are more queues than a script knows of.
+local function capped_in(owner) return SHARD .. owner .. 'capped_in' end
 local function ahead(queue) return SHARD .. 'ahead:' .. queue end
 
 local function backlog(owner, queue) return SHARD .. owner .. 'backlog:' .. queue end
@@ -45,7 +47,7 @@ local function is_at_cap(owner)
   return steps >= math.ceil(most / Setting.SHARDS)
 end
 
-local function is_full(queue) return redis.call('ZCARD', READY[queue]) >= Queue.WINDOW end
+local function is_full(queue) return redis.call('ZCARD', ready(queue)) >= Queue.WINDOW end
 
 -- A tenant's virtual time goes on by what a step costs, the slower the more weight he has.
 local function charge_turn(owner, queue, cost)
@@ -72,12 +74,22 @@ local function settle_charge(owner, run, name, step, tokens)
   redis.call('HSET', FAIR, owner .. 'cost:' .. step.queue, string.format('%.6f', 0.75 * before + 0.25 * cost))
 end
 
+local function enter_capped(owner, queue, time)
+  redis.call('ZADD', capped(queue), time, owner)
+  redis.call('ZADD', capped_in(owner), 0, queue)
+end
+
+local function leave_capped(owner, queue)
+  if redis.call('ZREM', capped(queue), owner) == 1 then redis.call('ZREM', capped_in(owner), queue) end
+end
+
 -- The tenant waits for his turn. Who was away has no turns to catch up on: his time is that of the queue at least.
 local function begin_backlog(owner, queue)
   if redis.call('ZSCORE', turns(queue), owner) or redis.call('ZSCORE', capped(queue), owner) then return end
   local now = redis.call('HGET', FAIR, queue) or 0
   local time = math.max(now, redis.call('ZSCORE', ahead(queue), owner) or 0)
-  redis.call('ZADD', is_at_cap(owner) and capped(queue) or turns(queue), string.format('%.6f', time), owner)
+  time = string.format('%.6f', time)
+  if is_at_cap(owner) then enter_capped(owner, queue, time) else redis.call('ZADD', turns(queue), time, owner) end
   redis.call('ZREM', ahead(queue), owner)
   redis.call('ZREMRANGEBYSCORE', ahead(queue), '-inf', now)
 end
@@ -86,7 +98,7 @@ local function end_backlog(owner, queue)
   if redis.call('EXISTS', backlog(owner, queue)) == 1 then return end
   local time = redis.call('ZSCORE', turns(queue), owner) or redis.call('ZSCORE', capped(queue), owner)
   redis.call('ZREM', turns(queue), owner)
-  redis.call('ZREM', capped(queue), owner)
+  leave_capped(owner, queue)
   if time then redis.call('ZADD', ahead(queue), time, owner) end
 end
 
@@ -119,7 +131,7 @@ local function next_turn(queue)
     local owner, time = unpack(redis.call('ZRANGE', turns(queue), 0, 0, 'WITHSCORES'))
     if not owner or not is_at_cap(owner) then return owner, time end
     redis.call('ZREM', turns(queue), owner)
-    redis.call('ZADD', capped(queue), time, owner)
+    enter_capped(owner, queue, time)
   end
 end
 
@@ -134,13 +146,13 @@ local function deliver_first(owner, time, queue)
   charge_in_advance(owner, queue, delivery[1], delivery[3])
   end_backlog(owner, queue)
   fly(owner, delivery[1], delivery[3], 1)
-  redis.call('ZADD', READY[queue], NOW, member)
-  publish(queue, unpack(delivery))
+  redis.call('ZADD', ready(queue), NOW, member)
+  publish(queue, false, unpack(delivery))
 end
 
 local function fill(queue)
   local owner, time = next_turn(queue)
-  local room = owner and Queue.WINDOW - redis.call('ZCARD', READY[queue]) or 0
+  local room = owner and Queue.WINDOW - redis.call('ZCARD', ready(queue)) or 0
   while owner and room > 0 do
     deliver_first(owner, time, queue)
     owner, time = next_turn(queue)
@@ -152,7 +164,7 @@ end
 local function uncap(owner, queue)
   local time = redis.call('ZSCORE', capped(queue), owner)
   if not time then return end
-  redis.call('ZREM', capped(queue), owner)
+  leave_capped(owner, queue)
   redis.call('ZADD', turns(queue), time, owner)
   opened[queue] = true
 end
@@ -160,7 +172,7 @@ end
 -- Steps of the tenant have ended. Without a cap he waits for none.
 local function land(owner)
   if not caps_of(SHARD, owner, Cap.MAX_IN_FLIGHT) or is_at_cap(owner) then return end
-  for queue in pairs(READY) do uncap(owner, queue) end
+  for _, queue in ipairs(redis.call('ZRANGE', capped_in(owner), 0, -1)) do uncap(owner, queue) end
 end
 
 -- To be called at the end of a script: deliver what there is room for now. Answers what its caller is to publish.

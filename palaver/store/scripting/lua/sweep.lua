@@ -9,7 +9,7 @@ end
 
 local function gone()
   redis.call('ZREM', DUE, member(what))
-  for _, index in pairs(READY) do redis.call('ZREM', index, member(what)) end
+  if args.ready then redis.call('ZREM', ready(args.ready), member(what)) end
   return reply.gone()
 end
 
@@ -44,7 +44,7 @@ elseif step.state == StepState.LATER then
   if lacks_worker(step) then first = NOW - (step.lacking_since or NOW) < 2000 end
   if due then deliver(what, step, first) end
 elseif step.state == StepState.READY then
-  local since = redis.call('ZSCORE', READY[step.queue], member(what))
+  local since = redis.call('ZSCORE', ready(step.queue), member(what))
   if since and since + args.unclaimed_ms <= NOW then deliver_again(what, step) end
 end
 return moved()
