@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,8 @@ from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
-from .sources import SOURCES, Toolbox, open_toolbox
+from .sources import INLINE_SOURCES, SOURCES, Elsewhere, Toolbox, open_toolbox
+from .sources.importing import importing
 from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
 from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
@@ -103,6 +104,8 @@ _providers: Mapping[str, Provider] = {}
 """The table of providers, in any other."""
 _histograms: Histograms
 _preflight: Preflight
+_opened: AbstractAsyncContextManager[Toolbox]
+"""The tools of a worker without children."""
 _runtime: Runtime | None = None
 
 
@@ -133,7 +136,7 @@ def _prepare(sender: Any) -> None:
     """Raises:
     ConfigurationError: for a worker that could do nothing, or nothing well.
     """
-    global _kind, _hidden, _providers, _histograms, _preflight
+    global _kind, _hidden, _providers, _histograms, _preflight, _opened
     queues = {name.removesuffix(RECOVERED) for name in sender.app.amqp.queues.consume_from}
     if len(queues) != 1 or not queues <= KIND_OF.keys():
         choices = " and another with ".join(f"-Q {queue}" for queue in KIND_OF)
@@ -164,6 +167,10 @@ def _prepare(sender: Any) -> None:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
     here = settings()
+    if not _in_children(_kind):
+        # Here, where no loop runs: it imports the modules of users.
+        with importing():
+            _opened = _tools_on_a_loop(here) if _kind.isolated else _inline_tools(here)
     # Last: it waits for Redis.
     _preflight = Preflight(here, "worker")
     _preflight.require()
@@ -189,13 +196,27 @@ def _say_what_nobody_reads(keys: frozenset[str]) -> None:
         log.warning("%s", sentence)
 
 
-@asynccontextmanager
-async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
+def _inline_tools(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
+    """The tools of a worker that runs none but those within its own steps."""
+    return open_toolbox(here, INLINE_SOURCES, elsewhere=Elsewhere())
+
+
+def _tools_on_a_loop(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
     """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
+    printed = OutputCapture(here.tool_output)
+    with environment.narrowed(here, _hidden):
+        opened = open_toolbox(here, SOURCES, run_blocking=None, watch=printed.during)
+    return _contained(here, opened, printed)
+
+
+@asynccontextmanager
+async def _contained(
+    here: Settings, opened: AbstractAsyncContextManager[Toolbox], printed: OutputCapture
+) -> AsyncIterator[Toolbox]:
     environment.narrow(here, _hidden)
-    sys.stdout = sys.stderr = printed = OutputCapture(here.tool_output)
+    sys.stdout = sys.stderr = printed
     patience = max(here.lease_seconds, _LEAST_PATIENCE)
-    async with watched(patience), open_toolbox(here, SOURCES, run_blocking=None, watch=printed.during) as tools:
+    async with watched(patience), opened as tools:
         yield tools
 
 
@@ -212,8 +233,7 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
     async with AsyncExitStack() as opened:
         with refusing():
             here = settings()
-            opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, SOURCES)
-            tools = await opened.enter_async_context(opening)
+            tools = await opened.enter_async_context(_opened)
             able = Capabilities(tools, _providers, here.inline_provider_hosts)
             model = None if _kind.isolated else _model_port()
             runtime = Runtime(

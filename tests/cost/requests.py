@@ -220,7 +220,7 @@ async def _versions(api: World, n: int) -> Ask:
 async def _tools(api: World, n: int) -> Ask:
     for version in range(limit_of("tool_sets")):
         tools = (ToolDeclaration(name=f"tool-{k}", description=f"version {version}", timeout=1) for k in range(n))
-        await api.store.tools.publish(ToolSet.of(tools), "model")
+        await api.store.tools.publish(ToolSet.of(tools), "tools")
     return Ask("/v1/tools")
 
 

@@ -56,7 +56,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
             {
                 "name": "send",
                 "description": "Send something.",
-                "parameters": send.schema,
+                "parameters": send.parameters,
                 "idempotent": True,
                 "inline": False,
                 "risky": True,

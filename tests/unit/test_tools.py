@@ -29,8 +29,8 @@ def weather(city: str, days: int = 1) -> str:
 def test_the_signature_is_the_schema() -> None:
     assert weather.name == "weather"
     assert weather.description == "The forecast for a city."
-    assert weather.schema["properties"]["city"] == {"type": "string"}
-    assert weather.schema["required"] == ["city"]
+    assert weather.parameters["properties"]["city"] == {"type": "string"}
+    assert weather.parameters["required"] == ["city"]
     assert weather("Oslo", days=2) == "Oslo: 2"
 
 
