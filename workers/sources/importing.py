@@ -52,8 +52,8 @@ class Outlet(io.TextIOBase):
 
     @property
     def _now(self) -> TextIO:
-        stream: TextIO | None = getattr(sys, self._name)
-        return self._file if stream is None or stream is self else stream
+        stream: TextIO | Outlet | None = getattr(sys, self._name)
+        return self._file if stream is None or isinstance(stream, Outlet) else stream
 
 
 @contextmanager
