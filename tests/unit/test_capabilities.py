@@ -12,7 +12,7 @@ from palaver.errors import ConfigurationError, NoWorker
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import keys, single_flight
 from palaver.tools import ToolSet
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
@@ -169,14 +169,16 @@ async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
     assert (verdict.code, verdict.reason) == ("tool:gone", WaitReason.NO_WORKER)
 
 
-async def test_a_step_that_lacks_a_tool_looks_once_more_before_it_waits() -> None:
-    """As on a first start: the model worker was there before anybody had told of tools."""
+async def test_a_step_that_lacks_a_tool_looks_once_more_before_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a worker with a new tool has just begun."""
+    monkeypatch.setattr(single_flight, "_AGAIN", 0.0)
     gone = Server.offers[0].model_copy(update={"name": "gone"})
     toolbox = Toolbox([], elsewhere=Elsewhere())
     capabilities = Capabilities(toolbox, TABLE)
     async with world(tools=()) as api:
         assert toolbox.elsewhere is not None
         capabilities.declared = DeclaredTools(api.store, toolbox, toolbox.elsewhere, frozenset)
+        await _fleet_with(api, tools=(Server.offers[1],))
         await capabilities.declared.look()
         agent = _agent("open", "gone")
         verdict = await capabilities.missing_capability(api.store, agent, None, 0.0)
