@@ -17,6 +17,7 @@ TOOLS := $(VENV)/tools
 CLIENTS := $(VENV)/clients
 DEPLOY := $(VENV)/deploy
 SERVERS := $(VENV)/servers
+FRAMEWORKS := $(VENV)/frameworks
 DOCS := $(VENV)/docs
 # Debian's, by the release that has them: Redis 7.0 and 8.0.
 REDIS := $(VENV)/redis/bookworm/redis-server $(VENV)/redis/trixie/redis-server
@@ -34,7 +35,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package check-clients openhands-clients check-deploy check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package check-clients openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +91,9 @@ openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tes
 
 check-deploy: $(DEV) $(DEPLOY)/.installed ## check the image, compose file, chart and units, without Docker or Kubernetes
 	$(BIN)/python -m deploy.check $(ARGS)
+
+check-frameworks: $(DEV) $(FRAMEWORKS)/.installed ## call tools of LangChain, pydantic-ai and the OpenAI Agents SDK
+	$(BIN)/python -m pytest tests/frameworks $(ARGS)
 
 check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: a LiteLLM proxy, and llama.cpp's
 	$(BIN)/python -m pytest tests/real_servers -m chaos $(ARGS)
@@ -166,11 +170,16 @@ $(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 	@touch $@ $(STACK)
 
 # Of these packages little is imported: to compile them all is half of an installation. (For pip, 0 says so.)
-$(CLIENTS)/.installed $(DEPLOY)/.installed: export PIP_NO_COMPILE := 0
+$(CLIENTS)/.installed $(DEPLOY)/.installed $(FRAMEWORKS)/.installed: export PIP_NO_COMPILE := 0
 
 $(CLIENTS)/.installed: constraints-clients.txt
 	$(PYTHON) -m venv --clear $(CLIENTS)
 	$(CLIENTS)/bin/python $(LOCKED) --requirement constraints-clients.txt
+	@touch $@
+
+$(FRAMEWORKS)/.installed: constraints-frameworks.txt | $(STACK)
+	$(PYTHON) -m venv --clear $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python $(LOCKED) --requirement constraints-frameworks.txt
 	@touch $@
 
 $(SERVERS)/.installed: constraints-servers.txt | $(STACK)

@@ -34,7 +34,7 @@ URL = f"{os.environ['BENCH_MODEL_URL']}/chat/completions"
 _TOOLS = [
     {
         "type": "function",
-        "function": {"name": "calculator", "description": calculator.description, "parameters": calculator.schema},
+        "function": {"name": "calculator", "description": calculator.description, "parameters": calculator.parameters},
     }
 ]
 

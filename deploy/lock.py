@@ -7,6 +7,7 @@
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
     constraints-servers.txt  model servers that others wrote (``make check-servers``)
     constraints-docs.txt   what makes a site of the pages (``make docs``)
+    constraints-frameworks.txt  frameworks whose tools are taken as they are (``make check-frameworks``)
     tests/openhands/constraints-….txt  each generation of OpenHands' client (``make openhands-clients``)
     bench/openhands/constraints.txt    its agent-server, and a client of it (``make bench-openhands``)
     bench/peers/constraints/….txt      each of the others that it is compared with (``make bench-peers``)
@@ -61,6 +62,9 @@ that is the same on each Python: a file of pins has one line a package."""
 DOCS: Final = ROOT / "constraints-docs.txt"
 _DOCS: Final = ("mkdocs-material", "pymdown-extensions<13")
 """Material for MkDocs, with extensions that are the same on each Python: a file of pins has one line a package."""
+FRAMEWORKS: Final = ROOT / "constraints-frameworks.txt"
+_FRAMEWORKS: Final = ("jsonschema-rs", "langchain-core", "openai-agents", "orjson", "pydantic-ai-slim")
+"""With what Palaver's tools need where they are loaded."""
 _BUILDING: Final = ("editables",)
 """What hatchling needs for `pip install --editable`, and does not name among its own dependencies."""
 
@@ -77,6 +81,7 @@ _HEADERS: Final[Mapping[Path, str]] = {
     DEPLOY: "# What `make check-deploy` needs, in an environment of its own; of helm's package nothing but itself.\n",
     SERVERS: "# What `make check-servers` needs, in an environment of its own: LiteLLM and llama.cpp.\n",
     DOCS: "# What `make docs` needs, in an environment of its own.\n",
+    FRAMEWORKS: "# What `make check-frameworks` needs, in an environment of its own.\n",
     AGENT_SERVER: "# OpenHands' agent-server, in an environment of its own, of Python 3.12 or 3.13.\n",
     **{
         _of(each): f"# OpenHands' client {each}, in an environment of its own, of Python 3.12 or 3.13.\n"
@@ -106,6 +111,7 @@ def main() -> None:
     _write(CLIENTS, _compile(_CLIENTS, (), [CLIENTS]).values())
     _write(SERVERS, _compile(_SERVERS, (), [SERVERS]).values())
     _write(DOCS, _compile(_DOCS, (), [DOCS]).values())
+    _write(FRAMEWORKS, _compile(_FRAMEWORKS, (), [FRAMEWORKS, STACK]).values())
     checks = {**_compile(_DEPLOY, (), [DEPLOY]), **_compile(_HELM, ("--no-deps",), [DEPLOY])}
     _write(DEPLOY, [checks[name] for name in sorted(checks)])
     overrides = ("--override", str(OPENHANDS / "overrides.txt"))

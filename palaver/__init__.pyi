@@ -35,6 +35,7 @@ from palaver.schemas.models import Message as Message
 from palaver.schemas.models import Run as Run
 from palaver.schemas.models import Usage as Usage
 from palaver.schemas.stuck_limits import StuckLimits as StuckLimits
+from palaver.tools import Tool as Tool
 from palaver.tools import ToolContext as ToolContext
 from palaver.tools import tool as tool
 from palaver.version import __version__ as __version__

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,8 @@ from .loops.keeper import running, watched
 from .loops.metrics_server import MetricsServer
 from .loops.progress import Progress
 from .loops.stops import stops_noticed
-from .sources import Toolbox, open_toolbox, sources_of
+from .sources import INLINE_SOURCES, Elsewhere, Toolbox, open_toolbox, sources_of
+from .sources.importing import importing
 from .steps import step_functions as step_functions  # each `@step` in it is the work of a kind
 from .steps.capabilities import Capabilities, require_provider
 from .steps.histograms import Histograms
@@ -106,6 +107,8 @@ _providers: Mapping[str, Provider] = {}
 """The table of providers, in any other."""
 _histograms: Histograms
 _preflight: Preflight
+_opened: AbstractAsyncContextManager[Toolbox]
+"""The tools of a worker without children."""
 _runtime: Runtime | None = None
 
 
@@ -136,7 +139,7 @@ def _prepare(sender: Any) -> None:
     """Raises:
     ConfigurationError: for a worker that could do nothing, or nothing well.
     """
-    global _kind, _queues, _hidden, _providers, _histograms, _preflight
+    global _kind, _queues, _hidden, _providers, _histograms, _preflight, _opened
     queues = tuple(dict.fromkeys(queue_in_broker(name) or "" for name in sender.app.amqp.queues.consume_from))
     kinds = {kind_of(queue) for queue in queues}
     if len(kinds) != 1 or not all(queues):
@@ -169,6 +172,10 @@ def _prepare(sender: Any) -> None:
         require_extra(os.environ)
     app.capacity = sender.concurrency or 0
     here = settings()
+    if not _in_children(_kind):
+        # Here, where no loop runs: it imports the modules of users.
+        with importing():
+            _opened = _tools_on_a_loop(here) if _kind.isolated else _inline_tools(here)
     # Last: it waits for Redis.
     _preflight = Preflight(here, "worker")
     _preflight.require()
@@ -201,13 +208,26 @@ def _say_what_is_not_named(named: Collection[str | None]) -> None:
             log.warning("-Q %s: no tool of PALAVER_TOOLS names that queue, so nothing comes from there", queue)
 
 
-@asynccontextmanager
-async def _tools_on_a_loop(here: Settings) -> AsyncIterator[Toolbox]:
+def _inline_tools(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
+    """The tools of a worker that runs none but those within its own steps."""
+    return open_toolbox(here, INLINE_SOURCES, elsewhere=Elsewhere())
+
+
+def _tools_on_a_loop(here: Settings) -> AbstractAsyncContextManager[Toolbox]:
     """The tools of a worker that runs them in its main process: what a child does about them, as far as it goes."""
+    printed = OutputCapture(here.tool_output)
+    with environment.narrowed(here, _hidden):
+        opened = open_toolbox(here, sources_of(here), run_blocking=None, watch=printed.during)
+    return _contained(here, opened, printed)
+
+
+@asynccontextmanager
+async def _contained(
+    here: Settings, opened: AbstractAsyncContextManager[Toolbox], printed: OutputCapture
+) -> AsyncIterator[Toolbox]:
     environment.narrow(here, _hidden)
-    sys.stdout = sys.stderr = printed = OutputCapture(here.tool_output)
+    sys.stdout = sys.stderr = printed
     patience = max(here.lease_seconds, _LEAST_PATIENCE)
-    opened = open_toolbox(here, sources_of(here), run_blocking=None, watch=printed.during)
     async with watched(patience), opened as tools:
         yield tools
 
@@ -225,8 +245,7 @@ async def _lifespan(pool: TaskPool) -> AsyncIterator[None]:
     async with AsyncExitStack() as opened:
         with refusing():
             here = settings()
-            opening = _tools_on_a_loop(here) if _kind.isolated else open_toolbox(here, sources_of(here))
-            tools = await opened.enter_async_context(opening)
+            tools = await opened.enter_async_context(_opened)
             able = Capabilities(tools, _providers, here.inline_provider_hosts)
             model = None if _kind.isolated else _model_port()
             runtime = Runtime(

@@ -15,6 +15,7 @@ from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
+from palaver.vocabulary.step_kinds import MODEL
 
 KnownTools = Mapping[str, Sequence[ToolDeclaration]]
 """Declarations of tools by name. While a deployment rolls a tool may have several of them: the one seen last is
@@ -34,7 +35,8 @@ class Catalog:
 
     async def tools(self, wanted: Iterable[str] = ()) -> KnownTools | None:
         """Return every tool that a worker has, or that the last ones of a queue had; None if the store never had
-        a worker. Those that are wanted may come with a worker that has just begun. Raises what the store raises."""
+        a worker that runs tools. Those that are wanted may come with a worker that has just begun. Raises what the
+        store raises."""
         return await self._tools.get(lambda known: known is not None and known.keys() >= {*wanted})
 
     async def providers(self, wanted: Iterable[str] = ()) -> frozenset[str] | None:
@@ -52,7 +54,8 @@ class Catalog:
         for declared in sets.values():
             for declaration in declared.tools:
                 tools.setdefault(declaration.name, []).append(declaration)
-        return tools if sets else None
+        # Model workers run few tools themselves: who has seen no other cannot say that there is no such tool.
+        return tools if any(declared.queues - {MODEL.queue} for declared in sets.values()) else None
 
 
 def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str, Any]) -> list[FieldError]:

@@ -55,6 +55,7 @@ class Palaver(Peer):
             "PALAVER_FLOWER_PORT": str(free_port()),
             "PALAVER_FLOWER_OPEN": "true",
             "PALAVER_TOOLS": "bench.peers.palaver_tools",
+            "PALAVER_INLINE_TOOLS": "bench.peers.palaver_tools" if self.how == "inline" else "",
             "BENCH_TOOLS": self.how,
             "BENCH_TOOL_EFFECTS": str(self.effects),
         }

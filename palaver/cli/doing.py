@@ -11,7 +11,6 @@ from palaver.client.errors import ClientError
 from palaver.schemas.actions import ActionType, PendingAction
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
-from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import StepState, WaitReason
 from palaver.vocabulary.step_kinds import KINDS
 
@@ -196,16 +195,13 @@ def refused_lines(run: Run, queues: Callable[[], Mapping[str, Any]]) -> Iterator
                 yield refused_of(str(queue.get("name")), worker)
 
 
-def lacked(code: str, step: str = "") -> str:
-    """``no worker has tool look_up``, from the code of such a wait; of a ``step`` that calls a model, what its worker
-    lacks: a tools worker may have it."""
+def lacked(code: str) -> str:
+    """``no worker has tool look_up``, from the code of such a wait."""
     kind, _, name = one_line(code).partition(":")
     if kind == "refused_key":
         return f"the provider {name} refuses the key of the worker that took it"
     if kind == "queue":
         return f"no worker takes from the queue {name}: `palaver tools -Q {name}`"
-    if kind == "tool" and step and not call_of(step):
-        return f"no model worker has tool {name}: its PALAVER_TOOLS needs the module, too"
     return f"no worker has {kind} {name}"
 
 
@@ -217,18 +213,13 @@ def lacks(code: str) -> str:
     return f"lacks {kind} {name}"
 
 
-def wait_cause(reason: str, code: str, step: str) -> str:
+def wait_cause(reason: str, code: str) -> str:
     """Why a step waits, with what ``code`` says of it."""
     if reason == WaitReason.NO_WORKER:
-        return lacked(code, step)
+        return lacked(code)
     if reason == WaitReason.TENANT_LIMIT:
         return _CAPS.get(code) or f"{reason} {code}".rstrip()
     return _NO_ROOM.get(code) or f"{reason} {code}".rstrip()
-
-
-def _waiting_step(run: Run) -> str:
-    """The step that waits, if it is the only one."""
-    return run.current_steps[0].step if run.current_step_count == 1 and run.current_steps else ""
 
 
 def waiting(run: Run) -> str:
@@ -237,7 +228,7 @@ def waiting(run: Run) -> str:
         return ""
     parts = [WAITS[run.waiting.reason]]
     if run.waiting.reason is WaitReason.NO_WORKER:
-        parts = [lacked(run.waiting.code or "", _waiting_step(run))]
+        parts = [lacked(run.waiting.code or "")]
     if run.waiting.code == "outage":
         parts = ["outage of the provider"]
     if run.waiting.reason is WaitReason.TENANT_LIMIT:

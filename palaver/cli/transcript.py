@@ -129,7 +129,7 @@ class Transcript:
     def _waiting(self, event: RunWaiting) -> None:
         step, code = one_line(event.step), one_line(event.code)
         lacks = event.reason is WaitReason.NO_WORKER
-        reason = wait_cause(event.reason, code, step)
+        reason = wait_cause(event.reason, code)
         if event.error is not None:
             reason += f": {why(event.error)}"
         self.doing = f"waiting: {reason}"

@@ -90,7 +90,7 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
 
 def _declaration(function: Tool, *, own_timeout: bool) -> Mapping[str, Any]:
     options: dict[str, Any] = {"timeout": float(function.timeout)} if own_timeout else {}
-    spec = ClientTool(name=function.name, description=function.description, parameters=function.schema, **options)
+    spec = ClientTool(name=function.name, description=function.description, parameters=function.parameters, **options)
     return spec.model_dump(mode="json", exclude_unset=True)
 
 

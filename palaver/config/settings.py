@@ -67,7 +67,10 @@ class Settings(IssuerSettings):
     """The TOML file of the operator's rules for runs: approvals that nobody waives, allowed tools and models, limits.
     The API reads it when it starts."""
     tools: Annotated[tuple[str, ...], NoDecode] = ()
-    """Python modules with the users' tools, comma separated."""
+    """Python modules with the users' tools, comma separated: tools workers import them."""
+    inline_tools: Annotated[tuple[str, ...], NoDecode] = ()
+    """Those whose ``inline`` tools run within model steps: model workers import these and no others, tools workers
+    these, too."""
     tool_sources: Path | None = None
     """The TOML file of tools that are no Python functions."""
     tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
@@ -196,7 +199,7 @@ class Settings(IssuerSettings):
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
         return value and known_server(value, amqp=field.field_name == "broker_url")
 
-    @field_validator("tools", "tool_env", "allowed_hosts", "dialects", mode="before")
+    @field_validator("tools", "inline_tools", "tool_env", "allowed_hosts", "dialects", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         return parts(value) if isinstance(value, str) else value

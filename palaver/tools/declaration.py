@@ -1,51 +1,78 @@
-"""The ``@tool`` decorator: a typed function becomes a tool with a JSON schema and declared behaviour."""
+"""A tool: a function with a JSON schema and declared behaviour. ``@tool`` makes the schema of a typed function, and
+``Tool`` takes one that is there."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, get_args, get_origin, overload
 
-from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 
 from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.arguments import in_words, read
+from palaver.schemas.fields import ToolName
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration, check_queue
+from palaver.tools.foreign import foreign_tool
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
+
+_TIMEOUT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function with its declaration. Calling it calls the function."""
+    """A function with its declaration: ``Tool(name, description, parameters, call)``. Calling it calls the function.
+
+    ``call`` is a function, sync or async. It gets the arguments by their names, nested ones as dicts and lists, after
+    they were held to ``parameters``, and the ``ToolContext`` if one of its parameters is annotated with that. The
+    options are those of ``@tool``, which makes the schema from a signature.
+
+    Raises:
+        ConfigurationError: no model could call it by this name, nothing can be held to the schema, or an option is no
+            good.
+    """
 
     name: str
     description: str
-    function: Callable[..., Any]
-    idempotent: bool
-    """Starting it twice is as good as once; only then is it started again after its worker died."""
-    inline: bool
-    """Quick and pure: runs inside the model step, in the model worker's loop. Must not block."""
-    risky: bool
-    """Its calls wait for an approval, unless the agent's policy says ``never``."""
-    ends_run: bool
-    """Its result is the run's output: no model is called after it."""
-    timeout: float
-    """Seconds."""
-    arguments: type[BaseModel] = field(repr=False)
-    schema: dict[str, Any] = field(repr=False)
+    parameters: dict[str, Any] = field(repr=False)
     """JSON schema of the arguments, as a model sees it."""
+    call: Callable[..., Any]
+    _: KW_ONLY
+    idempotent: bool = False
+    """Starting it twice is as good as once; only then is it started again after its worker died."""
+    inline: bool = False
+    """Quick and pure: runs inside the model step, in the model worker's loop. Must not block."""
+    risky: bool = False
+    """Its calls wait for an approval, unless the agent's policy says ``never``."""
+    ends_run: bool = False
+    """Its result is the run's output: no model is called after it."""
+    timeout: float = _TIMEOUT
+    """Seconds."""
+    arguments: type[BaseModel] | None = field(default=None, repr=False)
+    """The arguments as ``@tool`` has them of a signature; None: the schema is all that is known of them."""
     queue: str | None = None
     """The queue of its steps, for workers that take from there; None: that of all tools."""
     context_parameter: str | None = None
     """The parameter that takes the ``ToolContext``; None if there is none."""
 
+    def __post_init__(self) -> None:
+        _require_timeout(self.timeout)
+        check_queue(self.name, self.queue, inline=self.inline)
+        if self.arguments is None:
+            _require_name(self.name)
+            _require_schema(self.name, self.parameters)
+            context_parameter = _context_parameter_of(self.name, self.call)
+            if context_parameter in self.parameters.get("properties", ()):
+                raise ConfigurationError(f"tool {self.name}: the model fills {context_parameter}, or it is the context")
+            object.__setattr__(self, "context_parameter", context_parameter)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+        return self.call(*args, **kwargs)
 
     @property
     def declaration(self) -> ToolDeclaration:
@@ -53,7 +80,7 @@ class Tool:
         return ToolDeclaration(
             name=self.name,
             description=self.description,
-            parameters=self.schema,
+            parameters=self.parameters,
             idempotent=self.idempotent,
             inline=self.inline,
             risky=self.risky,
@@ -65,19 +92,24 @@ class Tool:
     @property
     def is_async(self) -> bool:
         """True if the function is a coroutine function."""
-        return inspect.iscoroutinefunction(self.function)
+        return inspect.iscoroutinefunction(self.call)
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
         """A call of the function with ``arguments``, and with ``context`` if it asks for it."""
         extra = {} if self.context_parameter is None else {self.context_parameter: context}
-        return partial(self.function, **arguments, **extra)
+        return partial(self.call, **{**arguments, **extra})
 
     def parse(self, arguments: str) -> dict[str, Any]:
-        """The keyword arguments in the JSON text ``arguments``, validated against the signature.
+        """The keyword arguments in the JSON text ``arguments``, validated against the signature, or else the schema.
 
         Raises:
             InvalidToolCall: says to the model what does not fit.
         """
+        if self.arguments is None:
+            # Not at the top: most who only declare tools have no validator of schemas installed.
+            from palaver.tools.schemas import fitting
+
+            return fitting(self, arguments)
         try:
             read(arguments)
             parsed = self.arguments.model_validate_json(arguments.strip() or "{}")
@@ -96,6 +128,36 @@ def _faults(error: ValidationError) -> str:
     return in_words([(fault["loc"], fault["msg"]) for fault in errors])
 
 
+def _require_name(name: str) -> None:
+    try:
+        _NAME.validate_python(name)
+    except ValidationError:
+        why = "1 to 64 letters, digits, _ and -, as models call it"
+        raise ConfigurationError(f"a tool cannot be named {str(name)[:100]!r}: {why}") from None
+
+
+def _require_timeout(timeout: float) -> None:
+    if not 0 < timeout <= limit_of("tool_timeout"):
+        raise ConfigurationError(f"a tool's timeout is more than 0 and at most {limit_of('tool_timeout'):,} s")
+
+
+def _require_schema(name: str, parameters: dict[str, Any]) -> None:
+    try:
+        from palaver.schemas.json_schemas import Unfit, require_fit
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"tool {name}: JSON schemas need palaver[server]: {error}") from error
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
+        raise ConfigurationError(f"tool {name}: its parameters are a JSON schema of an object")
+    try:
+        require_fit(parameters)
+    except Unfit as error:
+        place = error.pointer and f" at {error.pointer}"
+        raise ConfigurationError(f"tool {name}: its schema{place} {error}") from error
+    except TypeError as error:
+        raise ConfigurationError(f"tool {name}: its schema is not JSON: {error}") from error
+
+
+_NAME: Final[TypeAdapter[str]] = TypeAdapter(ToolName)
 _NO_RETRY: Final = ": a tool that raises RetryableToolError(retry_after=seconds) is called again, three times in all"
 
 
@@ -110,7 +172,7 @@ def tool(
     inline: bool = False,
     risky: bool = False,
     ends_run: bool = False,
-    timeout: float = 30.0,
+    timeout: float | None = None,
     queue: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -123,18 +185,18 @@ def tool(
     inline: bool = False,
     risky: bool = False,
     ends_run: bool = False,
-    timeout: float = 30.0,
+    timeout: float | None = None,
     queue: str | None = None,
     **others: object,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Declare a function, sync or async, as a tool.
+    """Declare a function, sync or async, as a tool; or a tool of another framework, which has a schema already.
 
     The model sees the name, the description (the docstring) and the JSON schema (the signature). A parameter that is
     annotated with ``ToolContext`` is not part of the schema: the function gets the context of its call there.
-    ``timeout`` is in seconds. Without ``idempotent`` a call is never started twice: if its worker dies, the result says
-    that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. The result of a
-    tool that ``ends_run`` is the run's output: no model is called after it. Calls of a tool with a ``queue`` are for
-    workers that take from it: ``palaver tools -Q gpu``.
+    ``timeout`` is in seconds, 30 unless something else is known. Without ``idempotent`` a call is never started twice:
+    if its worker dies, the result says that it may or may not have taken effect. Calls of a ``risky`` tool wait for
+    somebody's approval. The result of a tool that ``ends_run`` is the run's output: no model is called after it.
+    Calls of a tool with a ``queue`` are for workers that take from it: ``palaver tools -Q gpu``.
 
     Raises:
         ConfigurationError: when the signature cannot be a schema, the timeout or the queue is none, or there is no such
@@ -144,11 +206,23 @@ def tool(
         known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout", "queue")
         hint = _NO_RETRY if option == "retry" else did_you_mean(option, known) or f"; there are: {', '.join(known)}"
         raise ConfigurationError(f"@tool has no option {option}{hint}")
-    if not 0 < timeout <= limit_of("tool_timeout"):
-        raise ConfigurationError(f"a tool's timeout is more than 0 and at most {limit_of('tool_timeout'):,} s")
+    if timeout is not None:
+        _require_timeout(timeout)
 
     def declare(function: Callable[..., Any]) -> Tool:
-        check_queue(name or function.__name__, queue, inline=inline)
+        if (foreign := foreign_tool(function)) is not None:
+            return Tool(
+                name or foreign.name,
+                foreign.description if description is None else description,
+                foreign.parameters,
+                foreign.call,
+                idempotent=idempotent,
+                inline=inline,
+                risky=risky or foreign.risky,
+                ends_run=ends_run or foreign.ends_run,
+                timeout=timeout or foreign.timeout or _TIMEOUT,
+                queue=queue,
+            )
         try:
             arguments, context_parameter = _parameters_of(function)
             schema = arguments.model_json_schema()
@@ -161,14 +235,14 @@ def tool(
         return Tool(
             name=name or function.__name__,
             description=description if description is not None else inspect.getdoc(function) or "",
-            function=function,
+            parameters=schema,
+            call=function,
             idempotent=idempotent,
             inline=inline,
             risky=risky,
             ends_run=ends_run,
-            timeout=timeout,
+            timeout=timeout or _TIMEOUT,
             arguments=arguments,
-            schema=schema,
             queue=queue,
             context_parameter=context_parameter,
         )
@@ -180,10 +254,7 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str |
     """The parameters that the model fills, as a model of pydantic's, and the name of the one for the context."""
     fields: dict[str, Any] = {}
     contexts: list[str] = []
-    try:
-        signature = inspect.signature(function, eval_str=True)
-    except NameError as error:
-        raise ConfigurationError(f"tool {function.__name__}: cannot resolve its annotations: {error}") from error
+    signature = _signature_of(function.__name__, function)
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise ConfigurationError(f"tool {function.__name__}: parameter {parameter.name} must be an ordinary one")
@@ -194,10 +265,32 @@ def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str |
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (parameter.annotation, default)
-    if len(contexts) > 1:
-        raise ConfigurationError(f"tool {function.__name__}: one parameter may be a ToolContext, not {len(contexts)}")
     model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
-    return model, contexts[0] if contexts else None
+    return model, _only_one(function.__name__, contexts)
+
+
+def _context_parameter_of(name: str, call: Callable[..., Any]) -> str | None:
+    """The parameter of ``call`` that takes the context; None if there is none, or nobody can say."""
+    try:
+        signature = _signature_of(name, call)
+    except ValueError:  # of a function in C
+        return None
+    return _only_one(name, [each.name for each in signature.parameters.values() if _is_context(each.annotation)])
+
+
+def _signature_of(name: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except NameError as error:
+        raise ConfigurationError(f"tool {name}: cannot resolve its annotations: {error}") from error
+    except TypeError as error:
+        raise ConfigurationError(f"tool {name}: nothing to call: {error}") from error
+
+
+def _only_one(name: str, contexts: list[str]) -> str | None:
+    if len(contexts) > 1:
+        raise ConfigurationError(f"tool {name}: one parameter may be a ToolContext, not {len(contexts)}")
+    return contexts[0] if contexts else None
 
 
 def _is_context(annotation: Any) -> bool:

@@ -6,14 +6,24 @@ Apart from the other modules: what only declares tools needs no validator instal
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from palaver.errors import InvalidToolCall
 from palaver.schemas import json_schemas
-from palaver.schemas.actions import ClientTool
 from palaver.schemas.arguments import in_words, read
 from palaver.schemas.json_schemas import SchemaMismatch, Unfit
-from palaver.tools.declared import ToolDeclaration
+
+
+class Declared(Protocol):
+    """A tool, of whatever kind, of which the name and the schema are known."""
+
+    @property
+    def name(self) -> str:
+        """As models call it."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON schema of the arguments."""
 
 
 def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[SchemaMismatch]:
@@ -25,7 +35,7 @@ def misfits(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[Schema
         return []
 
 
-def fitting(declared: ToolDeclaration | ClientTool, text: str) -> dict[str, Any]:
+def fitting(declared: Declared, text: str) -> dict[str, Any]:
     """The arguments in the JSON ``text``, if they fit the schema of the tool.
 
     Raises:

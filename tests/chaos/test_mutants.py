@@ -2,7 +2,7 @@
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
 what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
 usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's policy, of
-tokens of an issuer, and of tools on a loop are caught by their tests."""
+tokens of an issuer, of tools that are declared elsewhere, and of tools on a loop are caught by their tests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.chaos.batch_mutants import BATCH_MUTANTS
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.cap_mutants import CAP_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
+from tests.chaos.declaration_mutants import DECLARATION_MUTANTS
 from tests.chaos.erasure_mutants import ERASURE_MUTANTS
 from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
 from tests.chaos.issuer_mutants import ISSUER_MUTANTS
@@ -36,6 +37,7 @@ KINDS = (
     DEATH_MUTANTS,
     BATCH_MUTANTS,
     CAP_MUTANTS,
+    DECLARATION_MUTANTS,
     ERASURE_MUTANTS,
     IN_PLACE_MUTANTS,
     ISSUER_MUTANTS,

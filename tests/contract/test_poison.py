@@ -235,6 +235,31 @@ async def test_those_that_are_lost_together_are_not_blamed_however_often(driver:
         await driver.finish(lease)
 
 
+async def test_so_are_calls_of_tools_that_share_a_worker(driver: StoreDriver, redis: Any) -> None:
+    """On a loop, that is: a child has one, which is to blame for each of its deaths."""
+    turns = [await driver.turn("a", idempotent=["a"]) for _ in range(5)]
+    deliveries = [delivery for _, found in turns for delivery in found]
+    for number in range(6):
+        leases = [await driver.claim(delivery, f"w{number}") for delivery in deliveries]
+        assert len(leases) == 5
+        deliveries = await crash(driver, redis, f"w{number}", leases)
+        at_once = {delivery.run_id for delivery in deliveries}
+        for run_id, _ in turns:
+            if run_id not in at_once:
+                (settled,) = await driver.hasten(run_id, "1/a")
+                deliveries += settled.deliveries
+    for run_id, _ in turns:
+        assert (await driver.get(run_id)).status == "running"
+
+
+async def test_a_call_alone_on_its_worker_is_to_blame_at_once(driver: StoreDriver, redis: Any) -> None:
+    run_id, deliveries = await driver.turn("a", idempotent=["a"])
+    for number in range(3):
+        lease = await driver.claim(deliveries[0], f"w{number}")
+        deliveries = await crash(driver, redis, f"w{number}", [lease])
+    assert (await driver.get(run_id)).status == "failed"
+
+
 @pytest.mark.parametrize(
     ("retry", "losses"),
     [

@@ -32,7 +32,7 @@ async def refused_by(server: RedisServer, *, durability: str = "server") -> Asyn
     """The API on that server."""
     settings = Settings(redis_url=server.url, durability=durability)
     async with Store.connect(settings) as store:
-        await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(())), ("model",))
+        await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(())), ("tools",))
         app = create_app(settings, store, RecordingPublisher(), PROVIDERS, {})
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with (

@@ -120,7 +120,7 @@ async def real_world(url: str) -> AsyncIterator[World]:
     redis, publisher = Redis.from_url(url), RecordingPublisher()
     await redis.flushall()
     async with Store.connect(settings) as store:
-        await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(())), ("model",))
+        await store.tools.publish(ToolSet.of(each.declaration for each in load_tools(())), ("tools",))
         app = create_app(settings, store, publisher, PROVIDERS, POLICIES)
         async with app.router.lifespan_context(app):
             yield World(app, None, store, redis, None, publisher)  # type: ignore[arg-type]

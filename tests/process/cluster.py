@@ -149,6 +149,7 @@ class Cluster(Inputs):
                 "PALAVER_LEASE_SECONDS": str(lease),
                 "PALAVER_DRAIN_GRACE": str(GRACE),
                 "PALAVER_TOOLS": "tests.process.tools",
+                "PALAVER_INLINE_TOOLS": environment.get("PALAVER_TOOLS", "tests.process.tools"),
                 "TOOL_LEDGER": str(self.tool_ledger_path),
                 "PALAVER_BROKER_URL": self.rabbitmq.url if self.rabbitmq else "",
                 **environment,

@@ -44,6 +44,22 @@ async def deaf_for_long_async(context: ToolContext) -> str:
     return "unreachable"
 
 
+@tool(idempotent=True)
+async def poison_async(context: ToolContext) -> str:
+    """Takes its process along each time, and whatever else runs there."""
+    write_async("begin", "poison_async", context)
+    ctypes.string_at(0)
+    return "unreachable"
+
+
+@tool(idempotent=True)
+async def sleep_async(seconds: float, context: ToolContext) -> str:
+    """Behaves, and may be started again."""
+    write_async("begin", "sleep_async", context)
+    await asyncio.sleep(seconds)
+    return "slept"
+
+
 @tool
 async def freeze_async(context: ToolContext) -> str:
     """Keeps Python's lock: nothing of the process goes on."""

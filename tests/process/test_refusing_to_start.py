@@ -89,10 +89,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 TOOLS = [
-    ("nosuch", "PALAVER_TOOLS: cannot import 'tools_nosuch': ModuleNotFoundError"),
-    ("broken", "PALAVER_TOOLS: cannot import 'tools_broken': RuntimeError: no database"),
-    ("odd", "PALAVER_TOOLS: cannot import 'tools_odd': RuntimeError: odd "),
-    ("empty", "PALAVER_TOOLS: module 'tools_empty' declares no tool"),
+    ("nosuch", "cannot import 'tools_nosuch': ModuleNotFoundError"),
+    ("broken", "cannot import 'tools_broken': RuntimeError: no database"),
+    ("odd", "cannot import 'tools_odd': RuntimeError: odd "),
+    ("empty", "module 'tools_empty' declares no tool"),
     ("doubled", "two tools are named 'clock'"),
 ]
 
@@ -108,7 +108,10 @@ WORKERS = ("worker", "tools")
         *((line, "broken", {}, "broken.toml is not TOML") for line in ("api", *WORKERS)),
         ("worker", "keyed", {}, "the variables with their keys are not set: KEYED_KEY (of keyed)"),
         ("worker", "", {}, "PALAVER_PROVIDERS: a model worker without a provider can do nothing"),
-        *((line, "table", {"PALAVER_TOOLS": f"tools_{name}"}, why) for line in WORKERS for name, why in TOOLS),
+        *(("worker", "table", {"PALAVER_INLINE_TOOLS": f"tools_{name}"}, why) for name, why in TOOLS),
+        *(("tools", "table", {"PALAVER_TOOLS": f"tools_{name}"}, why) for name, why in TOOLS),
+        ("worker", "table", {"PALAVER_INLINE_TOOLS": "tools_nosuch"}, "PALAVER_INLINE_TOOLS: cannot import"),
+        ("tools", "table", {"PALAVER_TOOLS": "tools_nosuch"}, "PALAVER_TOOLS: cannot import"),
         ("tools", "table", {"PALAVER_TOOLS": "tools_leaving"}, "a module ended its process when it was imported"),
         ("api", "table", {"PALAVER_HOST": "0.0.0.0"}, "PALAVER_HOST: 0.0.0.0 is reached from elsewhere"),
         ("worker", "table", {"PALAVER_BROKER_URL": "redis://127.0.0.1:1/0?x=1"}, "a redis:// broker takes no `x`"),
@@ -179,7 +182,7 @@ def test_no_secret_is_told_that_a_module_repeats(line: str, module: str, folder:
     environment = {
         "PALAVER_REDIS_URL": redis_url,
         "PALAVER_PROVIDERS": str(folder / "table.toml"),
-        "PALAVER_TOOLS": f"tools_{module}",
+        "PALAVER_TOOLS" if line == "tools" else "PALAVER_INLINE_TOOLS": f"tools_{module}",
         "SHOP_DSN": "postgres://shop:canary-0123456789@db.example/shop",
     }
     code, told = _started(command(line), folder, environment)

@@ -118,7 +118,7 @@ def test_a_worker_whose_key_is_refused_fails_no_run_that_another_can_do(keyed: C
 
 
 def test_a_tools_worker_without_a_tool_tells_no_model_so(keyed: Cluster) -> None:
-    with one_more(keyed, "tools", PALAVER_TOOLS=""):
+    with one_more(keyed, "tools", PALAVER_TOOLS="", PALAVER_INLINE_TOOLS=""):
         run_ids = [keyed.submit("tool-1", tools=["record"]) for _ in range(MANY)]
         assert {keyed.ended(run_id, within=60).status for run_id in run_ids} == {"completed"}
     for run_id in run_ids:

@@ -320,7 +320,7 @@ def refund_inline(amount: int) -> str:
 @tool
 def stubborn(seconds: Seconds = 30) -> str:
     """Has time, and does not give in."""
-    return str(busy.function(seconds))
+    return str(busy.call(seconds))
 
 
 class _Odd(Tool):

@@ -139,7 +139,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     tools = changes.get("tools", load_tools(()))
     dialects = changes.get("dialects", (NATIVE, MCP, OPENHANDS))
     if tools:
-        await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("model",))
+        await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("tools",))
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))
     app = create_app(settings, store, publisher, providers, POLICIES, dialects, policy)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

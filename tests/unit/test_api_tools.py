@@ -56,7 +56,7 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
             {
                 "name": "send",
                 "description": "Send something.",
-                "parameters": send.schema,
+                "parameters": send.parameters,
                 "idempotent": True,
                 "inline": False,
                 "risky": True,
@@ -117,6 +117,19 @@ async def test_a_store_that_never_had_a_worker_takes_runs(tools: tuple[str, ...]
         assert behind.json()["waiting"]["reason"] == "conversation_busy"
         await api.claim(run)
         assert (await api.read(run))["waiting"] is None
+
+
+@pytest.mark.parametrize("queues", [("model",), ("model", "tools")], ids=str)
+async def test_a_model_worker_does_not_know_which_tools_there_are(queues: tuple[str, ...]) -> None:
+    """It has few itself, and was started before the tools workers: these will say."""
+    async with world(tools=()) as api:
+        for queue in queues:
+            await api.store.tools.publish(ToolSet.of([clock.declaration]), (queue,))
+        answer = await _submit(api, "send")
+        if queues == ("model",):
+            assert answer.status_code == 202
+        else:
+            assert "there are: clock" in assert_problem(answer, 422, "unknown_tool", "/agent/tools/0")["detail"]
 
 
 async def test_so_does_a_conversation_that_has_its_agent() -> None:

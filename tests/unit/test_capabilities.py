@@ -12,15 +12,16 @@ from palaver.errors import ConfigurationError, NoWorker
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import keys, single_flight
 from palaver.tools import ToolSet
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
 from tests.process.remote_tools import RemoteTools, Server
 from tests.unit.api_world import World, world
 from tests.waiting import aeventually
-from workers.sources import Toolbox
+from workers.sources import Elsewhere, Toolbox
 from workers.steps.capabilities import Capabilities, offered_again, require_provider
+from workers.steps.declared_tools import DeclaredTools
 
 URL = "http://127.0.0.1:1/v1"
 TABLE = {
@@ -100,7 +101,7 @@ def test_a_step_is_offered_often_at_first_and_rarely_later() -> None:
 
 async def _fleet_with(api: World, *, providers: tuple[str, ...] = (), tools: tuple[Any, ...] = ()) -> None:
     told = ToolSet.of(tools)
-    await api.store.tools.publish(told, ("model",))
+    await api.store.tools.publish(told, ("tools",))
     await api.store.fleet.report(
         WorkerReport("w", ("model",), 0, 1, draining=False, tools=told.digest, providers=providers)
     )
@@ -166,6 +167,29 @@ async def test_a_step_waits_on_while_the_store_cannot_say_who_has_it(
             api.server.connected = True
     assert isinstance(verdict, Postpone)
     assert (verdict.code, verdict.reason) == ("tool:gone", WaitReason.NO_WORKER)
+
+
+async def test_a_step_that_lacks_a_tool_looks_once_more_before_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a worker with a new tool has just begun."""
+    monkeypatch.setattr(single_flight, "_AGAIN", 0.0)
+    gone = Server.offers[0].model_copy(update={"name": "gone"})
+    toolbox = Toolbox([], elsewhere=Elsewhere())
+    capabilities = Capabilities(toolbox, TABLE)
+    async with world(tools=()) as api:
+        assert toolbox.elsewhere is not None
+        capabilities.declared = DeclaredTools(api.store, toolbox, toolbox.elsewhere, frozenset)
+        await _fleet_with(api, tools=(Server.offers[1],))
+        await capabilities.declared.look()
+        agent = _agent("open", "gone")
+        verdict = await capabilities.missing_capability(api.store, agent, None, 0.0)
+        assert verdict == Postpone(offered_again(0.0), "tool:gone", WaitReason.NO_WORKER)
+        await _fleet_with(api, tools=(gone,))
+        assert await capabilities.missing_capability(api.store, agent, None, 0.0) is None
+        api.server.connected = False
+        verdict = await capabilities.missing_capability(api.store, _agent("open", "other"), None, 0.0)
+        api.server.connected = True
+        assert isinstance(verdict, Postpone)
+        await capabilities.declared.close()
 
 
 @pytest.mark.parametrize("what", ["provider", "tool"])

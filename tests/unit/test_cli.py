@@ -186,13 +186,6 @@ class TestOthers:
         api.on("GET", RUN, answer(run_object("running", waiting=waiting)))
         assert re.search(r"^waiting +no worker has tool look_up$", CommandResult(api, "show", RUN_ID).out, re.MULTILINE)
 
-    def test_show_says_which_worker_lacks_a_tool(self, api: ScriptedAPI) -> None:
-        waiting = {"reason": "no_worker", "code": "tool:embed"}
-        step = {"step": "1", "kind": "model", "name": "fake/echo", "state": "later", "attempt": 1}
-        api.on("GET", RUN, answer(run_object("running", waiting=waiting, current_steps=[step], current_step_count=1)))
-        needs = "no model worker has tool embed: its PALAVER_TOOLS needs the module, too"
-        assert f"waiting       {needs}\n" in CommandResult(api, "show", RUN_ID).out
-
     def test_show_of_a_run_that_was_retried_leads_on_to_the_newer_one(self, api: ScriptedAPI) -> None:
         error = error_object("timeout", user_action="retry")
         api.on("GET", RUN, answer(run_object("failed", stop_reason="error", error=error, retried_as="run_2")))

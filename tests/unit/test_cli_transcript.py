@@ -81,14 +81,6 @@ class TestWaiting:
         lacking = frame(1, "run.waiting", step="1", reason="no_worker", code="provider:mine", delay=0.1)
         assert told(api, lacking) == ["step 1 waits: no worker has provider mine"]
 
-    def test_a_model_worker_lacks_what_a_tools_worker_may_have(self, api: ScriptedAPI) -> None:
-        def lacking(step: str) -> list[str]:
-            return told(api, frame(1, "run.waiting", step=step, reason="no_worker", code="tool:embed", delay=0.1))
-
-        needs = "no model worker has tool embed: its PALAVER_TOOLS needs the module, too"
-        assert lacking("1") == [f"step 1 waits: {needs}"]
-        assert lacking("1/c1") == ["step 1/c1 waits: no worker has tool embed"]
-
     def test_a_cap_of_the_tenant_is_no_limit_of_the_provider(self, api: ScriptedAPI) -> None:
         def capped(code: str) -> list[str]:
             return told(api, frame(1, "run.waiting", reason="tenant_limit", code=code, delay=3))

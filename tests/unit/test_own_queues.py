@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -20,6 +19,7 @@ from palaver.steps.wire import body_of, delivery_in, headers_of
 from palaver.tools.declared import declarations_in
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL, QUEUES, TOOL, broker_queue, is_own_queue, kind_of, queue_in_broker
+from tests.process.remote_tools import RemoteTools, Server
 from workers.broker.transport import Amqp, consume_recovered_first
 from workers.sources import Toolbox
 from workers.sources.functions import Functions
@@ -44,7 +44,7 @@ def ordinary() -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tool_may_name_a_queue(name: str) -> None:
-    assert tool(queue=name)(ordinary.function).declaration.queue == name
+    assert tool(queue=name)(ordinary.call).declaration.queue == name
     assert queue_in_broker(broker_queue(name)) == name
     assert queue_in_broker(f"{broker_queue(name)}.recovered") == name
     assert kind_of(name) is TOOL
@@ -56,7 +56,7 @@ def test_what_is_no_name_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r"tool ordinary: .* cannot be a queue of tools: its name has 1 to 32 of"
     ):
-        tool(queue=name)(ordinary.function)
+        tool(queue=name)(ordinary.call)
     if name not in QUEUES:
         assert queue_in_broker(f"tools.{name}") in (None, "tools")
 
@@ -65,15 +65,16 @@ def test_an_inline_tool_has_no_queue() -> None:
     with pytest.raises(
         ConfigurationError, match="it runs inside the model step and is in no queue: leave queue or inline"
     ):
-        tool(queue="gpu", inline=True)(ordinary.function)
+        tool(queue="gpu", inline=True)(ordinary.call)
 
 
 def test_a_toolbox_knows_the_queues_of_its_tools_whatever_their_source() -> None:
     assert Toolbox([Functions([render, ordinary])]).queues == ("gpu",)
 
-    loud = replace(render, queue="GPU")
-    with pytest.raises(ConfigurationError, match="tool render: 'GPU' cannot be a queue of tools"):
-        Toolbox([Functions([loud])])
+    remote = RemoteTools(Server())
+    remote.declarations = (Server.offers[0].model_copy(update={"queue": "GPU"}), Server.offers[1])
+    with pytest.raises(ConfigurationError, match="tool look_up: 'GPU' cannot be a queue of tools"):
+        Toolbox([remote])
 
 
 def test_a_declaration_without_a_queue_is_one_of_an_older_worker() -> None:

@@ -22,7 +22,7 @@ PUBLIC = (
     "ConfigurationError", "Conflict", "ConnectionFailed", "Conversation", "ConversationMessage", "Event", "Exported",
     "FilePart", "ImagePart", "ListedModel", "Message", "NotFound", "Palaver", "PalaverError", "PendingAction",
     "RetryableToolError", "Run", "RunFailed", "RunStatus", "StopReason", "StuckLimits", "TextPart", "TooManyRequests",
-    "ToolContext", "ToolError", "Unauthorized", "Unavailable", "Unprocessable", "Usage", "WaitTimeout", "tool",
+    "Tool", "ToolContext", "ToolError", "Unauthorized", "Unavailable", "Unprocessable", "Usage", "WaitTimeout", "tool",
 )  # fmt: skip
 SERVER_ONLY = ("aiohttp", "celery", "fastapi", "flower", "kombu", "orjson", "pydantic_settings", "redis", "uvicorn")
 CLI_ONLY = ("rich", "typer")

@@ -51,9 +51,9 @@ def annotated(*, here: Annotated[ToolContext, "the call"]) -> str:
 
 
 def test_a_model_does_not_see_the_context() -> None:
-    assert charge.schema["properties"].keys() == {"amount", "currency"}
-    assert charge.schema["required"] == ["amount"]
-    assert "properties" not in charge_later.schema or not charge_later.schema["properties"]
+    assert charge.parameters["properties"].keys() == {"amount", "currency"}
+    assert charge.parameters["required"] == ["amount"]
+    assert "properties" not in charge_later.parameters or not charge_later.parameters["properties"]
     assert [each.context_parameter for each in (charge, charge_later, annotated)] == ["context", "context", "here"]
 
 

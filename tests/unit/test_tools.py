@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palaver import ToolError, tool
+from palaver import Tool, ToolContext, ToolError, tool
 from palaver.errors import ConfigurationError, InvalidToolCall
-from palaver.tools import load_tools
+from palaver.tools import ToolDeclaration, load_tools
 from palaver.tools.builtin import calculator, clock
 from palaver.tools.rendering import MAX_RESULT_CHARS, render
 
@@ -29,8 +30,8 @@ def weather(city: str, days: int = 1) -> str:
 def test_the_signature_is_the_schema() -> None:
     assert weather.name == "weather"
     assert weather.description == "The forecast for a city."
-    assert weather.schema["properties"]["city"] == {"type": "string"}
-    assert weather.schema["required"] == ["city"]
+    assert weather.parameters["properties"]["city"] == {"type": "string"}
+    assert weather.parameters["required"] == ["city"]
     assert weather("Oslo", days=2) == "Oslo: 2"
 
 
@@ -136,3 +137,82 @@ def test_users_tools_come_from_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "empty_tools", ModuleType("empty_tools"))
     with pytest.raises(ConfigurationError, match="declares no tool"):
         load_tools(("empty_tools",))
+
+
+NESTED = {
+    "type": "object",
+    "properties": {
+        "orders": {"type": "array", "items": {"$ref": "#/$defs/order"}},
+        "x-note": {"type": ["string", "null"]},
+    },
+    "required": ["orders"],
+    "$defs": {"order": {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}},
+}
+
+
+class TestBySchema:
+    def test_a_tool_of_its_parts_has_the_options_of_the_decorator(self) -> None:
+        made = Tool("count", "Count.", NESTED, lambda **arguments: len(arguments), idempotent=True, timeout=3)
+        assert made.declaration == ToolDeclaration(
+            name="count", description="Count.", parameters=NESTED, idempotent=True, timeout=3
+        )
+        assert made(a=1, b=2) == 2
+        assert not made.is_async
+
+    def test_its_arguments_are_held_to_all_of_the_schema(self) -> None:
+        made = Tool("count", "Count.", NESTED, lambda **arguments: arguments)
+        text = '{"orders": [{"amount": 1}], "x-note": null}'
+        assert made.bind(made.parse(text), ToolContext())() == {"orders": [{"amount": 1}], "x-note": None}
+        with pytest.raises(InvalidToolCall, match=r"the arguments of count do not fit: orders\.0\.amount: is not of"):
+            made.parse('{"orders": [{"amount": "1"}]}')
+
+    async def test_its_function_may_be_async_and_may_take_the_context(self) -> None:
+        async def call(orders: list[object], at: ToolContext, **rest: object) -> str:
+            return f"{len(orders)} in {at.call_id}"
+
+        made = Tool("count", "Count.", NESTED, call)
+        assert made.is_async
+        assert made.context_parameter == "at"
+        # The schema allows more names, and the model may hit upon this one.
+        assert await made.bind(made.parse('{"orders": [], "at": 1}'), ToolContext(call_id="c"))() == "0 in c"
+
+    def test_a_function_in_c_has_no_signature_and_is_called_all_the_same(self) -> None:
+        made = Tool("collect", "Collect.", {"type": "object"}, dict)
+        assert made.bind(made.parse('{"a": 1}'), ToolContext())() == {"a": 1}
+
+    @pytest.mark.parametrize(
+        ("name", "schema", "options", "said"),
+        [
+            ("two words", {}, {}, "a tool cannot be named 'two words'"),
+            ("a", {"type": "array"}, {}, "its parameters are a JSON schema of an object"),
+            ("a", {"type": "nothing"}, {}, "its parameters are a JSON schema of an object"),
+            ("a", {"properties": {"b": {"type": "nothing"}}}, {}, "tool a: its schema"),
+            ("a", {"properties": {"b": {"$ref": "https://elsewhere.example/s"}}}, {}, "its schema at /properties/b"),
+            ("a", {"properties": {"b": {"default": object()}}}, {}, "its schema is not JSON"),
+            ("a", {}, {"timeout": 0}, "a tool's timeout is more than 0"),
+            ("a", {"properties": {"at": {}}}, {}, "tool a: the model fills at, or it is the context"),
+        ],
+        ids=lambda each: each if isinstance(each, str) and " " in each else "",
+    )
+    def test_what_no_model_could_call_is_refused_where_it_is_declared(
+        self, name: str, schema: dict[str, Any], options: dict[str, Any], said: str
+    ) -> None:
+        def call(at: ToolContext) -> str:
+            return at.call_id
+
+        with pytest.raises(ConfigurationError, match=said):
+            Tool(name, "", schema, call, **options)
+
+    def test_what_cannot_be_called_is_refused(self) -> None:
+        with pytest.raises(ConfigurationError, match="tool a: nothing to call"):
+            Tool("a", "", {}, 5)  # type: ignore[arg-type]
+
+    def test_a_module_in_both_settings_is_loaded_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = "from palaver import Tool\nnoop = Tool('noop', '', {}, dict)\nsame = noop"
+        (tmp_path / "both_tools.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        *builtin, noop = load_tools(("both_tools",), ("both_tools",))
+        assert noop.name == "noop"
+        assert len(builtin) == len(load_tools(()))
+        with pytest.raises(ConfigurationError, match="PALAVER_INLINE_TOOLS: cannot import 'nowhere_tools'"):
+            load_tools(("both_tools",), ("nowhere_tools",))

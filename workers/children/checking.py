@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
 from palaver.config.exits import presentable
@@ -20,7 +20,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.tools import ToolSet
 
-from ..sources import open_toolbox, sources_of
+from ..sources import Toolbox, open_toolbox, sources_of
 from . import environment
 
 _PATIENCE: Final = 30.0
@@ -64,7 +64,8 @@ def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> No
     try:
         os.setsid()
         environment.narrow(settings, hidden)
-        message = f"{_FOUND} {asyncio.run(_open(settings)).text.decode()}"
+        tools = asyncio.run(_declared(open_toolbox(settings, sources_of(settings))))
+        message = f"{_FOUND} {tools.text.decode()}"
     except ConfigurationError as error:
         message = presentable(str(error))[:_SAID]
     except Exception as error:
@@ -79,8 +80,8 @@ def _open_and_leave(settings: Settings, hidden: frozenset[str], tell: int) -> No
             os._exit(0)
 
 
-async def _open(settings: Settings) -> ToolSet:
-    async with open_toolbox(settings, sources_of(settings)) as tools:
+async def _declared(opened: AbstractAsyncContextManager[Toolbox]) -> ToolSet:
+    async with opened as tools:
         return ToolSet.of(tools.declarations)
 
 

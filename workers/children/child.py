@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import FrameType
@@ -102,8 +102,10 @@ class Child:
         self._doomed = False
         self._main = threading.get_ident()
         processes.adopt_orphans()
+        # Here, where no loop runs: it imports the modules of users.
+        opened = open_toolbox(settings, sources_of(settings), run_blocking=self._run_blocking, watch=self._watched)
         started: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="steps", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, args=(opened, started), name="steps", daemon=True)
         self._thread.start()
         started.result(30)
         signal.signal(signal.SIGUSR2, self._interrupt)
@@ -111,20 +113,18 @@ class Child:
         """The processes that the modules of the tools started: it is for the modules to end them."""
         self._surroundings = ProcessState()
 
-    def _run_loop(self, started: Future[None]) -> None:
+    def _run_loop(self, opened: AbstractAsyncContextManager[Toolbox], started: Future[None]) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._live(started))
+            self._loop.run_until_complete(self._live(opened, started))
         except BaseException:
             # Without its loop the process would take steps and do none of them. Celery starts another one.
             log.critical("the loop of a child broke down; its process ends", exc_info=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async def _live(self, started: Future[None]) -> None:
+    async def _live(self, opened: AbstractAsyncContextManager[Toolbox], started: Future[None]) -> None:
         self._ended = asyncio.Event()
         try:
-            sources = sources_of(self._settings)
-            opened = open_toolbox(self._settings, sources, run_blocking=self._run_blocking, watch=self._watched)
             async with opened as tools:
                 await self._serve(tools, started, self._ended)
         except BaseException as error:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -69,6 +69,20 @@ def narrow(here: Settings, hidden: frozenset[str]) -> None:
         if not visible(name, here.tool_env, hidden):
             del os.environ[name]
     settings.cache_clear()
+
+
+@contextmanager
+def narrowed(here: Settings, hidden: frozenset[str]) -> Iterator[None]:
+    """Within the block, as `narrow`: for a process that has not read all of its settings yet."""
+    whole = dict(os.environ)
+    narrow(here, hidden)
+    try:
+        yield
+    finally:
+        for name, value in whole.items():
+            if not visible(name, here.tool_env, hidden):
+                os.environ.setdefault(name, value)
+        settings.cache_clear()
 
 
 def _wipe(names: Iterable[str]) -> None:

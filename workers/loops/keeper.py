@@ -69,6 +69,8 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     finally:
         await end(*tasks)
         await keeper.leave()
+        if runtime.capabilities.declared is not None:
+            await runtime.capabilities.declared.close()
         await runtime.publisher.close()
         if runtime.model is not None:
             await runtime.model.close()
@@ -134,6 +136,8 @@ class Keeper:
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""
         await self._runtime.store.tools.publish(self._runtime.tool_set, self._runtime.queues)
+        if self._runtime.capabilities.declared is not None:
+            await self._runtime.capabilities.declared.look()
         await self._runtime.report(in_flight)
 
     async def fence(self) -> None:

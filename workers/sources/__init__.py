@@ -9,19 +9,33 @@ from typing import Final
 
 from palaver.config.settings import Settings
 
-from .functions import functions
+from .elsewhere import Elsewhere
+from .functions import functions, inline_functions
 from .guests import declared_sources
 from .port import OpenSource, RunBlocking, ToolSource
 from .toolbox import Toolbox, open_toolbox
 
-__all__ = ["SOURCES", "OpenSource", "RunBlocking", "ToolSource", "Toolbox", "open_toolbox", "sources_of"]
+__all__ = [
+    "INLINE_SOURCES",
+    "SOURCES",
+    "Elsewhere",
+    "OpenSource",
+    "RunBlocking",
+    "ToolSource",
+    "Toolbox",
+    "open_toolbox",
+    "sources_of",
+]
 
 SOURCES: Final[tuple[OpenSource, ...]] = (functions,)
-"""The sources that every worker has. One that has nothing in the settings has no tools."""
+"""The sources of every worker that runs tools. One that has nothing in the settings has no tools."""
+INLINE_SOURCES: Final[tuple[OpenSource, ...]] = (inline_functions,)
+"""The sources of a model worker, which runs quick tools within its steps and knows of all others by their
+declarations."""
 
 
 def sources_of(settings: Settings) -> tuple[OpenSource, ...]:
-    """Every source: these, and those that the file of ``PALAVER_TOOL_SOURCES`` declares.
+    """Every source of a worker that runs tools: these, and those that the file of ``PALAVER_TOOL_SOURCES`` declares.
 
     Raises:
         ConfigurationError: the file does not fit; says where.

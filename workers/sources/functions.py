@@ -1,9 +1,10 @@
-"""Python functions as tools: the built-in ones, and those under ``@tool`` in the modules of ``PALAVER_TOOLS``."""
+"""Python functions as tools: the built-in ones, and those of the modules of ``PALAVER_TOOLS`` and
+``PALAVER_INLINE_TOOLS``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from palaver.config.settings import Settings
@@ -37,7 +38,11 @@ class Functions:
         return await run(declared, self._tools[declared.name].bind(arguments, context))
 
 
-@asynccontextmanager
-async def functions(settings: Settings, run_blocking: RunBlocking | None) -> AsyncIterator[ToolSource]:
-    """Import the modules that the settings name."""
-    yield Functions(load_tools(settings.tools), run_blocking)
+def functions(settings: Settings, run_blocking: RunBlocking | None) -> AbstractAsyncContextManager[ToolSource]:
+    """The functions for a worker that runs tools. The modules are imported here, and not where it is entered."""
+    return nullcontext(Functions(load_tools(settings.tools, settings.inline_tools), run_blocking))
+
+
+def inline_functions(settings: Settings, run_blocking: RunBlocking | None) -> AbstractAsyncContextManager[ToolSource]:
+    """The functions for a model worker: those that run within the step of the model."""
+    return nullcontext(Functions(load_tools((), settings.inline_tools), run_blocking))

@@ -47,7 +47,8 @@ class ToolSource(Protocol):
 RunBlocking = Callable[[ToolDeclaration, Callable[[], object]], Awaitable[ToolAnswer]]
 """Makes a call that may block, of the tool that is declared so, and contains it."""
 OpenSource = Callable[[Settings, RunBlocking | None], AbstractAsyncContextManager[ToolSource]]
-"""Opens a source by its settings, in each worker process, before the process takes a step. Without ``RunBlocking`` it
-leaves tools out that may block.
+"""Opens a source by its settings, in each process that runs tools, before the process takes a step. Without
+``RunBlocking`` it leaves tools out that may block.
 
-The context manager raises ``ConfigurationError`` when the settings do not fit."""
+It is called in the main thread, where no loop runs: that is the place to import code of users. What it returns is
+entered on the loop: that is the place to connect. Either raises ``ConfigurationError`` when the settings do not fit."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from typing import Any
 
 from palaver.config.settings import Settings
@@ -14,6 +20,7 @@ from palaver.vocabulary.names import did_you_mean
 from palaver.vocabulary.step_kinds import own_queues
 
 from .containment import ToolAnswer, contained, left_behind
+from .elsewhere import Elsewhere
 from .port import OpenSource, RunBlocking, ToolSource
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
@@ -25,14 +32,22 @@ def _unwatched(_: ToolDeclaration) -> AbstractContextManager[None]:
 
 
 class Toolbox:
-    """The tools of these sources, by name. Steps know no more of tools than this."""
+    """The tools of these sources, by name, and those ``elsewhere``, whose calls are steps of other workers. Steps know
+    no more of tools than this."""
 
     def __init__(
-        self, sources: Iterable[ToolSource], watch: Watch = _unwatched, *, leaves_behind: bool = False
+        self,
+        sources: Iterable[ToolSource],
+        watch: Watch = _unwatched,
+        *,
+        leaves_behind: bool = False,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """Raises:
         ConfigurationError: two tools have one name, or one has a queue that it cannot have.
         """
+        self.elsewhere = elsewhere
+        """None where all tools that may be asked for are at hand."""
         self._watch = watch
         self._leaves_behind = leaves_behind
         self._tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
@@ -49,7 +64,7 @@ class Toolbox:
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
-        """Every tool."""
+        """Every tool that this process has itself."""
         return tuple(declared for declared, _ in self._tools.values())
 
     @property
@@ -58,23 +73,36 @@ class Toolbox:
         return own_queues(declared.queue for declared, _ in self._tools.values() if declared.queue)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools
+        return name in self._tools or name in (self.elsewhere or ())
 
     def __getitem__(self, name: str) -> ToolDeclaration:
         """Raises:
         UnknownTool: there is none of this name here; says which one may be meant.
         """
+        if self.elsewhere is not None and name not in self._tools and name in self.elsewhere:
+            return self.elsewhere[name]
         return self._of(name)[0]
 
     def check(self, name: str, text: str) -> tuple[ToolDeclaration, dict[str, Any]]:
-        """The tool, and the arguments in ``text``, which fit it.
+        """The tool, and the arguments in ``text``, which fit it, as far as this process can say.
 
         Raises:
             UnknownTool: there is none of this name here.
             InvalidToolCall: the arguments do not fit.
         """
+        if self.elsewhere is not None and name not in self._tools and name in self.elsewhere:
+            return self.elsewhere.check(name, text)
         declared, source = self._of(name)
         return declared, source.check(declared, text)
+
+    def require_fit(self, name: str, text: str) -> None:
+        """Before somebody decides on a call that `check` let pass.
+
+        Raises:
+            InvalidToolCall: the arguments do not fit the schema of a tool elsewhere.
+        """
+        if self.elsewhere is not None and name not in self._tools:
+            self.elsewhere.hold_to_schema(name, text)
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """Call a tool; return the result for the model.
@@ -91,24 +119,38 @@ class Toolbox:
         try:
             return self._tools[name]
         except KeyError:
-            hint = did_you_mean(name, self._tools) or f"; there are {', '.join(sorted(self._tools))}"
+            names = {*self._tools, *(self.elsewhere or ())}
+            hint = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}"
             raise UnknownTool(f"there is no tool {name!r}{hint}") from None
 
 
-@asynccontextmanager
-async def open_toolbox(
+def open_toolbox(
     settings: Settings,
     sources: Iterable[OpenSource],
     *,
     run_blocking: RunBlocking | None = contained,
     watch: Watch = _unwatched,
-) -> AsyncIterator[Toolbox]:
-    """Open these sources, for as long as the block lasts. Without ``run_blocking`` there is no tool that may block, and
-    a call that does not stop when it must is left behind: others share its loop.
+    elsewhere: Elsewhere | None = None,
+) -> AbstractAsyncContextManager[Toolbox]:
+    """Open these sources: what they import is imported here, in the main thread and before there is a loop; what is
+    returned is entered on the loop. Without ``run_blocking`` there is no tool that may block, and a call that does not
+    stop when it must is left behind: others share its loop.
 
     Raises:
-        ConfigurationError: the settings of a source do not fit, or two tools have one name.
+        ConfigurationError: the settings of a source do not fit. Also when it is entered, or if two tools have one name.
     """
+    opened = [opening(settings, run_blocking) for opening in sources]
+    return _entered(opened, watch, leaves_behind=run_blocking is None, elsewhere=elsewhere)
+
+
+@asynccontextmanager
+async def _entered(
+    sources: Sequence[AbstractAsyncContextManager[ToolSource]],
+    watch: Watch,
+    *,
+    leaves_behind: bool,
+    elsewhere: Elsewhere | None,
+) -> AsyncIterator[Toolbox]:
     async with AsyncExitStack() as opened:
-        entered = [await opened.enter_async_context(opening(settings, run_blocking)) for opening in sources]
-        yield Toolbox(entered, watch, leaves_behind=run_blocking is None)
+        entered = [await opened.enter_async_context(source) for source in sources]
+        yield Toolbox(entered, watch, leaves_behind=leaves_behind, elsewhere=elsewhere)

@@ -20,6 +20,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..models.refused_keys import RefusedKeys
 from ..sources import Toolbox
+from .declared_tools import DeclaredTools
 
 _SOONEST: Final = 0.1
 """Seconds until another worker may take what one lacks: the next delivery goes to any of them."""
@@ -87,6 +88,8 @@ class Capabilities:
         """``providers`` is the whole table; it has those whose key is set, or that need none. ``hosts`` are those at
         which agents' own endpoints may be."""
         self.tools = tools
+        self.declared: DeclaredTools | None = None
+        """The reader of tools that are elsewhere, where steps need those."""
         self._hosts = frozenset(hosts)
         self.providers = {name: provider for name, provider in providers.items() if provider.has_key}
         self.refused_keys = RefusedKeys(self.providers)
@@ -148,6 +151,8 @@ class Capabilities:
             NoWorker: no worker has had it for too long.
         """
         lack = lack or self.lacking(agent, call)
+        if lack is not None and lack.kind == "tool" and await self._has_come(lack.name):
+            lack = self.lacking(agent, call)
         if lack is None:
             return None
         if lacking_for > _LONGEST_WAIT:
@@ -157,6 +162,17 @@ class Capabilities:
             count_exceeded("no_worker")
             raise NoWorker(f"for an hour no worker has had {lack}")
         return Postpone(offered_again(lacking_for), lack.code, WaitReason.NO_WORKER)
+
+    async def _has_come(self, tool: str) -> bool:
+        """Tell whether another worker has declared a ``tool`` since somebody looked last."""
+        if self.declared is None:
+            return False
+        try:
+            return await self.declared.has(tool)
+        except Exception as error:
+            if classify(error).error_class is not ErrorClass.STORAGE:
+                raise
+            return False
 
 
 async def _may_be_anywhere(lack: MissingCapability, store: Store) -> bool:

@@ -29,6 +29,7 @@ from ..models.provider_limiter import ProviderLimiter
 from .active_step import ActiveStep, InterruptReason
 from .capabilities import Capabilities
 from .conversation_cache import ConversationCache
+from .declared_tools import DeclaredTools
 from .delta_writer import DeltaWriter
 from .histograms import Histograms
 from .in_place import InPlace
@@ -87,6 +88,8 @@ class Runtime:
         self.terms: ModelTerms = model or ModelTerms(capabilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
+        if self.tools.elsewhere is not None:
+            capabilities.declared = DeclaredTools(self.store, self.tools, self.tools.elsewhere, self._tools_in_use)
         self.limiter = ProviderLimiter(
             self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.provider_names
         )
@@ -102,6 +105,11 @@ class Runtime:
         """There are several for a step that was delivered several times: usually one has the lease, the others are
         strays."""
         self.in_place = InPlace(settings, self.worker_id, capacity, self.active)
+
+    def _tools_in_use(self) -> frozenset[str]:
+        """List the tools that models are offered by steps under way."""
+        leases = (active.lease for active in self.active)
+        return frozenset(name for lease in leases if lease is not None for name in lease.agent.tools)
 
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:

@@ -116,6 +116,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
             tool, arguments = tool_of(attempt, call)
             approvals = attempt.lease.agent.approvals
             if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
+                attempt.runtime.tools.require_fit(call.name, call.arguments)
                 open_calls.append(
                     OpenCall(
                         call,

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final
 
 from palaver.store.fleet.fleet import KNOWN_FOR
@@ -22,6 +23,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _REMEMBERED: Final = limit_of("tools_remembered")
 """Seconds for which the tools of a queue without workers stay known."""
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class DeclaredSet:
     tools: Sequence[ToolDeclaration]
     seen_at: datetime
     """The last time at which a worker told that it has them; UTC."""
+    since: datetime
+    """The first time, as long as it stayed known; UTC."""
+    queues: frozenset[str]
+    """The queues of the workers that have them, or had."""
 
 
 class Tools:
@@ -56,30 +62,43 @@ class Tools:
         if replaced:
             pipeline.zrem(keys.TOOL_SETS, *replaced)
         if not known:
-            pipeline.set(name, tools.text, ex=_REMEMBERED)
+            pipeline.set(name, b"%d\n%b" % (seconds, tools.text), ex=_REMEMBERED)
         if replaced or not known:
             await pipeline.execute()
 
-    async def declared(self) -> Mapping[str, DeclaredSet]:
-        """Return each set by its digest, the sets that were seen last first."""
+    async def declared(self, known: Mapping[str, DeclaredSet] = MappingProxyType({})) -> Mapping[str, DeclaredSet]:
+        """Return each set by its digest, the sets that were seen last first. Those that are ``known`` already are not
+        read again."""
         seen: dict[str, float] = {}
+        queues: dict[str, set[str]] = {}
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.zrange(keys.TOOL_SETS, 0, -1, withscores=True)
         (members,) = await pipeline.execute()
         for member, seconds in reversed(members):
-            seen.setdefault(_split(member)[0], seconds)
+            digest, queue = _split(member)
+            seen.setdefault(digest, seconds)
+            queues.setdefault(digest, set()).add(queue)
         digests = [*seen][: limit_of("tool_sets")]
         if len(seen) > len(digests):
             count_exceeded("tool_sets")
-        for digest in digests:
+        unknown = [digest for digest in digests if digest not in known]
+        for digest in unknown:
             pipeline.get(keys.tool_set(digest))
-        texts = await pipeline.execute()
-        sets: dict[str, DeclaredSet] = {}
-        for digest, text in zip(digests, texts, strict=True):
+        read: dict[str, DeclaredSet] = dict(known)
+        for digest, text in zip(unknown, await pipeline.execute() if unknown else (), strict=True):
             if text is not None:
                 await asyncio.sleep(0)  # a full set takes some milliseconds of the loop
-                sets[digest] = DeclaredSet(declarations_in(text), datetime.fromtimestamp(seen[digest], UTC))
-        return sets
+                since, _, declarations = text.partition(b"\n")
+                read[digest] = DeclaredSet(declarations_in(declarations), _EPOCH, _at(int(since)), frozenset())
+        return {
+            digest: replace(read[digest], seen_at=_at(seen[digest]), queues=frozenset(queues[digest]))
+            for digest in digests
+            if digest in read
+        }
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _split(member: bytes) -> tuple[str, str]:

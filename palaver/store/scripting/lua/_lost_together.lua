@@ -33,7 +33,7 @@ local function lost_together(step, own)
     local tried = not lost and step_that_says(text, '"on_trial":true')
     if lost then
       losses[#losses + 1] = { member = other, key = key, what = what, step = lost, expiry = tonumber(near[i + 1]) }
-    elseif tried then
+    elseif tried and (tried.call == nil) == (step.call == nil) then
       tried.on_trial = nil
       redis.call('HSET', key, what, cjson.encode(tried))
     end

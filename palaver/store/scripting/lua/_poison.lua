@@ -58,12 +58,11 @@ end
 
 -- Count the loss of its worker, and the blame for it. Returns when the step comes back.
 --
--- A tools worker has one step only. A model worker has many. A step that kills its workers is, after a while, alone in
--- being lost each time at the same age, or at least most often. If it was on trial, it is to blame for the whole row.
+-- A child of a tools worker has one step only. Any other worker has many. A step that kills its workers is, after a
+-- while, alone in being lost each time at the same age, or at least most often. If it was on trial, it is to blame for
+-- the whole row.
 local function count_loss(name, step)
-  if step.call then
-    step.judgement = { blamed = true, delay = 0 }
-  elseif not step.judgement or NOW - step.judgement.at > Setting.LEASE_MS then
+  if not step.judgement or NOW - step.judgement.at > Setting.LEASE_MS then
     judge(step, member(name))
   end
   local judgement = step.judgement
