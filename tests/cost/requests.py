@@ -199,7 +199,7 @@ async def _delete_conversation(api: World, n: int) -> Ask:
 def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
     async def prepare(api: World, n: int) -> Ask:
         for k in range(n):
-            await api.store.fleet.report(WorkerReport(f"w-{k}", "model", in_flight=1, capacity=50, draining=False))
+            await api.store.fleet.report(WorkerReport(f"w-{k}", ("model",), in_flight=1, capacity=50, draining=False))
         return Ask(path)
 
     return prepare
