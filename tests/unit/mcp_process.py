@@ -56,7 +56,7 @@ def main(behaviour: str, journal: str) -> None:
             if behaviour == "foreign":
                 result["protocolVersion"] = "1999-01-01"
         elif method == "tools/list":
-            names = ("echo", "env", "wait", "die", "flood", "noise", "ask", "cwd")
+            names = ("echo", "fail", "env", "wait", "die", "flood", "noise", "ask", "cwd")
             result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
         elif method == "tools/call":
             result = called(params["name"], params.get("arguments") or {}, number, params.get("_meta", {}))
@@ -73,6 +73,8 @@ def called(name: str, arguments: dict[str, Any], number: int, meta: dict[str, An
     text = json.dumps(arguments)
     if name == "env":
         text = json.dumps(dict(os.environ))
+    elif name == "fail":
+        return {"content": [{"type": "text", "text": "no such city"}], "isError": True}
     elif name == "cwd":
         text = os.getcwd()
     elif name == "wait":

@@ -19,6 +19,7 @@ from palaver.tools import ToolContext
 from tests.unit import mcp_process
 from tests.unit.mcp_server import McpServer, Message, answer, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
+from tests.waiting import aeventually
 from workers.sources.companions import companions
 
 UNKNOWN = "it may or may not have taken effect"
@@ -51,9 +52,7 @@ class Process:
 
     async def has(self, line: str) -> None:
         """Wait until this came to it."""
-        async with asyncio.timeout(PATIENCE):
-            while line not in self.lines:  # noqa: ASYNC110 (another process writes it)
-                await asyncio.sleep(0.02)
+        await aeventually(lambda: line in self.lines, within=PATIENCE)
 
 
 def _is_there(pid: int) -> bool:
@@ -117,9 +116,7 @@ async def test_a_server_of_an_older_revision_hears_of_a_cancelled_call_and_has_i
     server = McpServer({"t": behave}, modern=False)
     async with serving(server), opened_at(tmp_path, server, "timeout = 0.5") as tools:
         assert type(await tools.failure("t")) is ToolTimeout
-        async with asyncio.timeout(PATIENCE):
-            while "notifications/cancelled" not in server.methods:  # noqa: ASYNC110 (it comes with no answer)
-                await asyncio.sleep(0.01)
+        await aeventually(lambda: "notifications/cancelled" in server.methods, within=PATIENCE)
         number = next(each["id"] for each in server.requests if each["method"] == "tools/call")
         (cancelled,) = (each for each in server.requests if each.get("method") == "notifications/cancelled")
         assert cancelled["params"]["requestId"] == number
@@ -314,9 +311,7 @@ async def test_a_process_hears_of_a_cancelled_call(tmp_path: Path) -> None:
     context = ToolContext(report=lambda _, fraction: seen.append(fraction))
     async with process.opened() as tools:
         task = asyncio.create_task(tools.call("wait", context=context))
-        async with asyncio.timeout(PATIENCE):
-            while not seen:  # noqa: ASYNC110 (another process says it)
-                await asyncio.sleep(0.02)
+        await aeventually(lambda: seen, within=PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
