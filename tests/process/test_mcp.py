@@ -100,7 +100,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mcp]:
         url = "http://127.0.0.1:{web.port}/mcp"
         risky = false
         timeout = 60
-        tools.brief.timeout = 1
+        tools.brief.timeout = 3
 
         [mcp.proc]
         command = {json.dumps(command)}
@@ -174,7 +174,7 @@ def test_a_call_that_takes_too_long_is_ended_at_the_server(mcp: Mcp) -> None:
     left = mcp.lines("web").count("wait was left")
     run = mcp.cluster.ended(mcp.submit("web", "brief"))
     assert told(mcp.cluster, run.id) == ["tool_timeout"]
-    assert _said(mcp, run.id) == f"web__brief took longer than 1 s: {UNKNOWN}"
+    assert _said(mcp, run.id) == f"web__brief took longer than 3 s: {UNKNOWN}"
     eventually(lambda: mcp.lines("web").count("wait was left") == left + 1)
 
 

@@ -31,9 +31,6 @@ def main(behaviour: str, journal: str) -> None:
     note(f"life {os.getpid()}")
     if behaviour == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if behaviour == "ends":
-        sys.stderr.write("cannot find my configuration")
-        sys.exit(3)
     for line in sys.stdin:
         message = json.loads(line)
         method, number = message.get("method"), message.get("id")
@@ -56,7 +53,7 @@ def main(behaviour: str, journal: str) -> None:
             if behaviour == "foreign":
                 result["protocolVersion"] = "1999-01-01"
         elif method == "tools/list":
-            names = ("echo", "fail", "env", "wait", "die", "flood", "noise", "ask", "cwd")
+            names = ("echo", "fail", "env", "wait", "die", "flood", "noise", "ask", "pings", "cwd")
             result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
         elif method == "tools/call":
             result = called(params["name"], params.get("arguments") or {}, number, params.get("_meta", {}))
@@ -88,6 +85,9 @@ def called(name: str, arguments: dict[str, Any], number: int, meta: dict[str, An
     elif name == "noise":
         for _ in range(2_000):
             write("no message")
+    elif name == "pings":
+        for ping in range(20_000):
+            write({"jsonrpc": "2.0", "id": f"p{ping}", "method": "ping"})
     elif name == "ask":
         write({"jsonrpc": "2.0", "id": "q", "method": "ping"})
         answer = json.loads(sys.stdin.readline())

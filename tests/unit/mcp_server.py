@@ -59,6 +59,8 @@ class McpServer:
     """Its tools; those of the behaviours unless given."""
     pages: Callable[[str | None], dict[str, Any]] | None = None
     """Its list, by the cursor."""
+    resumed: Behaviour | None = None
+    """Answers a GET."""
     modern: bool = True
     discovery: bool = True
     status: int = 0
@@ -72,6 +74,9 @@ class McpServer:
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a caller has gone before its answer."""
     url: str = ""
+    most_noted: int = 0
+    """The most messages at a time that want no answer."""
+    _noting: int = 0
 
     @property
     def calls(self) -> list[str]:
@@ -89,13 +94,23 @@ class McpServer:
             return web.Response(status=self.status, headers=self.headers)
         if request.method != "POST":
             self.requests.append({"method": request.method})
-            return web.Response(status=405)
+            self.heads.append({**request.headers})
+            return web.Response(status=405) if self.resumed is None else await self.resumed(self, request, {})
         message = await request.json()
         self.requests.append(message)
         self.heads.append({**request.headers})
         if "id" not in message or "method" not in message:
-            return web.Response(status=202)
+            return await self._noted()
         return await (self._modern if self.modern else self._older)(request, message)
+
+    async def _noted(self) -> web.Response:
+        self._noting += 1
+        self.most_noted = max(self.most_noted, self._noting)
+        # Others come meanwhile, if there are any.
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self._noting -= 1
+        return web.Response(status=202)
 
     async def _modern(self, request: web.Request, message: Message) -> web.StreamResponse:
         if message["method"] == "server/discover":

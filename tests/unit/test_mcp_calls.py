@@ -17,6 +17,7 @@ from aiohttp import web
 
 from palaver.errors import RetryableToolError, ToolError, ToolTimeout
 from palaver.schemas.content import ImagePart, TextPart
+from palaver.secrets.redaction import redact
 from palaver.tools import ToolContext
 from tests.unit.mcp_server import Behaviour, McpServer, Message, answer, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import opened_at
@@ -301,7 +302,7 @@ async def test_the_request_says_who_asks_and_what(tmp_path: Path, monkeypatch: p
     context = ToolContext(traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
     async with serving(McpServer({"t": _with(says("it is a-secret-of-some-length"))})) as server:
         async with opened_at(tmp_path, server, table) as tools:
-            await tools.call("t", {"a": 1}, context)
+            assert redact(str(await tools.call("t", {"a": 1}, context))) == "it is [redacted]"
         head, message = server.heads[-1], server.requests[-1]
         assert head["Authorization"] == "Bearer a-secret-of-some-length"
         assert (head["MCP-Protocol-Version"], head["Mcp-Method"], head["Mcp-Name"]) == ("2026-07-28", "tools/call", "t")

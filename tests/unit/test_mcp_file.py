@@ -30,6 +30,7 @@ _OAUTH = 'oauth = { token_url = "https://t.example/", client_id = "a", client_se
         ("command = []", "mcp.s.command"),
         ('url = "ftp://x.example/"', "must begin with https:// or http://"),
         ('url = "https://me:secret@x.example/"', "has a login"),
+        ('url = "https://169.254.169.254/mcp"', "is an address at which nothing is asked"),
         ('url = "https://x.example/#a"', "has a #fragment"),
         ('url = "http://x.example/"', "http:// sends secrets in plain text"),
         (f'url = "https://x.example/"\n{_OAUTH.replace("https", "http")}', "http:// sends secrets in plain text"),
@@ -121,13 +122,13 @@ import sys
 from pathlib import Path
 from palaver.config.settings import Settings
 from workers.sources import sources_of
-sources_of(Settings(tool_sources=Path(sys.argv[1]) if sys.argv[1:] else None))
+sources_of(Settings(tool_sources=Path(sys.argv[1])))
 print(*sys.modules)
 """
-    for text, arguments, there in [("", [], False), ("", [str(path)], False), (_TABLE, [str(path)], True)]:
+    for text, there in [("", False), (_TABLE, True)]:
         path.write_text(text)
         done = subprocess.run(
-            [sys.executable, "-c", program, *arguments],
+            [sys.executable, "-c", program, str(path)],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -1,4 +1,4 @@
-"""How much of what servers offer a worker takes: whoever sends a list must not keep the worker from starting."""
+"""The budget of a worker for what servers offer: whoever sends a list must not keep the worker from starting."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .offers import Offer
+from .offers import OfferedTool
 from .server import Server
 
 log = logging.getLogger("palaver.workers.sources.mcp.budget")
 
 
-def taken_together(servers: Iterable[Server]) -> Iterator[tuple[Server, Offer]]:
+def taken_together(servers: Iterable[Server]) -> Iterator[tuple[Server, OfferedTool]]:
     """Yield the tools that are taken, in the order of the file; those of two servers with one name are nobody's."""
     found = [(server, offer) for server in servers for offer in server.offers.values()]
     names = [offer.declaration.name for _, offer in found]

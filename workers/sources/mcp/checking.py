@@ -10,7 +10,7 @@ from .offers import offers_of
 from .section import McpServer
 from .server import Server, one_line
 from .stdio_channel import StdioChannel
-from .wire import InvalidAnswer, Lost, NeverSent, Refused, RpcError
+from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused, RpcError
 
 
 async def finding(settings: Settings, label: str, section: McpServer) -> SourceFinding:
@@ -24,7 +24,7 @@ async def finding(settings: Settings, label: str, section: McpServer) -> SourceF
         )
     try:
         listed = await server.read()
-    except (NeverSent, Refused, Lost, InvalidAnswer, RpcError, TimeoutError) as error:
+    except (NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError) as error:
         found = f"It gives no list of its tools: {one_line(error, section.connect_timeout)}."
         return SourceFinding(table, ok=False, found=found, advice=_advice(server, error))
     finally:
@@ -52,6 +52,6 @@ def _advice(server: Server, error: Exception) -> str:
     if isinstance(server.channel, StdioChannel) and server.channel.last_words:
         words = server.channel.last_words.decode("utf-8", "replace")
         return f"Its last words: {one_line(Exception(words), 0)}"
-    if isinstance(error, Refused) and error.status in (401, 403):
+    if isinstance(error, RequestRefused) and error.status in (401, 403):
         return "Look at the secrets that its headers name."
     return "See that it runs, and that it is reached from here."

@@ -21,14 +21,14 @@ from .wire import (
     MODERN,
     OLDER,
     VERSION_NOT_SUPPORTED,
-    Channel,
     Heard,
     InvalidAnswer,
     Lost,
     Message,
     NeverSent,
-    Refused,
+    RequestRefused,
     RpcError,
+    ServerChannel,
     SessionGone,
     handshake,
     modern_headers,
@@ -43,17 +43,17 @@ _FIRST, _LONGEST = 0.5, 30.0
 """Seconds between two attempts to connect; each time they are doubled."""
 
 
-class Connection:
+class McpConnection:
     """To one server."""
 
-    def __init__(self, make_channel: Callable[[], Channel], timeout: float) -> None:
+    def __init__(self, make_channel: Callable[[], ServerChannel], timeout: float) -> None:
         """``timeout`` is in seconds, for all that it takes to connect."""
         self._make_channel = make_channel
         self._timeout = timeout
-        self._channel: Channel | None = None
-        self._connecting: asyncio.Task[Channel] | None = None
+        self._channel: ServerChannel | None = None
+        self._connecting: asyncio.Task[ServerChannel] | None = None
         self._numbers = count(1)
-        self._users: Counter[Channel] = Counter()
+        self._users: Counter[ServerChannel] = Counter()
         """The calls that each channel has."""
         self._modern = False
         self._failures = 0
@@ -86,7 +86,7 @@ class Connection:
         """Ask the server; return the result. ``sending`` is called once there is a connection.
 
         Raises:
-            NeverSent, Refused: it did not take the request.
+            NeverSent, RequestRefused: it did not take the request.
             Lost, InvalidAnswer: it may have taken it.
             RpcError: it answered with an error.
         """
@@ -104,7 +104,7 @@ class Connection:
 
     async def _exchanged(
         self,
-        channel: Channel,
+        channel: ServerChannel,
         method: str,
         params: Mapping[str, Any],
         name: str | None,
@@ -152,12 +152,12 @@ class Connection:
         channels, self._channel = {*self._users, *([self._channel] if self._channel else [])}, None
         await asyncio.gather(*(channel.close() for channel in channels))
 
-    def _drop(self, channel: Channel) -> None:
+    def _drop(self, channel: ServerChannel) -> None:
         """Leave it to the calls that it still has: the last of them closes it."""
         if self._channel is channel:
             self._channel = None
 
-    async def _ready(self) -> Channel:
+    async def _ready(self) -> ServerChannel:
         if self._channel is not None and self._channel.alive:
             return self._channel
         if self._closed:
@@ -169,7 +169,7 @@ class Connection:
             self._connecting.add_done_callback(self._connected)
         return await asyncio.shield(self._connecting)
 
-    def _connected(self, task: asyncio.Task[Channel]) -> None:
+    def _connected(self, task: asyncio.Task[ServerChannel]) -> None:
         self._connecting = None
         if task.cancelled():
             return
@@ -179,8 +179,8 @@ class Connection:
             self._not_before = time.monotonic() + min(_LONGEST, _FIRST * 2**self._failures)
             self._failures = min(self._failures + 1, 10)
 
-    async def _connect(self) -> Channel:
-        """Raises NeverSent or Refused: nothing of a call was sent yet."""
+    async def _connect(self) -> ServerChannel:
+        """Raises NeverSent or RequestRefused: nothing of a call was sent yet."""
         if self._channel is not None and self._channel not in self._users:
             await self._channel.close()
         self._channel = None
@@ -192,9 +192,9 @@ class Connection:
         except (Lost, InvalidAnswer) as error:
             raise NeverSent(f"it does not get as far as a connection: {error}") from error
         except RpcError as error:
-            raise Refused(f"it refuses to connect: {error} ({error.code})") from error
+            raise RequestRefused(f"it refuses to connect: {error} ({error.code})") from error
 
-    async def _negotiated(self) -> Channel:
+    async def _negotiated(self) -> ServerChannel:
         """A channel to the server, and the era that it speaks."""
         channel = self._make_channel()
         try:
@@ -213,7 +213,7 @@ class Connection:
             await asyncio.shield(channel.close())
             raise
 
-    async def _is_modern(self, channel: Channel) -> bool:
+    async def _is_modern(self, channel: ServerChannel) -> bool:
         method = "server/discover"
         asked = request(next(self._numbers), method, {"_meta": modern_meta()})
         over_http = isinstance(channel, HttpChannel)
@@ -223,7 +223,7 @@ class Connection:
         except RpcError as error:
             # Optional over HTTP, where a method that is not there is a page that is not there.
             return over_http and error.status == 404 and error.code == METHOD_NOT_FOUND
-        except Refused as error:
+        except RequestRefused as error:
             if error.status in (401, 403) or 300 <= error.status < 400:
                 raise
             return False
@@ -238,7 +238,7 @@ class Connection:
         self.server = _named(result.get("serverInfo") or _stamped(result))
         return isinstance(versions, list) and MODERN in versions
 
-    async def _shake_hands(self, channel: Channel) -> bool:
+    async def _shake_hands(self, channel: ServerChannel) -> bool:
         """Begin a session; tell whether the server refuses to, because it is a newer one that was slow to say so."""
         asked = request(next(self._numbers), "initialize", handshake())
         try:
@@ -250,7 +250,7 @@ class Connection:
             raise
         version = answer["result"].get("protocolVersion")
         if version not in OLDER:
-            raise Refused(f"it speaks {str(version)[:40]!r}, which nobody here does")
+            raise RequestRefused(f"it speaks {str(version)[:40]!r}, which nobody here does")
         self.server = _named(answer["result"].get("serverInfo"))
         await channel.notify(notification("notifications/initialized", {}), {})
         return False

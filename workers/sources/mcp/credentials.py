@@ -1,4 +1,4 @@
-"""Who asks a server: nobody, whoever has a token, or a client that gets its tokens by its secret (OAuth 2.1)."""
+"""The credentials with which a server is asked: none, secrets in headers, or tokens for a client's secret."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from palaver.errors.headers import retry_after
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.secrets.redaction import register_secrets
 
-from .http_channel import answering, http_client, whole
+from .http_client import answering, http_client, whole
 from .section import ClientCredentials, McpServer
-from .wire import InvalidAnswer, Lost, NeverSent, Refused
+from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused
 
 _EARLY: Final = 30.0
 """Seconds before its end in which a token is not used any more."""
@@ -58,7 +58,7 @@ class Credentials:
         """The headers.
 
         Raises:
-            NeverSent, Refused: there is no token to be had.
+            NeverSent, RequestRefused: there is no token to be had.
         """
         return self._fixed if self._grant is None else {**self._fixed, **await self._grant.headers()}
 
@@ -110,7 +110,9 @@ class _Grant:
                         wait = retry_after(response.headers)
                         raise NeverSent(f"its token server failed (HTTP {response.status})", retry_after=wait)
                     if response.status != 200:
-                        raise Refused(f"its token server refuses the client (HTTP {response.status})", status=401)
+                        raise RequestRefused(
+                            f"its token server refuses the client (HTTP {response.status})", status=401
+                        )
                     self._keep(await whole(response, _MOST))
         except (Lost, InvalidAnswer, TimeoutError) as error:
             raise NeverSent(f"its token server gives no token: {error or 'it takes too long'}") from error

@@ -1,35 +1,28 @@
 """Streamable HTTP: each message is a POST of its own, answered with JSON or with a stream of events that ends with the
 answer.
-
-It follows no redirect, keeps no cookies, takes nothing compressed, and connects to no address at which clouds keep
-keys.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import aiohttp
 import orjson
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
 
 from palaver.errors.headers import retry_after
-from palaver.vocabulary.addresses import is_loopback, never_asked
 
+from .http_client import answering, http_client, next_piece, whole
 from .sse import EventReader
 from .wire import (
-    MAX_BODY,
     Heard,
     InvalidAnswer,
     Lost,
     Message,
     NeverSent,
-    Refused,
+    RequestRefused,
     RpcError,
     SessionGone,
     answer_to,
@@ -42,82 +35,14 @@ from .wire import (
 Credentials = Callable[[], Awaitable[Mapping[str, str]]]
 """The headers that say who asks."""
 
-_CONNECT: Final = 10.0
 _FAREWELL: Final = 1.0
 """Seconds for a message to a server that nobody waits for."""
-_PIECE: Final = 64 * 1024
+_MOST_FAREWELLS: Final = 16
+_RESUMPTIONS: Final = 3
+"""Attempts in a row to let a stream go on, each without anything new."""
 _SESSION: Final = "Mcp-Session-Id"
 _LONGEST_SESSION: Final = 1024
 _ERROR_BODY: Final = 64 * 1024
-
-
-class _Resolver(AbstractResolver):
-    """Leaves out addresses at which nothing is ever asked, whoever names them."""
-
-    def __init__(self) -> None:
-        self._names = DefaultResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """The addresses of ``host``. Raises OSError if none is left."""
-        found = await self._names.resolve(host, port, family)
-        allowed = [address for address in found if not never_asked(address["host"], loopback=is_loopback(host))]
-        if not allowed:
-            raise OSError("its name leads to an address at which nothing is asked")
-        return allowed
-
-    async def close(self) -> None:
-        """Look nothing up any more."""
-        await self._names.close()
-
-
-def http_client() -> aiohttp.ClientSession:
-    """A client for servers of tools."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=_Resolver(), limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
-        auto_decompress=False,
-        headers={"Accept-Encoding": "identity"},
-    )
-
-
-@asynccontextmanager
-async def answering(response: Awaitable[aiohttp.ClientResponse]) -> AsyncIterator[aiohttp.ClientResponse]:
-    """A response within a block, whose errors are those of ``wire``; its connection is closed if it was not read to its
-    end.
-
-    Raises:
-        NeverSent: there was no connection.
-        Lost: it broke later.
-    """
-    try:
-        answer = await response
-        try:
-            yield answer
-        finally:
-            answer.close()
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise NeverSent(f"no connection: {type(error).__name__}") from error
-    except aiohttp.ClientResponseError as error:
-        raise Lost("it answered with what is no HTTP") from error
-    except (aiohttp.ClientError, OSError) as error:
-        raise Lost(f"the connection broke: {type(error).__name__}") from error
-
-
-async def whole(response: aiohttp.ClientResponse, most: int = MAX_BODY) -> bytes:
-    """The body of a response.
-
-    Raises:
-        InvalidAnswer: it is longer than ``most`` bytes.
-    """
-    body = bytearray()
-    while piece := await response.content.read(_PIECE):
-        body += piece
-        if len(body) > most:
-            raise InvalidAnswer(f"it sent more than {most:,} bytes")
-    return bytes(body)
 
 
 class HttpChannel:
@@ -133,15 +58,15 @@ class HttpChannel:
 
     @property
     def alive(self) -> bool:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         return self._client is not None
 
     async def open(self) -> None:
-        """As ``Channel``. Nothing is sent."""
+        """As ``ServerChannel``. Nothing is sent."""
         self._client = http_client()
 
     async def exchange(self, request: Message, headers: Mapping[str, str], heard: Heard) -> Message:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         number = request["id"]
         try:
             async with answering(await self._post(request, headers)) as response:
@@ -153,19 +78,19 @@ class HttpChannel:
             raise
 
     async def notify(self, message: Message, headers: Mapping[str, str]) -> None:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         async with answering(await self._post(message, headers)) as response:
             await self._require_success(response)
 
     async def close(self) -> None:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         client, self._client = self._client, None
         if client is None:
             return
         if self._farewells:
             await asyncio.wait(self._farewells, timeout=_FAREWELL)
         if self._session is not None:
-            with suppress(NeverSent, Lost, Refused, TimeoutError):
+            with suppress(NeverSent, Lost, RequestRefused, TimeoutError):
                 async with asyncio.timeout(_FAREWELL), answering(self._delete(client)):
                     pass
         await client.close()
@@ -197,7 +122,7 @@ class HttpChannel:
             if not is_answer(message, request["id"]):
                 raise InvalidAnswer("it sent the answer to another request")
         elif kind == "text/event-stream":
-            message = await self._streamed(response, request["id"], heard)
+            message = await self._followed(response, request["id"], heard)
         else:
             raise InvalidAnswer(f"it sent {kind[:100]!r} (HTTP {response.status})")
         answer = result_of(message, status=response.status)
@@ -212,9 +137,41 @@ class HttpChannel:
         self._session = session
         self._version = str(answer["result"].get("protocolVersion", ""))
 
-    async def _streamed(self, response: aiohttp.ClientResponse, number: int, heard: Heard) -> Message:
-        events = EventReader()
-        while piece := await response.content.readany():
+    async def _followed(self, response: aiohttp.ClientResponse, number: int, heard: Heard) -> Message:
+        """The answer in a stream. A stream with a session may end before it, and go on in another one, which is asked
+        for: the request is not sent again."""
+        events, failures = EventReader(), 0
+        message = await self._streamed(response, number, heard, events)
+        while message is None:
+            if self._version is None or events.last_id is None or failures >= _RESUMPTIONS:
+                raise Lost("the stream ended without an answer")
+            seen = events.last_id
+            await asyncio.sleep(events.retry)
+            message = await self._resumed(number, heard, events)
+            failures = 0 if events.last_id != seen else failures + 1
+        return message
+
+    async def _resumed(self, number: int, heard: Heard, events: EventReader) -> Message | None:
+        assert self._client is not None
+        assert events.last_id is not None
+        headers = await self._headers({"Accept": "text/event-stream", "Last-Event-ID": events.last_id})
+        events.begin()
+        try:
+            async with answering(self._client.get(self._url, headers=headers, allow_redirects=False)) as response:
+                await self._require_success(response)
+                if response.content_type != "text/event-stream":
+                    raise Lost("the stream does not go on")
+                return await self._streamed(response, number, heard, events)
+        except NeverSent:
+            return None
+        except RequestRefused as error:
+            raise Lost(str(error)) from error
+
+    async def _streamed(
+        self, response: aiohttp.ClientResponse, number: int, heard: Heard, events: EventReader
+    ) -> Message | None:
+        """The answer, or None if the stream ends without it."""
+        while piece := await next_piece(response):
             for data in events.add(piece):
                 message = read_message(data)
                 if is_answer(message, number):
@@ -222,16 +179,18 @@ class HttpChannel:
                 if reply := answer_to(message):
                     self._say_farewell(reply)
                 heard(message)
-        raise Lost("the stream ended without an answer")
+        return None
 
     def _say_farewell(self, message: Message) -> None:
-        """Send a message whose arrival nobody waits for."""
+        """Send a message whose arrival nobody waits for. A server that asks for many of them gets a few."""
+        if len(self._farewells) >= _MOST_FAREWELLS:
+            return
         task = asyncio.create_task(self._send_late(message))
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
 
     async def _send_late(self, message: Message) -> None:
-        with suppress(NeverSent, Refused, Lost, InvalidAnswer, RpcError, TimeoutError):
+        with suppress(NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
                 await self.notify(message, {})
 
@@ -241,11 +200,11 @@ class HttpChannel:
         if status < 300:
             return
         if status in (401, 403):
-            raise Refused(f"it refused the worker's credentials (HTTP {status})", status=status)
+            raise RequestRefused(f"it refused the worker's credentials (HTTP {status})", status=status)
         if status in (429, 503):
             raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=retry_after(response.headers))
         if status < 400:
-            raise Refused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
+            raise RequestRefused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
         if status == 404 and self._session is not None:
             self._session = None
             raise SessionGone("it does not know the session any more (HTTP 404)")
@@ -253,5 +212,5 @@ class HttpChannel:
             with suppress(InvalidAnswer):
                 result_of(read_message(await whole(response, _ERROR_BODY)), status=status)
         if status < 500:
-            raise Refused(f"it refused the request (HTTP {status})", status=status)
+            raise RequestRefused(f"it refused the request (HTTP {status})", status=status)
         raise Lost(f"it failed (HTTP {status})")

@@ -20,7 +20,7 @@ import orjson
 
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .connection import Connection
+from .connection import McpConnection
 from .wire import InvalidAnswer
 
 log = logging.getLogger("palaver.workers.sources.mcp.lists")
@@ -33,8 +33,8 @@ _LAYOUT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class ToolList:
-    """What a server offered."""
+class OfferedList:
+    """The tools that a server offered."""
 
     tools: tuple[Any, ...]
     """As it sent them."""
@@ -48,11 +48,11 @@ class ToolList:
         return 0 <= time.time() - self.read_at < self.fresh
 
 
-async def read_list(connection: Connection) -> ToolList:
+async def read_list(connection: McpConnection) -> OfferedList:
     """Ask for all tools. Of more than may be, the first ones are taken.
 
     Raises:
-        NeverSent, Refused, Lost, RpcError: as ``Connection.ask``.
+        NeverSent, RequestRefused, Lost, RpcError: as ``McpConnection.ask``.
         InvalidAnswer: what came is no list.
     """
     tools: list[Any] = []
@@ -70,17 +70,17 @@ async def read_list(connection: Connection) -> ToolList:
             if too_many or too_large:
                 count_exceeded("mcp_tools" if too_many else "mcp_list")
                 log.warning("a server's list is longer than may be: %d tools are taken", len(tools))
-                return ToolList(tuple(tools), time.time(), max(fresh, _FRESH))
+                return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
             tools.append(tool)
         cursor = page.get("nextCursor")
         if cursor is None:
-            return ToolList(tuple(tools), time.time(), max(fresh, _FRESH))
+            return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
         if not isinstance(cursor, str) or cursor in seen:
             raise InvalidAnswer("its list of tools does not go on where it says")
         seen.add(cursor)
     count_exceeded("mcp_pages")
     log.warning("a server's list has more pages than are read: %d tools are taken", len(tools))
-    return ToolList(tuple(tools), time.time(), max(fresh, _FRESH))
+    return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
 
 
 def _seconds(milliseconds: object) -> float:
@@ -96,7 +96,7 @@ class LastList:
         self._folder = folder or Path(tempfile.gettempdir()) / f"palaver-tool-lists-{os.getuid()}"
         self._path = self._folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
 
-    def read(self) -> ToolList | None:
+    def read(self) -> OfferedList | None:
         """It, or None."""
         try:
             if not self._is_ours():
@@ -106,11 +106,11 @@ class LastList:
             known = orjson.loads(text)
             if known["layout"] != _LAYOUT:
                 return None
-            return ToolList(tuple(known["tools"]), float(known["read_at"]), float(known["fresh"]))
+            return OfferedList(tuple(known["tools"]), float(known["read_at"]), float(known["fresh"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def write(self, read: ToolList) -> None:
+    def write(self, read: OfferedList) -> None:
         """Remember this one; where that cannot be, it is not."""
         text = orjson.dumps(
             {"layout": _LAYOUT, "read_at": read.read_at, "fresh": read.fresh, "tools": list(read.tools)}
@@ -133,7 +133,7 @@ class LastList:
         """Let the next process that starts ask again."""
         known = self.read()
         if known is not None:
-            self.write(ToolList(known.tools, known.read_at))
+            self.write(OfferedList(known.tools, known.read_at))
 
     def _is_ours(self) -> bool:
         status = self._folder.stat()

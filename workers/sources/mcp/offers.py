@@ -27,12 +27,12 @@ _SEEN: Final = frozenset({"description", "title", "$comment"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-class Unfit(Exception):
+class UnfitTool(Exception):
     """A tool cannot be taken; says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTool:
     """A tool that is taken."""
 
     name: str
@@ -44,9 +44,9 @@ class Offer:
     """The parameters that are headers as well."""
 
 
-def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[Offer], list[str]]:
+def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:
     """The tools that a server of this label has for us, and sentences about those that are left out."""
-    taken: dict[str, Offer] = {}
+    taken: dict[str, OfferedTool] = {}
     doubled: set[str] = set()
     left_out: list[str] = []
     for tool in tools:
@@ -55,7 +55,7 @@ def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[
             continue
         try:
             offer = _offer(label, section, tool)
-        except Unfit as why:
+        except UnfitTool as why:
             left_out.append(f"{visible(str(name))[:80]!r} is left out: {why}")
             continue
         if offer.declaration.name in taken:
@@ -71,23 +71,23 @@ def _allowed(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _offer(label: str, section: McpServer, tool: object) -> Offer:
+def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
     if not isinstance(tool, dict) or not isinstance(name := tool.get("name"), str) or not 0 < len(name) <= 128:
-        raise Unfit("it has no name of 1 to 128 characters")
+        raise UnfitTool("it has no name of 1 to 128 characters")
     if len(orjson.dumps(tool)) > limit_of("mcp_definition"):
         count_exceeded("mcp_definition")
-        raise Unfit(f"its definition is longer than {limit_of('mcp_definition'):,} bytes")
+        raise UnfitTool(f"its definition is longer than {limit_of('mcp_definition'):,} bytes")
     if _depth(tool) > limit_of("mcp_depth"):
         count_exceeded("mcp_depth")
-        raise Unfit(f"its definition is nested deeper than {limit_of('mcp_depth')} levels")
+        raise UnfitTool(f"its definition is nested deeper than {limit_of('mcp_depth')} levels")
     schema = _schema(tool.get("inputSchema"))
     description = tool.get("description")
     if description is not None and not isinstance(description, str):
-        raise Unfit("its description is no text")
+        raise UnfitTool("its description is no text")
     digest = digest_of(tool)
     if section.pin and section.pins.get(name) != digest:
         known = "it changed since it was accepted" if name in section.pins else "nobody has accepted it"
-        raise Unfit(f"{known}: its digest is {digest}")
+        raise UnfitTool(f"{known}: its digest is {digest}")
     override = section.tools.get(name, Override())
     read_only, destructive, idempotent = _hints(section, tool.get("annotations"))
     risky = next((word for word in (override.risky, section.risky) if word is not None), destructive and not read_only)
@@ -103,8 +103,8 @@ def _offer(label: str, section: McpServer, tool: object) -> Offer:
     try:
         headers = param_headers_of(schema)
     except ValueError as error:
-        raise Unfit(str(error)) from None
-    return Offer(name, declaration, digest, output if isinstance(output, dict) else None, headers)
+        raise UnfitTool(str(error)) from None
+    return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers)
 
 
 def _hints(section: McpServer, annotations: object) -> tuple[bool, bool, bool]:
@@ -149,17 +149,17 @@ def _schema(schema: object) -> dict[str, Any]:
     if schema is None:
         return {"type": "object", "properties": {}}
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
-        raise Unfit("its parameters are no object")
+        raise UnfitTool("its parameters are no object")
     schema = {"type": "object", **schema}
     if _refers_elsewhere(schema):
-        raise Unfit("its schema refers to another document")
+        raise UnfitTool("its schema refers to another document")
     try:
         valid = jsonschema_rs.meta.is_valid(schema)
     except Exception:
         # A dialect that nobody here knows.
         valid = False
     if not valid:
-        raise Unfit("its schema is no JSON schema")
+        raise UnfitTool("its schema is no JSON schema")
     return {name: _readable(value) if name not in _SEEN else _shown(value) for name, value in schema.items()}
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from palaver.schemas.fields import Strict
-from palaver.vocabulary.addresses import host_and_port, is_loopback
+from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.limits import limit_of
 
 
@@ -17,7 +17,9 @@ def _reachable(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError("must begin with https:// or http://")
-    host_and_port(url)
+    host, _ = host_and_port(url)
+    if is_ip(host) and never_asked(host, loopback=True):
+        raise ValueError("is an address at which nothing is asked")
     if parts.fragment:
         raise ValueError("has a #fragment, which nobody is sent")
     return url
@@ -68,7 +70,7 @@ class ClientCredentials(Strict):
     method: Literal["basic", "post"] = "basic"
     scope: str | None = None
     resource: str | None = None
-    """What the token is for (RFC 8707); the server's URL if it is left out."""
+    """The service that the token is for (RFC 8707); the server's URL if it is left out."""
 
 
 class McpServer(Strict):

@@ -7,20 +7,21 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 
-from .connection import Connection
+from .connection import McpConnection
 from .credentials import Credentials, environment_of
 from .http_channel import HttpChannel
-from .lists import LastList, ToolList, read_list
-from .offers import Offer, offers_of, visible
+from .lists import LastList, OfferedList, read_list
+from .offers import OfferedTool, offers_of, visible
 from .section import McpServer
 from .stdio_channel import StdioChannel
-from .wire import Channel, InvalidAnswer, Lost, NeverSent, Refused, RpcError
+from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused, RpcError, ServerChannel
 
 log = logging.getLogger("palaver.workers.sources.mcp.server")
 
@@ -42,14 +43,14 @@ class Server:
         self.credentials = Credentials(section)
         self._environment = environment_of(section)
         self._directory = os.getcwd()
-        self.channel: Channel | None = None
-        self.connection = Connection(self._channel, section.connect_timeout)
+        self.channel: ServerChannel | None = None
+        self.connection = McpConnection(self._channel, section.connect_timeout)
         identity = f"{section.url} {section.command} {self.credentials.identity} {sorted(self._environment.items())}"
         self.last_list = LastList(settings.tool_lists, label, identity)
-        self.offers: dict[str, Offer] = {}
-        """What is taken, by the names that models use."""
+        self.offers: dict[str, OfferedTool] = {}
+        """The tools that are taken, by the names that models use."""
 
-    def _channel(self) -> Channel:
+    def _channel(self) -> ServerChannel:
         if self.section.command is not None:
             self.channel = StdioChannel(self.section.command, self._environment, self._directory)
         else:
@@ -67,7 +68,7 @@ class Server:
         if known is not None and listed is not known:
             self._say_what_changed(known)
 
-    def take(self, listed: ToolList) -> list[str]:
+    def take(self, listed: OfferedList) -> list[str]:
         """Take the tools of a list that are fit for it; return sentences about the others."""
         offers, left_out = offers_of(self.label, self.section, listed.tools)
         self.offers = {offer.declaration.name: offer for offer in offers}
@@ -75,41 +76,45 @@ class Server:
             log.warning("[mcp.%s]: %s", self.label, sentence)
         return left_out
 
-    async def read(self) -> ToolList:
-        """Ask the server for its list, and remember it.
+    async def read(self, within: float | None = None) -> OfferedList:
+        """Ask the server for its list, ``within`` so many seconds, and remember it.
 
         Raises:
             TimeoutError: it takes too long.
-            NeverSent, Refused, Lost, InvalidAnswer, RpcError: there is none.
+            NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError: there is none.
         """
-        async with asyncio.timeout(self.section.connect_timeout):
-            listed = await self.renewing(lambda: read_list(self.connection))
+        async with asyncio.timeout(self.section.connect_timeout if within is None else within):
+            listed = await self.renewing(partial(read_list, self.connection))
         self.last_list.write(listed)
         return listed
 
-    async def _listed(self, known: ToolList | None) -> ToolList | None:
+    async def _listed(self, known: OfferedList | None) -> OfferedList | None:
         until = time.monotonic() + self.section.connect_timeout
+        try:
+            return await (self.read() if known is not None else self._awaited(until))
+        except (NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError) as error:
+            reason = one_line(error, self.section.connect_timeout)
+        if known is None:
+            log.error(
+                "[mcp.%s]: there is no list of its tools: %s; they are missing until this worker starts again",
+                self.label,
+                reason,
+            )
+        else:
+            log.warning("[mcp.%s]: its tools are those that it had last: %s", self.label, reason)
+        return known
+
+    async def _awaited(self, until: float) -> OfferedList:
+        """The list of a server that may be starting at the same moment as this worker."""
         while True:
             try:
-                return await self.read()
-            except (NeverSent, Refused, Lost, InvalidAnswer, RpcError, TimeoutError) as error:
-                # The two may be starting at the same moment.
-                left = until - time.monotonic() - _AGAIN
-                if known is None and left > 0 and isinstance(error, NeverSent):
-                    await asyncio.sleep(_AGAIN)
-                    continue
-                reason = one_line(error, self.section.connect_timeout)
-            if known is None:
-                log.error(
-                    "[mcp.%s]: there is no list of its tools: %s; they are missing until this worker starts again",
-                    self.label,
-                    reason,
-                )
-            else:
-                log.warning("[mcp.%s]: its tools are those that it had last: %s", self.label, reason)
-            return known
+                return await self.read(max(0.0, until - time.monotonic()))
+            except NeverSent:
+                if time.monotonic() + _AGAIN >= until:
+                    raise
+            await asyncio.sleep(_AGAIN)
 
-    def _say_what_changed(self, known: ToolList) -> None:
+    def _say_what_changed(self, known: OfferedList) -> None:
         before = {offer.name: offer.digest for offer in offers_of(self.label, self.section, known.tools)[0]}
         for offer in self.offers.values():
             if before and before.get(offer.name) != offer.digest:
@@ -120,7 +125,7 @@ class Server:
         """Ask, and once more with a new token if the server did not take the request because of the old one."""
         try:
             return await ask()
-        except Refused as error:
+        except RequestRefused as error:
             if error.status != 401 or not self.credentials.renewed():
                 raise
             return await ask()
@@ -134,7 +139,7 @@ def one_line(error: BaseException, timeout: float) -> str:
 
 
 def servers_of(settings: Settings, sections: Mapping[str, McpServer]) -> list[Server]:
-    """Those of these tables whose secrets are here: others are left to workers that have them."""
+    """The servers of these tables whose secrets are here: others are left to workers that have them."""
     servers = []
     for label, section in sections.items():
         try:

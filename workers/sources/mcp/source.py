@@ -15,7 +15,7 @@ from palaver.tools.schemas import fitting
 from ..containment import ToolAnswer, failing, presented, timed_out
 from .budget import taken_together
 from .lists import read_list
-from .offers import Offer, offers_of, visible
+from .offers import OfferedTool, offers_of, visible
 from .param_headers import values_of
 from .results import presented_result
 from .server import Server, one_line
@@ -26,7 +26,7 @@ from .wire import (
     Lost,
     Message,
     NeverSent,
-    Refused,
+    RequestRefused,
     RpcError,
     SessionGone,
 )
@@ -73,7 +73,7 @@ class _Call:
     def __init__(
         self,
         server: Server,
-        offer: Offer,
+        offer: OfferedTool,
         declared: ToolDeclaration,
         arguments: Mapping[str, Any],
         context: ToolContext,
@@ -102,7 +102,7 @@ class _Call:
             raise RetryableToolError(
                 f"{label} was not reached: {self._words(error)}", retry_after=error.retry_after
             ) from error
-        except Refused as error:
+        except RequestRefused as error:
             raise ToolError(f"{label} did not take the call: {self._words(error)}") from error
         except (Lost, InvalidAnswer) as error:
             if isinstance(error, SessionGone):

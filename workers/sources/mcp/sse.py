@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from .wire import MAX_BODY, InvalidAnswer
+
+_LONGEST_ID: Final = 1024
+_RETRY, _LONGEST_RETRY = 1.0, 60.0
+"""Seconds."""
 
 
 class EventReader:
@@ -14,6 +19,15 @@ class EventReader:
         self._line = bytearray()
         self._data: list[bytes] = []
         self._read = 0
+        self.last_id: str | None = None
+        """The id of the newest event that has one: what follows it can be asked for."""
+        self.retry = _RETRY
+        """Seconds after which it is to be asked for."""
+
+    def begin(self) -> None:
+        """Take in another stream, which goes on where the last one broke off."""
+        self._line.clear()
+        self._data = []
 
     def add(self, piece: bytes) -> Iterator[bytes]:
         """Yield the data of each event that ``piece`` completes.
@@ -35,8 +49,13 @@ class EventReader:
     def _take(self, line: bytes) -> Iterator[bytes]:
         if line:
             field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
             if field == b"data":
-                self._data.append(value.removeprefix(b" "))
+                self._data.append(value)
+            elif field == b"id" and len(value) <= _LONGEST_ID and value.isascii() and value.decode().isprintable():
+                self.last_id = value.decode() or None
+            elif field == b"retry" and value.isdigit() and len(value) < 9:
+                self.retry = min(int(value) / 1000, _LONGEST_RETRY)
         elif self._data:
             data, self._data = b"\n".join(self._data), []
             if data:

@@ -38,7 +38,9 @@ _PASSED_ON: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM
 _PATIENCE: Final = 1.0
 """Seconds that the process has to end, once its input has ended and again once it has got SIGTERM."""
 _NOISE: Final = 1_000
-"""Lines that are no messages, after which a process is no server."""
+"""Lines in a row that are no messages, after which a process is no server."""
+_UNREAD: Final = 1 << 20
+"""Bytes that it has not read, beyond which it gets no answers to questions of its own."""
 _LAST_WORDS: Final = 2_000
 """Bytes that are kept of what it writes to standard error."""
 
@@ -61,11 +63,11 @@ class StdioChannel:
 
     @property
     def alive(self) -> bool:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         return self._process is not None and self._ended is None
 
     async def open(self) -> None:
-        """As ``Channel``: start the process."""
+        """As ``ServerChannel``: start the process."""
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -83,7 +85,7 @@ class StdioChannel:
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._read_errors())]
 
     async def exchange(self, request: Message, headers: Mapping[str, str], heard: Heard) -> Message:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         number = request["id"]
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future, heard
@@ -101,11 +103,11 @@ class StdioChannel:
                 future.exception()
 
     async def notify(self, message: Message, headers: Mapping[str, str]) -> None:
-        """As ``Channel``."""
+        """As ``ServerChannel``."""
         await self._write(message)
 
     async def close(self) -> None:
-        """As ``Channel``: end the process, and all that it started."""
+        """As ``ServerChannel``: end the process, and all that it started."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -132,6 +134,12 @@ class StdioChannel:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(message) + b"\n")
+
+    def _has_room(self) -> bool:
+        """False if the process does not read what it is sent."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        return self._process.stdin.transport.get_write_buffer_size() < _UNREAD
 
     async def _write(self, message: Message) -> None:
         if self._process is None or self._ended is not None:
@@ -168,12 +176,13 @@ class StdioChannel:
             if self._noise > _NOISE:
                 raise InvalidAnswer("it writes lines that are no messages") from None
             return
+        self._noise = 0
         for number, (future, _) in self._waiting.items():
             if is_answer(message, number) and message.get("id") is not None:
                 if not future.done():
                     future.set_result(message)
                 return
-        if reply := answer_to(message):
+        if (reply := answer_to(message)) and self._has_room():
             self._put(reply)
         for _, heard in self._waiting.values():
             heard(message)

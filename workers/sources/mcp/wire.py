@@ -1,7 +1,7 @@
 """JSON-RPC as the Model Context Protocol has it, in its two eras, and how a request ends without a result.
 
 The revision 2026-07-28 has no handshake: each request says its version and what the client can do. Before it there were
-``initialize`` and a session. A ``Channel`` carries messages and knows nothing of either.
+``initialize`` and a session. A ``ServerChannel`` carries messages and knows nothing of either.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NeverSent(Exception):
         self.retry_after = retry_after
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server did not take the request, and will not take the same one later either."""
 
     def __init__(self, reason: str, *, status: int = 0) -> None:
@@ -73,10 +73,10 @@ class RpcError(Exception):
         self.code = code
         self.data = data
         self.status = status
-        """Of HTTP."""
+        """The status of HTTP."""
 
 
-class Channel(Protocol):
+class ServerChannel(Protocol):
     """Carries messages to a server and back."""
 
     @property
@@ -94,7 +94,7 @@ class Channel(Protocol):
         """Send a request; return its answer, which has a ``result``. Cancelled, it tells the server so.
 
         Raises:
-            NeverSent, Refused, Lost, InvalidAnswer, RpcError: there is no result.
+            NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError: there is no result.
         """
 
     async def notify(self, message: Message, headers: Mapping[str, str]) -> None:
