@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from palaver.config.settings import Settings
 from palaver.errors import RetryableToolError, ToolError, ToolTimeout
 from palaver.tools import ToolContext
 from tests.unit import mcp_process
 from tests.unit.mcp_server import McpServer, Message, answer, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
 from tests.waiting import aeventually
+from workers.sources import open_toolbox
 from workers.sources.companions import companions
+from workers.sources.guests import declared_sources
 from workers.sources.mcp import connection
 
 UNKNOWN = "it may or may not have taken effect"
@@ -276,6 +279,19 @@ async def test_tokens_are_got_with_the_clients_secret_and_renewed_once_they_are_
             assert len(forms) == 3
     finally:
         await runner.cleanup()
+
+
+async def test_they_run_on_a_loop_that_many_calls_share(tmp_path: Path) -> None:
+    """As in a worker whose tools have no processes of their own."""
+    process, path = Process(tmp_path, "modern"), tmp_path / "tools.toml"
+    path.write_text(f"[mcp.s]\ncommand = {json.dumps(process.command)}")
+    settings = Settings(tool_sources=path, tool_lists=tmp_path / "lists")
+    sources = [declared.opening for declared in declared_sources(path)]
+    async with open_toolbox(settings, sources, run_blocking=None) as box:
+        calls = (box.call("s__echo", {"n": number}, ToolContext()) for number in range(20))
+        assert [json.loads(str(result))["n"] for result in await asyncio.gather(*calls)] == [*range(20)]
+    # The one that gave the list answers all calls.
+    assert len(process.lives) == 1
 
 
 @pytest.mark.parametrize("behaviour", ["modern", "older", "noisy", "brittle"])
