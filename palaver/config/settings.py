@@ -73,6 +73,9 @@ class Settings(IssuerSettings):
     these, too."""
     tool_sources: Path | None = None
     """The TOML file of tools that are no Python functions."""
+    tool_lists: Path | None = None
+    """The folder in which workers remember the lists of tools that MCP servers gave last; one of this user's among the
+    temporary files unless given."""
     tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
     those with keys of providers only if they are named in full."""

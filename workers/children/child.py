@@ -39,6 +39,7 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..loops.keeper import running
 from ..sources import Toolbox, open_toolbox, sources_of
+from ..sources.companions import companions
 from ..sources.containment import GRACE, Interrupted, ToolAnswer, failed, failing, presented, timed_out
 from ..steps.capabilities import Capabilities
 from ..steps.histograms import Histograms
@@ -188,7 +189,7 @@ class Child:
     def _tidy_up(self) -> None:
         """Between two steps: end what the tool started, and undo what it changed."""
         try:
-            if processes.has_children() and (ended := processes.end_below(keep=self._started)):
+            if processes.has_children() and (ended := processes.end_below(keep=self._started | companions)):
                 log.warning("ended %d processes that a tool had started", ended)
             self._surroundings.restore()
             self._output.end()

@@ -1,0 +1,273 @@
+"""The connection of a process to one server: found out which era it speaks, made again when it broke, and asked by any
+number of calls at once.
+
+One task makes it, whoever asks for it first; calls wait for that task, and one that is cancelled meanwhile leaves it to
+the others. After a failure nobody knocks for a while: calls are answered with the time to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final
+
+from .http_channel import HttpChannel
+from .wire import (
+    METHOD_NOT_FOUND,
+    MODERN,
+    OLDER,
+    VERSION_NOT_SUPPORTED,
+    Heard,
+    InvalidAnswer,
+    Lost,
+    Message,
+    NeverSent,
+    RequestRefused,
+    RpcError,
+    ServerChannel,
+    SessionGone,
+    handshake,
+    modern_headers,
+    modern_meta,
+    notification,
+    request,
+)
+
+_PROBE: Final = 0.5
+"""Part of that time in which a process has to say whether it knows the newest revision: old ones may say nothing."""
+_FIRST, _LONGEST = 0.5, 30.0
+"""Seconds between two attempts to connect; each time they are doubled."""
+
+
+class McpConnection:
+    """To one server."""
+
+    def __init__(self, make_channel: Callable[[], ServerChannel], timeout: float) -> None:
+        """``timeout`` is in seconds, for all that it takes to connect."""
+        self._make_channel = make_channel
+        self._timeout = timeout
+        self._channel: ServerChannel | None = None
+        self._connecting: asyncio.Task[ServerChannel] | None = None
+        self._numbers = count(1)
+        self._users: Counter[ServerChannel] = Counter()
+        """The calls that each channel has."""
+        self._modern = False
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+        self.server: str = ""
+        """The name and version that the server gave itself; for people to see, and nothing else."""
+
+    @property
+    def revision(self) -> str:
+        """The era that is spoken."""
+        return MODERN if self._modern else "an older revision"
+
+    @property
+    def modern(self) -> bool:
+        """True if the server knows the revision without sessions."""
+        return self._modern
+
+    async def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        param_headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        progress: Heard | None = None,
+        sending: Callable[[], None] = lambda: None,
+    ) -> Message:
+        """Ask the server; return the result. ``sending`` is called once there is a connection.
+
+        Raises:
+            NeverSent, RequestRefused: it did not take the request.
+            Lost, InvalidAnswer: it may have taken it.
+            RpcError: it answered with an error.
+        """
+        channel = await self._ready()
+        sending()
+        self._users[channel] += 1
+        try:
+            return await self._exchanged(channel, method, params, name, param_headers or {}, meta or {}, progress)
+        finally:
+            self._users[channel] -= 1
+            if not self._users[channel]:
+                del self._users[channel]
+                if channel is not self._channel:
+                    await channel.close()
+
+    async def _exchanged(
+        self,
+        channel: ServerChannel,
+        method: str,
+        params: Mapping[str, Any],
+        name: str | None,
+        param_headers: Mapping[str, str],
+        meta: Mapping[str, Any],
+        progress: Heard | None,
+    ) -> Message:
+        number = next(self._numbers)
+        token = {} if progress is None else {"progressToken": number}
+        with_meta = {**params, "_meta": {**(modern_meta() if self._modern else {}), **token, **meta}}
+        headers = {**modern_headers(method, name), **param_headers} if self._modern else {}
+
+        def heard(message: Message) -> None:
+            told = message.get("params")
+            if progress is None or message.get("method") != "notifications/progress" or not isinstance(told, dict):
+                return
+            if told.get("progressToken") == number:
+                progress(told)
+
+        try:
+            answer = await channel.exchange(request(number, method, with_meta), headers, heard)
+        except SessionGone:
+            self._drop(channel)
+            raise
+        except RpcError as error:
+            if error.code == VERSION_NOT_SUPPORTED:
+                # It is another version of the server by now, and has looked at nothing but the version.
+                self._drop(channel)
+                raise NeverSent("it speaks another revision by now") from error
+            raise
+        except (Lost, InvalidAnswer):
+            if not channel.alive:
+                self._drop(channel)
+            raise
+        return dict(answer["result"])
+
+    async def close(self) -> None:
+        """End it."""
+        self._closed = True
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await connecting
+        channels, self._channel = {*self._users, *([self._channel] if self._channel else [])}, None
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    def _drop(self, channel: ServerChannel) -> None:
+        """Leave it to the calls that it still has: the last of them closes it."""
+        if self._channel is channel:
+            self._channel = None
+
+    async def _ready(self) -> ServerChannel:
+        if self._channel is not None and self._channel.alive:
+            return self._channel
+        if self._closed:
+            raise NeverSent("the worker is ending")
+        if self._connecting is None:
+            if (left := self._not_before - time.monotonic()) > 0:
+                raise NeverSent("it could not be reached a moment ago", retry_after=left)
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(self._connected)
+        return await asyncio.shield(self._connecting)
+
+    def _connected(self, task: asyncio.Task[ServerChannel]) -> None:
+        self._connecting = None
+        if task.cancelled():
+            return
+        if task.exception() is None:
+            self._channel, self._failures = task.result(), 0
+        else:
+            self._not_before = time.monotonic() + min(_LONGEST, _FIRST * 2**self._failures)
+            self._failures = min(self._failures + 1, 10)
+
+    async def _connect(self) -> ServerChannel:
+        """Raises NeverSent or RequestRefused: nothing of a call was sent yet."""
+        if self._channel is not None and self._channel not in self._users:
+            await self._channel.close()
+        self._channel = None
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._negotiated()
+        except TimeoutError:
+            raise NeverSent(f"it did not answer within {self._timeout:g} s") from None
+        except (Lost, InvalidAnswer) as error:
+            raise NeverSent(f"it does not get as far as a connection: {error}") from error
+        except RpcError as error:
+            raise RequestRefused(f"it refuses to connect: {error} ({error.code})") from error
+
+    async def _negotiated(self) -> ServerChannel:
+        """A channel to the server, and the era that it speaks."""
+        channel = self._make_channel()
+        try:
+            await channel.open()
+            if await self._is_modern(channel):
+                self._modern = True
+                return channel
+            if not channel.alive:
+                # An old one that ended itself at a method that it does not know.
+                await channel.close()
+                channel = self._make_channel()
+                await channel.open()
+            self._modern = await self._shake_hands(channel)
+            return channel
+        except BaseException:
+            await asyncio.shield(channel.close())
+            raise
+
+    async def _is_modern(self, channel: ServerChannel) -> bool:
+        method = "server/discover"
+        asked = request(next(self._numbers), method, {"_meta": modern_meta()})
+        over_http = isinstance(channel, HttpChannel)
+        try:
+            async with asyncio.timeout(None if over_http else _PROBE * self._timeout):
+                answer = await channel.exchange(asked, modern_headers(method, None), _ignore)
+        except RpcError as error:
+            # Optional over HTTP, where a method that is not there is a page that is not there.
+            return over_http and error.status == 404 and error.code == METHOD_NOT_FOUND
+        except RequestRefused as error:
+            if error.status in (401, 403) or 300 <= error.status < 400:
+                raise
+            return False
+        except (InvalidAnswer, TimeoutError):
+            return False
+        except Lost:
+            if over_http:
+                raise
+            return False
+        result = answer["result"]
+        versions = result.get("supportedVersions")
+        self.server = _named(result.get("serverInfo") or _stamped(result))
+        return isinstance(versions, list) and MODERN in versions
+
+    async def _shake_hands(self, channel: ServerChannel) -> bool:
+        """Begin a session; tell whether the server refuses to, because it is a newer one that was slow to say so."""
+        asked = request(next(self._numbers), "initialize", handshake())
+        try:
+            answer = await channel.exchange(asked, {}, _ignore)
+        except RpcError as error:
+            supported = error.data.get("supported") if isinstance(error.data, dict) else None
+            if error.code == VERSION_NOT_SUPPORTED and isinstance(supported, list) and MODERN in supported:
+                return True
+            raise
+        version = answer["result"].get("protocolVersion")
+        if version not in OLDER:
+            raise RequestRefused(f"it speaks {str(version)[:40]!r}, which nobody here does")
+        self.server = _named(answer["result"].get("serverInfo"))
+        await channel.notify(notification("notifications/initialized", {}), {})
+        return False
+
+
+def _ignore(_: Message) -> None:
+    """Nobody waits for a notification."""
+
+
+def _stamped(result: Mapping[str, Any]) -> object:
+    meta = result.get("_meta")
+    return meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+
+
+def _named(info: object) -> str:
+    """The name and version in what a server says of itself, in printable characters."""
+    if not isinstance(info, dict):
+        return ""
+    words = (str(info.get(field, ""))[:60] for field in ("name", "version"))
+    return " ".join("".join(char for char in word if char.isprintable()) for word in words).strip()

@@ -1,0 +1,216 @@
+"""Streamable HTTP: each message is a POST of its own, answered with JSON or with a stream of events that ends with the
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import aiohttp
+import orjson
+
+from palaver.errors.headers import retry_after
+
+from .http_client import answering, http_client, next_piece, whole
+from .sse import EventReader
+from .wire import (
+    Heard,
+    InvalidAnswer,
+    Lost,
+    Message,
+    NeverSent,
+    RequestRefused,
+    RpcError,
+    SessionGone,
+    answer_to,
+    cancelled,
+    is_answer,
+    read_message,
+    result_of,
+)
+
+Credentials = Callable[[], Awaitable[Mapping[str, str]]]
+"""The headers that say who asks."""
+
+_FAREWELL: Final = 1.0
+"""Seconds for a message to a server that nobody waits for."""
+_MOST_FAREWELLS: Final = 16
+_RESUMPTIONS: Final = 3
+"""Attempts in a row to let a stream go on, each without anything new."""
+_SESSION: Final = "Mcp-Session-Id"
+_LONGEST_SESSION: Final = 1024
+_ERROR_BODY: Final = 64 * 1024
+
+
+class HttpChannel:
+    """A server behind a URL, and its session if it has one."""
+
+    def __init__(self, url: str, credentials: Credentials) -> None:
+        self._url = url
+        self._credentials = credentials
+        self._client: aiohttp.ClientSession | None = None
+        self._session: str | None = None
+        self._version: str | None = None
+        self._farewells: set[asyncio.Task[None]] = set()
+
+    @property
+    def alive(self) -> bool:
+        """As ``ServerChannel``."""
+        return self._client is not None
+
+    async def open(self) -> None:
+        """As ``ServerChannel``. Nothing is sent."""
+        self._client = http_client()
+
+    async def exchange(self, request: Message, headers: Mapping[str, str], heard: Heard) -> Message:
+        """As ``ServerChannel``."""
+        number = request["id"]
+        try:
+            async with answering(await self._post(request, headers)) as response:
+                return await self._answer(response, request, heard)
+        except asyncio.CancelledError:
+            if self._session is not None and request["method"] != "initialize":
+                # A revision without sessions takes the closed stream for it.
+                self._say_farewell(cancelled(number))
+            raise
+
+    async def notify(self, message: Message, headers: Mapping[str, str]) -> None:
+        """As ``ServerChannel``."""
+        async with answering(await self._post(message, headers)) as response:
+            await self._require_success(response)
+
+    async def close(self) -> None:
+        """As ``ServerChannel``."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=_FAREWELL)
+        if self._session is not None:
+            with suppress(NeverSent, Lost, RequestRefused, TimeoutError):
+                async with asyncio.timeout(_FAREWELL), answering(self._delete(client)):
+                    pass
+        await client.close()
+
+    async def _delete(self, client: aiohttp.ClientSession) -> aiohttp.ClientResponse:
+        headers = await self._headers({})
+        return await client.delete(self._url, headers=headers, allow_redirects=False)
+
+    async def _post(self, message: Message, headers: Mapping[str, str]) -> Awaitable[aiohttp.ClientResponse]:
+        if self._client is None:
+            raise NeverSent("the connection is closed")
+        return self._client.post(
+            self._url, data=orjson.dumps(message), headers=await self._headers(headers), allow_redirects=False
+        )
+
+    async def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        session = {} if self._session is None else {_SESSION: self._session}
+        version = {} if self._version is None else {"MCP-Protocol-Version": self._version}
+        fixed = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        return {**await self._credentials(), **fixed, **version, **session, **headers}
+
+    async def _answer(self, response: aiohttp.ClientResponse, request: Message, heard: Heard) -> Message:
+        await self._require_success(response)
+        kind = response.content_type
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise InvalidAnswer("it sent something compressed, which nobody asked for")
+        if kind == "application/json":
+            message = read_message(await whole(response))
+            if not is_answer(message, request["id"]):
+                raise InvalidAnswer("it sent the answer to another request")
+        elif kind == "text/event-stream":
+            message = await self._followed(response, request["id"], heard)
+        else:
+            raise InvalidAnswer(f"it sent {kind[:100]!r} (HTTP {response.status})")
+        answer = result_of(message, status=response.status)
+        if request["method"] == "initialize":
+            self._keep_session(response, answer)
+        return answer
+
+    def _keep_session(self, response: aiohttp.ClientResponse, answer: Message) -> None:
+        session = response.headers.get(_SESSION)
+        if session is not None and not (0 < len(session) <= _LONGEST_SESSION and session.isascii()):
+            raise InvalidAnswer("it gave a session a name that no header carries")
+        self._session = session
+        self._version = str(answer["result"].get("protocolVersion", ""))
+
+    async def _followed(self, response: aiohttp.ClientResponse, number: int, heard: Heard) -> Message:
+        """The answer in a stream. A stream with a session may end before it, and go on in another one, which is asked
+        for: the request is not sent again."""
+        events, failures = EventReader(), 0
+        message = await self._streamed(response, number, heard, events)
+        while message is None:
+            if self._version is None or events.last_id is None or failures >= _RESUMPTIONS:
+                raise Lost("the stream ended without an answer")
+            seen = events.last_id
+            await asyncio.sleep(events.retry)
+            message = await self._resumed(number, heard, events)
+            failures = 0 if events.last_id != seen else failures + 1
+        return message
+
+    async def _resumed(self, number: int, heard: Heard, events: EventReader) -> Message | None:
+        assert self._client is not None
+        assert events.last_id is not None
+        headers = await self._headers({"Accept": "text/event-stream", "Last-Event-ID": events.last_id})
+        events.begin()
+        try:
+            async with answering(self._client.get(self._url, headers=headers, allow_redirects=False)) as response:
+                await self._require_success(response)
+                if response.content_type != "text/event-stream":
+                    raise Lost("the stream does not go on")
+                return await self._streamed(response, number, heard, events)
+        except NeverSent:
+            return None
+        except RequestRefused as error:
+            raise Lost(str(error)) from error
+
+    async def _streamed(
+        self, response: aiohttp.ClientResponse, number: int, heard: Heard, events: EventReader
+    ) -> Message | None:
+        """The answer, or None if the stream ends without it."""
+        while piece := await next_piece(response):
+            for data in events.add(piece):
+                message = read_message(data)
+                if is_answer(message, number):
+                    return message
+                if reply := answer_to(message):
+                    self._say_farewell(reply)
+                heard(message)
+        return None
+
+    def _say_farewell(self, message: Message) -> None:
+        """Send a message whose arrival nobody waits for. A server that asks for many of them gets a few."""
+        if len(self._farewells) >= _MOST_FAREWELLS:
+            return
+        task = asyncio.create_task(self._send_late(message))
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
+
+    async def _send_late(self, message: Message) -> None:
+        with suppress(NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                await self.notify(message, {})
+
+    async def _require_success(self, response: aiohttp.ClientResponse) -> None:
+        """Raise what the status of a response says, unless it says that all is well."""
+        status = response.status
+        if status < 300:
+            return
+        if status in (401, 403):
+            raise RequestRefused(f"it refused the worker's credentials (HTTP {status})", status=status)
+        if status in (429, 503):
+            raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=retry_after(response.headers))
+        if status < 400:
+            raise RequestRefused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
+        if status == 404 and self._session is not None:
+            self._session = None
+            raise SessionGone("it does not know the session any more (HTTP 404)")
+        if response.content_type == "application/json":
+            with suppress(InvalidAnswer):
+                result_of(read_message(await whole(response, _ERROR_BODY)), status=status)
+        if status < 500:
+            raise RequestRefused(f"it refused the request (HTTP {status})", status=status)
+        raise Lost(f"it failed (HTTP {status})")

@@ -1,0 +1,144 @@
+"""The list of a server's tools: read page by page, within limits, and the last good one remembered on disk.
+
+Each process of a worker needs the list when it starts. One that was read a moment ago is taken as it is; the last good
+one stands in for a server that does not answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .connection import McpConnection
+from .wire import InvalidAnswer
+
+log = logging.getLogger("palaver.workers.sources.mcp.lists")
+
+_FRESH: Final = 60.0
+"""Seconds for which a list is taken as it is, whatever its server says: as long as a worker with all its processes
+takes to start."""
+_LONGEST_FRESH: Final = 86_400.0
+_LAYOUT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedList:
+    """The tools that a server offered."""
+
+    tools: tuple[Any, ...]
+    """As it sent them."""
+    read_at: float
+    fresh: float = 0.0
+    """Seconds for which nobody has to ask again."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """True if nobody has to ask again."""
+        return 0 <= time.time() - self.read_at < self.fresh
+
+
+async def read_list(connection: McpConnection) -> OfferedList:
+    """Ask for all tools. Of more than may be, the first ones are taken.
+
+    Raises:
+        NeverSent, RequestRefused, Lost, RpcError: as ``McpConnection.ask``.
+        InvalidAnswer: what came is no list.
+    """
+    tools: list[Any] = []
+    seen: set[str] = set()
+    size, fresh, cursor = 0, _LONGEST_FRESH, None
+    for _ in range(limit_of("mcp_pages")):
+        page = await connection.ask("tools/list", {} if cursor is None else {"cursor": cursor})
+        listed = page.get("tools")
+        if not isinstance(listed, list) or page.get("resultType", "complete") != "complete":
+            raise InvalidAnswer("it sent what is no list of tools")
+        fresh = min(fresh, _seconds(page.get("ttlMs")))
+        for tool in listed:
+            size += len(orjson.dumps(tool))
+            too_many, too_large = len(tools) >= limit_of("mcp_tools"), size > limit_of("mcp_list")
+            if too_many or too_large:
+                count_exceeded("mcp_tools" if too_many else "mcp_list")
+                log.warning("a server's list is longer than may be: %d tools are taken", len(tools))
+                return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
+            tools.append(tool)
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
+        if not isinstance(cursor, str) or cursor in seen:
+            raise InvalidAnswer("its list of tools does not go on where it says")
+        seen.add(cursor)
+    count_exceeded("mcp_pages")
+    log.warning("a server's list has more pages than are read: %d tools are taken", len(tools))
+    return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
+
+
+def _seconds(milliseconds: object) -> float:
+    is_number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
+    return max(0.0, milliseconds / 1000) if is_number else 0.0  # type: ignore[operator]
+
+
+class LastList:
+    """The last good list of one server, in a file that no other user may write."""
+
+    def __init__(self, folder: Path | None, label: str, identity: str) -> None:
+        """``identity`` says which server is meant, and as whom it is asked: another one has another list."""
+        self._folder = folder or Path(tempfile.gettempdir()) / f"palaver-tool-lists-{os.getuid()}"
+        self._path = self._folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+
+    def read(self) -> OfferedList | None:
+        """It, or None."""
+        try:
+            if not self._is_ours():
+                return None
+            with self._path.open("rb") as file:
+                text = file.read(2 * limit_of("mcp_list"))
+            known = orjson.loads(text)
+            if known["layout"] != _LAYOUT:
+                return None
+            return OfferedList(tuple(known["tools"]), float(known["read_at"]), float(known["fresh"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, read: OfferedList) -> None:
+        """Remember this one; where that cannot be, it is not."""
+        text = orjson.dumps(
+            {"layout": _LAYOUT, "read_at": read.read_at, "fresh": read.fresh, "tools": list(read.tools)}
+        )
+        fresh = self._path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_ours():
+                log.warning("%s belongs to somebody else: lists of tools are not remembered", self._folder)
+                return
+            with open(fresh, "wb", opener=_private) as file:
+                file.write(text)
+            fresh.replace(self._path)
+        except OSError as error:
+            log.warning("lists of tools cannot be remembered in %s: %s", self._folder, error.strerror)
+            with suppress(OSError):
+                fresh.unlink()
+
+    def expire(self) -> None:
+        """Let the next process that starts ask again."""
+        known = self.read()
+        if known is not None:
+            self.write(OfferedList(known.tools, known.read_at))
+
+    def _is_ours(self) -> bool:
+        status = self._folder.stat()
+        return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

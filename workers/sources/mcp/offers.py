@@ -1,0 +1,200 @@
+"""The tools that a server offers, as far as they are fit for a model: bounded, without hidden text, with a schema that
+is one and is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import orjson
+
+from palaver.tools import ToolDeclaration
+from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .param_headers import ParamHeaders, param_headers_of
+from .section import McpServer, Override
+
+_LONGEST_NAME: Final = 64
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+_COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
+_SEEN: Final = frozenset({"description", "title", "$comment"})
+"""Keywords of a schema whose text is for readers alone."""
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+class UnfitTool(Exception):
+    """A tool cannot be taken; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool that is taken."""
+
+    name: str
+    """The server's name for it."""
+    declaration: ToolDeclaration
+    digest: str
+    output_schema: dict[str, Any] | None
+    headers: ParamHeaders
+    """The parameters that are headers as well."""
+
+
+def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:
+    """The tools that a server of this label has for us, and sentences about those that are left out."""
+    taken: dict[str, OfferedTool] = {}
+    doubled: set[str] = set()
+    left_out: list[str] = []
+    for tool in tools:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if isinstance(name, str) and section.allow is not None and not _allowed(name, section.allow):
+            continue
+        try:
+            offer = _offer(label, section, tool)
+        except UnfitTool as why:
+            left_out.append(f"{visible(str(name))[:80]!r} is left out: {why}")
+            continue
+        if offer.declaration.name in taken:
+            doubled.add(offer.declaration.name)
+        taken[offer.declaration.name] = offer
+    for name in sorted(doubled):
+        del taken[name]
+        left_out.append(f"two tools would be named {name!r}: both are left out")
+    return list(taken.values()), left_out
+
+
+def _allowed(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
+    if not isinstance(tool, dict) or not isinstance(name := tool.get("name"), str) or not 0 < len(name) <= 128:
+        raise UnfitTool("it has no name of 1 to 128 characters")
+    if len(orjson.dumps(tool)) > limit_of("mcp_definition"):
+        count_exceeded("mcp_definition")
+        raise UnfitTool(f"its definition is longer than {limit_of('mcp_definition'):,} bytes")
+    if _depth(tool) > limit_of("mcp_depth"):
+        count_exceeded("mcp_depth")
+        raise UnfitTool(f"its definition is nested deeper than {limit_of('mcp_depth')} levels")
+    schema = _schema(tool.get("inputSchema"))
+    description = tool.get("description")
+    if description is not None and not isinstance(description, str):
+        raise UnfitTool("its description is no text")
+    digest = digest_of(tool)
+    if section.pin and section.pins.get(name) != digest:
+        known = "it changed since it was accepted" if name in section.pins else "nobody has accepted it"
+        raise UnfitTool(f"{known}: its digest is {digest}")
+    override = section.tools.get(name, Override())
+    read_only, destructive, idempotent = _hints(section, tool.get("annotations"))
+    risky = next((word for word in (override.risky, section.risky) if word is not None), destructive and not read_only)
+    declaration = ToolDeclaration(
+        name=mapped(label, name),
+        description=visible(description or ""),
+        parameters=schema,
+        idempotent=override.idempotent if override.idempotent is not None else read_only or idempotent,
+        risky=risky,
+        timeout=override.timeout or section.timeout,
+    )
+    output = tool.get("outputSchema")
+    try:
+        headers = param_headers_of(schema)
+    except ValueError as error:
+        raise UnfitTool(str(error)) from None
+    return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers)
+
+
+def _hints(section: McpServer, annotations: object) -> tuple[bool, bool, bool]:
+    """Whether the tool only reads, destroys, and may be called again: by the server's word where that counts."""
+    if not section.trusted or not isinstance(annotations, dict):
+        return False, True, False
+    return (
+        annotations.get("readOnlyHint") is True,
+        annotations.get("destructiveHint") is not False,
+        annotations.get("idempotentHint") is True,
+    )
+
+
+def mapped(label: str, name: str) -> str:
+    """The name under which models call a tool: its server before it, in characters that every provider takes."""
+    full = f"{label}__{_UNFIT.sub('_', name)}"
+    if len(full) <= _LONGEST_NAME:
+        return full
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{full[: _LONGEST_NAME - 9]}_{mark}"
+
+
+def digest_of(tool: Mapping[str, Any]) -> str:
+    """The digest of all that a model is told of a tool, and of what the server says that it does."""
+    told = {field: tool.get(field) for field in ("name", "description", "inputSchema", "annotations")}
+    return hashlib.sha256(orjson.dumps(told, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+
+
+def visible(text: str) -> str:
+    """``text`` without what a reader does not see and a model does."""
+    text = _COMMENT.sub("", text) if "<!--" in text else text
+    return text if text.isascii() and text.isprintable() else "".join(filter(_is_seen, text))
+
+
+def _is_seen(char: str) -> bool:
+    return char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cs")
+
+
+def _schema(schema: object) -> dict[str, Any]:
+    import jsonschema_rs
+
+    if schema is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        raise UnfitTool("its parameters are no object")
+    schema = {"type": "object", **schema}
+    if _refers_elsewhere(schema):
+        raise UnfitTool("its schema refers to another document")
+    try:
+        valid = jsonschema_rs.meta.is_valid(schema)
+    except Exception:
+        # A dialect that nobody here knows.
+        valid = False
+    if not valid:
+        raise UnfitTool("its schema is no JSON schema")
+    return {name: _readable(value) if name not in _SEEN else _shown(value) for name, value in schema.items()}
+
+
+def _refers_elsewhere(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_refers_elsewhere, value))
+    if not isinstance(value, dict):
+        return False
+    references = (value[keyword] for keyword in _REFERENCES if keyword in value)
+    if any(isinstance(where, str) and not where.startswith("#") for where in references):
+        return True
+    return any(map(_refers_elsewhere, value.values()))
+
+
+def _readable(value: Any) -> Any:
+    """A schema without hidden text where only readers look."""
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _shown(part) if name in _SEEN else _readable(part) for name, part in value.items()}
+    return value
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) else _readable(value)
+
+
+def _depth(value: object) -> int:
+    """The levels of objects and lists; JSON is not read deeper than a thousand."""
+    deepest, left = 0, [(value, 1)]
+    while left:
+        inner, level = left.pop()
+        deepest = max(deepest, level)
+        if isinstance(inner, dict):
+            left.extend((part, level + 1) for part in inner.values())
+        elif isinstance(inner, list):
+            left.extend((part, level + 1) for part in inner)
+    return deepest

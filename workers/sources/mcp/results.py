@@ -1,0 +1,121 @@
+"""The result of a call as a model sees it: texts and images as they are, anything else named by a line of text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from palaver.errors import ToolError
+from palaver.schemas import json_schemas
+from palaver.schemas.content import ImagePart, Part, TextPart
+from palaver.tools.rendering import render
+from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from .offers import visible
+from .wire import InvalidAnswer
+
+_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_SHORT: Final = 200
+
+
+def presented_result(result: Mapping[str, Any], output_schema: dict[str, Any] | None) -> object:
+    """The result for the model: a text, or a list of texts and images.
+
+    Raises:
+        InvalidAnswer: it is none.
+        ToolError: the tool says that it failed.
+    """
+    blocks = result.get("content", [])
+    if not isinstance(blocks, list):
+        raise InvalidAnswer("its result has no content")
+    failed = result.get("isError") is True
+    structured = result.get("structuredContent")
+    if structured is not None and output_schema is not None and not failed:
+        _require_fit(structured, output_schema)
+    parts = _bounded(blocks)
+    if not parts and structured is not None:
+        parts = [_text(render(structured), limit_of("mcp_text"))]
+    if failed:
+        raise ToolError(
+            "\n".join(part.text for part in parts if isinstance(part, TextPart)) or "it says that it failed"
+        )
+    if all(isinstance(part, TextPart) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return parts
+
+
+def _require_fit(structured: object, schema: dict[str, Any]) -> None:
+    try:
+        faults = json_schemas.misfits(schema, structured)
+    except json_schemas.Unfit:
+        return
+    if faults:
+        raise InvalidAnswer("its result is not what its own schema says")
+
+
+def _bounded(blocks: list[Any]) -> list[Part]:
+    """The parts of a result: of texts and of images as much as may be, and a line about the rest."""
+    most = limit_of("message_parts") - 1
+    room, media = limit_of("mcp_text"), limit_of("tool_result_media")
+    parts: list[Part] = []
+    for block in blocks[:most]:
+        part = _part(block)
+        if isinstance(part, ImagePart):
+            media -= len(part.url)
+            if media < 0:
+                count_exceeded("tool_result_media")
+                part = TextPart(type="text", text="[an image is left out: together they are too large]")
+        if isinstance(part, TextPart):
+            part = _text(part.text, room)
+            room = max(0, room - len(part.text))
+        parts.append(part)
+    if len(blocks) > most:
+        count_exceeded("message_parts")
+        parts.append(TextPart(type="text", text=f"[cut: the result has {len(blocks):,} parts]"))
+    return parts
+
+
+def _text(text: str, room: int) -> TextPart:
+    if len(text) > room:
+        count_exceeded("mcp_text")
+        text = f"{text[:room]}\n[cut: the text has {len(text):,} characters]"
+    return TextPart(type="text", text=text)
+
+
+def _part(block: object) -> Part:
+    if not isinstance(block, dict):
+        raise InvalidAnswer("its result has a part that is none")
+    match block:
+        case {"type": "text", "text": str() as text}:
+            return TextPart(type="text", text=text)
+        case {"type": "image", "data": str() as data, "mimeType": str() as kind}:
+            return _image(data, kind)
+        case {"type": "resource", "resource": {"text": str() as text}}:
+            return TextPart(type="text", text=text)
+        case {"type": "resource", "resource": {"blob": str() as data, "mimeType": str() as kind}}:
+            return _image(data, kind)
+        case {"type": "resource_link", "uri": str() as uri}:
+            return TextPart(type="text", text=f"[resource {' '.join(_names(block))}: {visible(uri)[:2048]}]")
+        case {"type": str() as kind}:
+            return TextPart(type="text", text=f"[{visible(kind)[:40]} is left out: it is for no model here]")
+    raise InvalidAnswer("its result has a part that is none")
+
+
+def _names(block: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("name", "description"):
+        if isinstance(value := block.get(field), str):
+            yield visible(value)[:_SHORT]
+
+
+def _image(data: str, kind: str) -> Part:
+    if kind not in _IMAGES:
+        return TextPart(type="text", text=f"[{visible(kind)[:40]} is left out: {len(data) * 3 // 4:,} bytes]")
+    if len(data) > limit_of("tool_result_media"):
+        count_exceeded("tool_result_media")
+        return TextPart(type="text", text=f"[an image is left out: it has {len(data) * 3 // 4:,} bytes]")
+    try:
+        return ImagePart.of(base64.b64decode(data, validate=True), kind)
+    except binascii.Error:
+        raise InvalidAnswer("its result has an image that is no base64") from None

@@ -1,0 +1,116 @@
+"""A table ``[mcp.NAME]``: one server, and which of its tools are taken how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from palaver.schemas.fields import Strict
+from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
+from palaver.vocabulary.limits import limit_of
+
+
+def _reachable(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("must begin with https:// or http://")
+    host, _ = host_and_port(url)
+    if is_ip(host) and never_asked(host, loopback=True):
+        raise ValueError("is an address at which nothing is asked")
+    if parts.fragment:
+        raise ValueError("has a #fragment, which nobody is sent")
+    return url
+
+
+def is_plain(url: str) -> bool:
+    """Tell whether ``url`` is that of another machine, without TLS."""
+    return urlsplit(url).scheme == "http" and not is_loopback(host_and_port(url)[0])
+
+
+Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_reachable)]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+"""The name of an environment variable."""
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
+Seconds = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
+
+
+_OF_THE_REQUEST: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te"),
+        *("mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "transfer-encoding", "upgrade"),
+    }
+)
+"""Headers that say how a request is sent, and what it is."""
+
+
+class Override(Strict):
+    """``[mcp.NAME.tools.TOOL]``: the operator's word about one tool."""
+
+    idempotent: bool | None = None
+    risky: bool | None = None
+    timeout: Seconds | None = None
+
+
+class SecretHeader(Strict):
+    """``headers.NAME = { env = "VARIABLE", prefix = "Bearer " }``."""
+
+    env: Variable
+    prefix: Annotated[str, StringConstraints(max_length=100)] = ""
+
+
+class ClientCredentials(Strict):
+    """``[mcp.NAME.oauth]``: OAuth 2.1 client credentials. Every address is the operator's, none the server's."""
+
+    token_url: Url
+    client_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
+    client_secret_env: Variable
+    method: Literal["basic", "post"] = "basic"
+    scope: str | None = None
+    resource: str | None = None
+    """The service that the token is for (RFC 8707); the server's URL if it is left out."""
+
+
+class McpServer(Strict):
+    """A table ``[mcp.NAME]``."""
+
+    url: Url | None = None
+    command: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)] | None = None
+    env: Annotated[tuple[Variable, ...], Field(max_length=64)] = ()
+    """Variables that a ``command`` gets."""
+    headers: Mapping[HeaderName, SecretHeader] = Field(default_factory=dict)
+    """Secrets that go along with each request to a ``url``."""
+    oauth: ClientCredentials | None = None
+    plain_http: bool = False
+    """Other machines are asked without TLS."""
+    trusted: bool = False
+    """Its word counts about what its tools do."""
+    allow: Annotated[tuple[str, ...], Field(max_length=limit_of("mcp_tools"))] | None = None
+    """The tools that are taken, ``*`` stands for others; all if it is left out."""
+    risky: bool | None = None
+    timeout: Seconds = 60.0
+    connect_timeout: Annotated[float, Field(gt=0, le=20)] = 10.0
+    """Seconds until it has to be there: a command to start, and its list to be read."""
+    pin: bool = False
+    """Only tools whose digest is in ``pins`` are there."""
+    pins: Mapping[str, str] = Field(default_factory=dict)
+    tools: Mapping[str, Override] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.url is None) == (self.command is None):
+            raise ValueError("needs either url or command")
+        if self.command is not None and (self.headers or self.oauth):
+            raise ValueError("a command has no headers: name its variables in env")
+        if self.url is not None and self.env:
+            raise ValueError("env is for a command; a url has headers")
+        if self.oauth and any(name.lower() == "authorization" for name in self.headers):
+            raise ValueError("has both oauth and a header Authorization: take one")
+        if taken := sorted(name for name in self.headers if name.lower() in _OF_THE_REQUEST):
+            raise ValueError(f"the header {taken[0]} is of the request itself")
+        addresses = [self.url, self.oauth and self.oauth.token_url]
+        if not self.plain_http and any(is_plain(url) for url in addresses if url):
+            raise ValueError("http:// sends secrets in plain text: take https://, or say plain_http = true")
+        return self

@@ -1,0 +1,149 @@
+"""One server: its connection, and the tools that are taken from it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, TypeVar
+
+from palaver.config.settings import Settings
+from palaver.errors import ConfigurationError
+from palaver.secrets.redaction import redact
+
+from .connection import McpConnection
+from .credentials import Credentials, environment_of
+from .http_channel import HttpChannel
+from .lists import LastList, OfferedList, read_list
+from .offers import OfferedTool, offers_of, visible
+from .section import McpServer
+from .stdio_channel import StdioChannel
+from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused, RpcError, ServerChannel
+
+log = logging.getLogger("palaver.workers.sources.mcp.server")
+
+T = TypeVar("T")
+
+_AGAIN: Final = 0.5
+"""Seconds until a server is asked again for a list that nobody has yet."""
+
+
+class Server:
+    """One server: its connection, and the tools that are taken from it."""
+
+    def __init__(self, label: str, section: McpServer, settings: Settings) -> None:
+        """Raises:
+        ConfigurationError: a variable is not set.
+        """
+        self.label = label
+        self.section = section
+        self.credentials = Credentials(section)
+        self._environment = environment_of(section)
+        self._directory = os.getcwd()
+        self.channel: ServerChannel | None = None
+        self.connection = McpConnection(self._channel, section.connect_timeout)
+        identity = f"{section.url} {section.command} {self.credentials.identity} {sorted(self._environment.items())}"
+        self.last_list = LastList(settings.tool_lists, label, identity)
+        self.offers: dict[str, OfferedTool] = {}
+        """The tools that are taken, by the names that models use."""
+
+    def _channel(self) -> ServerChannel:
+        if self.section.command is not None:
+            self.channel = StdioChannel(self.section.command, self._environment, self._directory)
+        else:
+            assert self.section.url is not None
+            self.channel = HttpChannel(self.section.url, self.credentials)
+        return self.channel
+
+    async def load(self) -> None:
+        """Get the list: what was read a moment ago, what the server says, or what it said last."""
+        known = self.last_list.read()
+        listed = known if known is not None and known.is_fresh else await self._listed(known)
+        if listed is None:
+            return
+        self.take(listed)
+        if known is not None and listed is not known:
+            self._say_what_changed(known)
+
+    def take(self, listed: OfferedList) -> list[str]:
+        """Take the tools of a list that are fit for it; return sentences about the others."""
+        offers, left_out = offers_of(self.label, self.section, listed.tools)
+        self.offers = {offer.declaration.name: offer for offer in offers}
+        for sentence in left_out:
+            log.warning("[mcp.%s]: %s", self.label, sentence)
+        return left_out
+
+    async def read(self, within: float | None = None) -> OfferedList:
+        """Ask the server for its list, ``within`` so many seconds, and remember it.
+
+        Raises:
+            TimeoutError: it takes too long.
+            NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError: there is none.
+        """
+        async with asyncio.timeout(self.section.connect_timeout if within is None else within):
+            listed = await self.renewing(partial(read_list, self.connection))
+        self.last_list.write(listed)
+        return listed
+
+    async def _listed(self, known: OfferedList | None) -> OfferedList | None:
+        until = time.monotonic() + self.section.connect_timeout
+        try:
+            return await (self.read() if known is not None else self._awaited(until))
+        except (NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError, TimeoutError) as error:
+            reason = one_line(error, self.section.connect_timeout)
+        if known is None:
+            log.error(
+                "[mcp.%s]: there is no list of its tools: %s; they are missing until this worker starts again",
+                self.label,
+                reason,
+            )
+        else:
+            log.warning("[mcp.%s]: its tools are those that it had last: %s", self.label, reason)
+        return known
+
+    async def _awaited(self, until: float) -> OfferedList:
+        """The list of a server that may be starting at the same moment as this worker."""
+        while True:
+            try:
+                return await self.read(max(0.0, until - time.monotonic()))
+            except NeverSent:
+                if time.monotonic() + _AGAIN >= until:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
+    def _say_what_changed(self, known: OfferedList) -> None:
+        before = {offer.name: offer.digest for offer in offers_of(self.label, self.section, known.tools)[0]}
+        for offer in self.offers.values():
+            if before and before.get(offer.name) != offer.digest:
+                what = "changed" if offer.name in before else "is new"
+                log.warning("[mcp.%s]: tool %r %s: its digest is %s", self.label, offer.name, what, offer.digest)
+
+    async def renewing(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, and once more with a new token if the server did not take the request because of the old one."""
+        try:
+            return await ask()
+        except RequestRefused as error:
+            if error.status != 401 or not self.credentials.renewed():
+                raise
+            return await ask()
+
+
+def one_line(error: BaseException, timeout: float) -> str:
+    """The reason of a failure in a line, without secrets."""
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {timeout:g} s"
+    return redact(" ".join(visible(str(error)).split()))[:500] or type(error).__name__
+
+
+def servers_of(settings: Settings, sections: Mapping[str, McpServer]) -> list[Server]:
+    """The servers of these tables whose secrets are here: others are left to workers that have them."""
+    servers = []
+    for label, section in sections.items():
+        try:
+            servers.append(Server(label, section, settings))
+        except ConfigurationError as error:
+            log.error("[mcp.%s] is left out: %s", label, error)
+    return servers

@@ -1,0 +1,198 @@
+"""JSON-RPC as the Model Context Protocol has it, in its two eras, and how a request ends without a result.
+
+The revision 2026-07-28 has no handshake: each request says its version and what the client can do. Before it there were
+``initialize`` and a session. A ``ServerChannel`` carries messages and knows nothing of either.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import orjson
+
+from palaver.version import __version__
+from palaver.vocabulary.limits import limit_of
+
+Message = dict[str, Any]
+"""A JSON-RPC message."""
+Heard = Callable[[Message], None]
+"""Takes a notification that the server sends before its answer."""
+
+MODERN: Final = "2026-07-28"
+OLDER: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The revisions with a handshake, the newest first."""
+MAX_BODY: Final = limit_of("mcp_body")
+
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+HEADER_MISMATCH: Final = -32020
+VERSION_NOT_SUPPORTED: Final = -32022
+
+_CLIENT: Final = {"name": "palaver", "version": __version__}
+_META: Final = "io.modelcontextprotocol/"
+_PLAIN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
+_CODED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
+
+
+class NeverSent(Exception):
+    """The server did not take the request: it was not reached, or refused to look at it now."""
+
+    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class RequestRefused(Exception):
+    """The server did not take the request, and will not take the same one later either."""
+
+    def __init__(self, reason: str, *, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Lost(Exception):
+    """The request was sent, and its answer did not come."""
+
+
+class SessionGone(Lost):
+    """The server does not know the session any more."""
+
+
+class InvalidAnswer(Exception):
+    """The server answered with what is no answer; the request may have had its effect."""
+
+
+class RpcError(Exception):
+    """The server answered with an error."""
+
+    def __init__(self, code: int, message: str, data: object = None, *, status: int = 200) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+        self.status = status
+        """The status of HTTP."""
+
+
+class ServerChannel(Protocol):
+    """Carries messages to a server and back."""
+
+    @property
+    def alive(self) -> bool:
+        """False once it carries nothing any more."""
+
+    async def open(self) -> None:
+        """Get ready.
+
+        Raises:
+            NeverSent: it cannot be.
+        """
+
+    async def exchange(self, request: Message, headers: Mapping[str, str], heard: Heard) -> Message:
+        """Send a request; return its answer, which has a ``result``. Cancelled, it tells the server so.
+
+        Raises:
+            NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError: there is no result.
+        """
+
+    async def notify(self, message: Message, headers: Mapping[str, str]) -> None:
+        """Send a message that has no answer. Raises as ``exchange``."""
+
+    async def close(self) -> None:
+        """End it; takes a second or two at most."""
+
+
+def request(number: int, method: str, params: Mapping[str, Any]) -> Message:
+    """A request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": dict(params)}
+
+
+def notification(method: str, params: Mapping[str, Any]) -> Message:
+    """A message without an answer."""
+    return {"jsonrpc": "2.0", "method": method, "params": dict(params)}
+
+
+def cancelled(number: int) -> Message:
+    """The notification that nobody waits for an answer any more."""
+    return notification("notifications/cancelled", {"requestId": number, "reason": "nobody waits for it any more"})
+
+
+def modern_meta() -> dict[str, Any]:
+    """The part of each request that says who asks."""
+    return {
+        f"{_META}protocolVersion": MODERN,
+        f"{_META}clientInfo": _CLIENT,
+        f"{_META}clientCapabilities": {},
+    }
+
+
+def modern_headers(method: str, name: str | None) -> dict[str, str]:
+    """The headers of a request, which repeat a part of it for who routes."""
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    return headers if name is None else {**headers, "Mcp-Name": header_value(name)}
+
+
+def handshake() -> dict[str, Any]:
+    """The parameters of ``initialize``."""
+    return {"protocolVersion": OLDER[0], "capabilities": {}, "clientInfo": _CLIENT}
+
+
+def header_value(text: str) -> str:
+    """``text`` as a header carries it."""
+    if _PLAIN.fullmatch(text) and not _CODED.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
+
+
+def read_message(data: bytes) -> Message:
+    """The message in JSON.
+
+    Raises:
+        InvalidAnswer: there is none.
+    """
+    try:
+        message = orjson.loads(data)
+    except ValueError:
+        raise InvalidAnswer("it sent what is no JSON") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise InvalidAnswer("it sent what is no JSON-RPC message")
+    return message
+
+
+def is_answer(message: Message, number: int) -> bool:
+    """Tell whether it answers the request of this number; an error may have no number."""
+    if "method" in message:
+        return False
+    known = message.get("id")
+    return (known == number and not isinstance(known, bool)) or (known is None and "error" in message)
+
+
+def result_of(message: Message, *, status: int = 200) -> Message:
+    """The answer itself, if it has a result.
+
+    Raises:
+        RpcError: it has an error.
+        InvalidAnswer: it has neither.
+    """
+    error = message.get("error")
+    if isinstance(error, dict):
+        code, text = error.get("code"), error.get("message")
+        if not isinstance(code, int) or not isinstance(text, str):
+            raise InvalidAnswer("it sent an error without a code or without words")
+        raise RpcError(code, text, error.get("data"), status=status)
+    if not isinstance(message.get("result"), dict):
+        raise InvalidAnswer("it sent an answer without a result")
+    return message
+
+
+def answer_to(message: Message) -> Message | None:
+    """The answer to a request of the server's: it may ask whether somebody is there, and for nothing else. None if the
+    message is no request."""
+    if "id" not in message or "method" not in message:
+        return None
+    if message["method"] == "ping":
+        return {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+    error = {"code": METHOD_NOT_FOUND, "message": "this client does nothing for servers"}
+    return {"jsonrpc": "2.0", "id": message["id"], "error": error}
