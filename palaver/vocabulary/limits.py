@@ -293,6 +293,7 @@ _ALL: Final = (
         ("inline_results", "results of the inline tools of a turn", MIB, "characters", "`tool_error`, to the model"),
         ("tool_result_depth", "levels of objects and arrays in a result", 64, "levels", "`tool_error`"),
         ("tool_error", "what is read of an exception's text", 2_000, "characters", "cut"),
+        ("http_answer", "answer of a service that is a tool over HTTP", MIB, "bytes", "cut, and the model is told so"),
         ("progress_text", "text of a call's progress", 500, "characters", "cut"),
         ("progress", "progress of a call that watchers see in a second", 1, "events", "the newest is shown"),
         (
