@@ -29,7 +29,7 @@ from palaver.vocabulary.names import did_you_mean
 from .port import OpenSource, RunBlocking, ToolSource
 
 VARIABLE: Final = "PALAVER_TOOL_SOURCES"
-KINDS: Final[dict[str, str]] = {"http": ".http"}
+KINDS: Final[dict[str, str]] = {"celery": ".celery", "http": ".http"}
 """The module of each guest, within this package, under the name of its tables. The module has a ``KIND``."""
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]

@@ -19,7 +19,7 @@ Timeout = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
 
 
 class ToolTable(Strict):
-    """What every tool that a file declares has."""
+    """The table of a tool that a file declares: the part that each has."""
 
     description: Annotated[str, AtMost("tool_description")] = ""
     parameters: dict[str, Any] = Field(default={})

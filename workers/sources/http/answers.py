@@ -1,4 +1,4 @@
-"""What a service's answer is to the model, and what it means that there was none."""
+"""Answers of services: the part that a model gets, and the failures that the others are, or that none came."""
 
 from __future__ import annotations
 

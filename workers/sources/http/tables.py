@@ -80,7 +80,7 @@ class HttpTool(ToolTable):
     path: Annotated[str, StringConstraints(pattern=r"^/[!-~]*$", max_length=2000)]
     """Behind the address of the service. An argument stands in it as ``{name}``."""
     send: Literal["query", "json", "form"] | None = None
-    """Where all other arguments go. None: into the query of ``GET``, ``HEAD`` and ``DELETE``, into a JSON body
+    """The place of all other arguments. None: in the query of ``GET``, ``HEAD`` and ``DELETE``, in a JSON body
     otherwise."""
     answer: Annotated[str, StringConstraints(pattern=r"^(/[^\s]*)?$", max_length=500)] = ""
     """JSON pointer to the part of a JSON answer that the model gets: ``/data/customer``."""
