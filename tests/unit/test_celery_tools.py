@@ -23,11 +23,12 @@ from palaver.celery.reports import Reports, result_facts
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, InvalidToolCall, RetryableToolError, ToolError, ToolTimeout
 from palaver.errors.sentences import IN_DOUBT
+from palaver.tools import ToolDeclaration
 from tests.waiting import aeventually
 from workers.commands import tool_sources
 from workers.sources import Toolbox, open_toolbox, sources_of
 from workers.sources.celery import applications
-from workers.sources.containment import cancel, is_cancel
+from workers.sources.containment import cancel, is_cancel, left_behind
 from workers.sources.guests import declared_sources
 
 _ID = "palaver:run_1:1:c:d"
@@ -211,6 +212,28 @@ async def test_a_cancelled_run_revokes_its_task_and_so_does_the_end_of_its_time(
     with pytest.raises(ToolTimeout, match=r"look took longer than 0.4 s, and was revoked\. It may or may not"):
         await tools.call("look", {"order": "1"}, _context())
     assert revoked == [_ID, _ID]
+
+
+async def test_a_cancel_is_told_from_a_step_that_is_handed_back_on_a_loop_too() -> None:
+    found: list[bool] = []
+
+    async def call() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            found.append(is_cancel(error))
+            raise
+        return ""
+
+    declared = ToolDeclaration(name="x", description="", timeout=5)
+    for stop in (cancel, asyncio.Task.cancel):
+        waiting = asyncio.create_task(left_behind(declared, call()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        stop(waiting)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert found == [True, False]
 
 
 async def test_a_broker_that_is_not_reached_was_sent_nothing(

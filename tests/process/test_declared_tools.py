@@ -1,4 +1,5 @@
-"""Tasks of another Celery application as tools, on real processes: its workers and ours die, and nothing is doubled."""
+"""Tools that a file declares, on real processes: a request to a service; and tasks of another Celery application, whose
+workers and ours die, and nothing is doubled."""
 
 from __future__ import annotations
 
@@ -42,6 +43,13 @@ backend = "redis://127.0.0.1:{port}/1"
 task = "tests.process.shop.refund"
 queue = "silent"
 parameters.properties = {{ order = {{ type = "string" }}, seconds = {{ type = "number" }} }}
+
+[http.palaver]
+base_url = "{url}"
+
+[http.palaver.tools.get_tools]
+path = "/v1/{{what}}"
+answer = "/data/0/name"
 """
 
 
@@ -64,12 +72,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Iterator[Cluster]:
-    """A stack whose tools are tasks of the shop."""
+    """A stack whose tools are tasks of the shop, and requests to its own API."""
     folder = tmp_path_factory.mktemp("stack")
     sources = folder / "tools.toml"
-    sources.write_text(_SOURCES.format(port=shop.redis.port))
     environment = {"PALAVER_TOOL_SOURCES": str(sources), **shop.environment}
-    with Cluster(folder, environment=environment) as cluster:
+    cluster = Cluster(folder, environment=environment)
+    sources.write_text(_SOURCES.format(port=shop.redis.port, url=cluster.stack.url))
+    with cluster:
         yield cluster
 
 
@@ -85,6 +94,13 @@ def _answer(stack: Cluster, run_id: str) -> StoredEvent:
 
 def _told(stack: Cluster, run_id: str) -> str:
     return str(_answer(stack, run_id).data["message"]["content"])
+
+
+def test_a_request_to_a_service_is_a_call(stack: Cluster) -> None:
+    assert _told(stack, _submitted(stack, "get_tools", what="tools"))
+    refused = _answer(stack, _submitted(stack, "get_tools", what="../v1/tools"))
+    assert refused.data["error"]["class"] == "tool_error"
+    assert refused.data["message"]["content"].startswith("the service answered HTTP 404: ")
 
 
 def test_the_result_of_a_task_is_the_answer_of_its_call(stack: Cluster, shop: Shop) -> None:
