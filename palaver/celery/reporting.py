@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from celery import Celery, signals
 
-from .reports import ENDS, OF_US, Reports, State, error_facts, reports_over, result_facts
+from .reports import BRIEFLY, ENDS, OF_US, Reports, State, error_facts, reports_over, result_facts
 
 log = logging.getLogger("palaver.celery")
 
@@ -94,7 +94,7 @@ class _Reporter:
     def _reports(self) -> Reports:
         with self._lock:
             if self._opened is None or self._opened[0] != os.getpid():
-                connection = self.app.connection_for_write(self._redis)
+                connection = self.app.connection_for_write(self._redis, transport_options=BRIEFLY)
                 reports = reports_over(connection)
                 if reports is None:
                     raise TypeError("palaver.celery.report(app, redis=…): the broker is no Redis, and none is named")

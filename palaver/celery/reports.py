@@ -18,6 +18,19 @@ ENDS: Final = frozenset({"success", "failure", "revoked"})
 """States of a task that is over."""
 OF_US: Final = "palaver:"
 """The beginning of the id of each task that is a call of a tool; the idempotency key of the call follows."""
+BRIEFLY: Final = {
+    "socket_timeout": 10,
+    "socket_connect_timeout": 5,
+    "connect_timeout": 5,
+    "read_timeout": 10,
+    "write_timeout": 10,
+    "confirm_publish": True,
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+}
+"""Options of a connection of kombu's to a Redis or a RabbitMQ, so that one which is away is soon known to be. Times are
+in seconds; each kind of broker knows some of them."""
 _WEEK, _DAY = 7 * 86_400, 86_400
 _MOST: Final = 512 * 1024
 """Characters of a result, as JSON."""

@@ -16,7 +16,7 @@ from celery import Celery, current_app
 from celery.backends.base import DisabledBackend
 
 from palaver import tool
-from palaver.celery.reports import OF_US, Reports, error_facts, reports_over, result_facts
+from palaver.celery.reports import BRIEFLY, OF_US, Reports, error_facts, reports_over, result_facts
 from palaver.errors import ConfigurationError
 from palaver.tools import ToolDeclaration
 
@@ -25,15 +25,6 @@ from .tables import CelerySection, TaskTable
 
 log = logging.getLogger("palaver.workers.sources.celery")
 
-_BRIEFLY: Final = {
-    "socket_timeout": 10,
-    "socket_connect_timeout": 5,
-    "connect_timeout": 5,
-    "max_retries": 1,
-    "interval_start": 0,
-    "interval_step": 0,
-}
-"""Options of a transport, so that a broker which is away is soon known to be: the first three are seconds."""
 _PING: Final = 1.0
 _STATES: Final = {"SUCCESS": "success", "FAILURE": "failure", "REVOKED": "revoked", "STARTED": "started"}
 
@@ -169,10 +160,10 @@ class Application:
 
     def _opened(self) -> Reports:
         if self._connection is None:
-            options = {**self._app.conf.broker_transport_options, **_BRIEFLY}
+            options = {**self._app.conf.broker_transport_options, **BRIEFLY}
             self._connection = self._app.connection_for_write(transport_options=options)
         if self._reports is None:
-            other = self._app.connection_for_write(self._reports_at, transport_options=_BRIEFLY)
+            other = self._app.connection_for_write(self._reports_at, transport_options=BRIEFLY)
             reports = reports_over(other if self._reports_at else self._connection)
             if reports is None:
                 raise ConfigurationError(f"{self._place}: the broker is no Redis: name one in reports")

@@ -14,7 +14,7 @@ from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.tools import ToolContext
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .tables import HttpSection, HttpTool, SecretHeader
+from .tables import HeaderFromSecret, HttpSection, HttpTool
 
 _COMMON: Final = {
     "accept": "application/json, text/*;q=0.9, image/*;q=0.5",
@@ -32,7 +32,7 @@ class Requests:
         """
         self._section = section
         self._base = section.base_url.rstrip("/")
-        headers = {name: value for name, value in section.headers.items() if isinstance(value, SecretHeader)}
+        headers = {name: value for name, value in section.headers.items() if isinstance(value, HeaderFromSecret)}
         self._secrets = {
             name: secret for name, header in headers.items() if (secret := header.of_environment()) is not None
         }
@@ -99,7 +99,7 @@ class Requests:
             headers[name] = value if isinstance(value, str) else value.prefix + self._secret(name, value, context)
         return httpx.Request(method, url, headers=headers, content=body, extensions=self._extensions)
 
-    def _secret(self, name: str, header: SecretHeader, context: ToolContext) -> str:
+    def _secret(self, name: str, header: HeaderFromSecret, context: ToolContext) -> str:
         if (value := self._secrets.get(name)) is not None:
             return value
         value = header.of_conversation(context)

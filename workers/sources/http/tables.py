@@ -32,14 +32,14 @@ _OF_THE_REQUEST: Final = frozenset({"host", "content-length", "transfer-encoding
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
 
 
-class SecretHeader(Strict):
+class HeaderFromSecret(Strict):
     """A header whose value is a secret: of the worker's environment, or of the conversation."""
 
     env: Variable | None = None
     """The name of an environment variable; with ``_FILE`` behind it, one that names a file."""
     secret: SecretName | None = None
     """The name of a secret of the conversation."""
-    prefix: str = ""
+    prefix: Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=100)] = ""
     """In front of it: ``"Bearer "``."""
 
     @model_validator(mode="after")
@@ -126,7 +126,7 @@ class HttpSection(Strict):
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=2000)]
     private: bool = False
     """True if its name may lead into a private network though it looks like one of the public network."""
-    headers: Mapping[HeaderName, str | SecretHeader] = Field(default={}, max_length=32)
+    headers: Mapping[HeaderName, str | HeaderFromSecret] = Field(default={}, max_length=32)
     idempotency_header: HeaderName | Literal[""] = "Idempotency-Key"
     """The header with the key of the call; empty for none."""
     timeout: Timeout = 30.0
@@ -144,7 +144,7 @@ class HttpSection(Strict):
 
     @field_validator("headers")
     @classmethod
-    def _can_be_sent(cls, headers: Mapping[str, str | SecretHeader]) -> Mapping[str, str | SecretHeader]:
+    def _can_be_sent(cls, headers: Mapping[str, str | HeaderFromSecret]) -> Mapping[str, str | HeaderFromSecret]:
         """Raises ValueError for a header that is not for the file to say, or cannot be sent."""
         for name, value in headers.items():
             if name.lower() in _OF_THE_REQUEST:
