@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -212,6 +213,28 @@ async def test_a_cancelled_run_revokes_its_task_and_so_does_the_end_of_its_time(
     with pytest.raises(ToolTimeout, match=r"look took longer than 0.4 s, and was revoked\. It may or may not"):
         await tools.call("look", {"order": "1"}, _context())
     assert revoked == [_ID, _ID]
+
+
+async def test_a_task_that_is_sent_while_its_run_is_cancelled_is_revoked_behind_that(
+    tools: Toolbox, server: Reports, revoked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending, go_on = threading.Event(), threading.Event()
+
+    def send(*_: Any, **__: Any) -> None:
+        sending.set()
+        go_on.wait(5)
+        assert revoked == []
+
+    monkeypatch.setattr(Celery, "send_task", send)
+    call = asyncio.create_task(tools.call("refund", {"order": "1"}, _context()))
+    await aeventually(sending.is_set)
+    cancel(call)
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert revoked == [_ID]
+    assert server.read(_ID)[0]["state"] == "published"
 
 
 async def test_a_cancel_is_told_from_a_step_that_is_handed_back_on_a_loop_too() -> None:

@@ -1,6 +1,6 @@
 """A Celery application of others, as far as a step needs it: it sends tasks, revokes them, and hears of them.
 
-Everything here blocks, and belongs to one thread: a connection of kombu's is for one.
+What asks a broker or a backend blocks, and belongs to one thread: a connection of kombu's is for one.
 """
 
 from __future__ import annotations

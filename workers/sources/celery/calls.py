@@ -31,23 +31,16 @@ _PATIENCE: Final = 1.5
 class TaskCalls:
     """Calls of the tasks of one application. Its connections are those of one thread."""
 
-    def __init__(self, name: str, opening: Callable[[], Application]) -> None:
+    def __init__(self, name: str, application: Application) -> None:
+        self._application = application
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"celery.{name}")
-        self._opening = opening
-
-    async def open(self) -> Application:
-        """Raises:
-        ConfigurationError: it cannot be.
-        """
-        self._application = await self.there(self._opening)
-        return self._application
 
     async def there(self, function: Callable[[], T]) -> T:
         """The answer of a function that blocks, in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
-    async def close(self) -> None:
-        """Close the connections."""
+    def close(self) -> None:
+        """Close the connections, without waiting for them."""
         self._thread.submit(self._application.close)
         self._thread.shutdown(wait=False)
 
@@ -60,11 +53,11 @@ class TaskCalls:
         """
         try:
             await self.there(partial(self._application.send, order))
+            return await self._end_of(order, context)
         except NotSent as error:
             raise RetryableToolError(f"the broker could not be reached ({error}): nothing was sent") from None
-        try:
-            return await self._end_of(order, context)
         except asyncio.CancelledError as error:
+            # Also while it is sent: the thread revokes it when it has done so.
             if is_cancel(error):
                 await self.revoke(order)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -58,47 +58,56 @@ class TaskTools:
             raise ToolTimeout(f"{error}, and was revoked.{IN_DOUBT}") from None
 
 
-@asynccontextmanager
-async def _opened(name: str, section: CelerySection) -> AsyncIterator[tuple[TaskCalls, Application]]:
-    calls = TaskCalls(name, partial(Application, name, section))
-    application = await calls.open()
-    try:
-        yield calls, application
-    finally:
-        await calls.close()
-
-
 class _Celery:
     section = CelerySection
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self, settings: Settings, sections: Mapping[str, CelerySection], run_blocking: RunBlocking | None
+    ) -> AbstractAsyncContextManager[ToolSource]:
+        """As ``SourceKind``. Code of users is imported by the call, and not where the source is entered."""
+        applications = {name: Application(name, section) for name, section in sections.items()}
+        declared = {
+            (name, tool): applications[name].declaration(tool, table)
+            for name, section in sections.items()
+            for tool, table in section.tasks.items()
+        }
+        return self._serve(applications, sections, declared)
+
+    @asynccontextmanager
+    async def _serve(
+        self,
+        applications: Mapping[str, Application],
+        sections: Mapping[str, CelerySection],
+        declared: Mapping[tuple[str, str], ToolDeclaration],
     ) -> AsyncIterator[ToolSource]:
-        async with AsyncExitStack() as opened:
-            tasks = []
-            for name, section in sections.items():
-                calls, application = await opened.enter_async_context(_opened(name, section))
-                for tool, table in section.tasks.items():
-                    tasks.append(_Task(calls, table, application.declaration(tool, table)))
-            yield TaskTools(tasks)
+        calls = {name: TaskCalls(name, application) for name, application in applications.items()}
+        try:
+            yield TaskTools(
+                [_Task(calls[name], sections[name].tasks[tool], tool_of) for (name, tool), tool_of in declared.items()]
+            )
+        finally:
+            for each in calls.values():
+                each.close()
 
     async def check(self, settings: Settings, sections: Mapping[str, CelerySection]) -> AsyncIterator[SourceFinding]:
         for name, section in sections.items():
-            yield await _finding(name, section)
+            yield _finding(name, section)
 
 
-async def _finding(name: str, section: CelerySection) -> SourceFinding:
+def _finding(name: str, section: CelerySection) -> SourceFinding:
     found = partial(SourceFinding, f"celery.{name}", tools=tuple(section.tasks))
     try:
-        async with _opened(name, section) as (calls, application):
-            for tool, table in section.tasks.items():
-                application.declaration(tool, table)
-            workers, tasks = await calls.there(application.found_workers)
+        application = Application(name, section)
+        for tool, table in section.tasks.items():
+            application.declaration(tool, table)
     except ConfigurationError as error:
         return found(ok=False, found=f"{error}.", advice=_SEE_TABLE)
+    try:
+        workers, tasks = application.found_workers()
     except Exception as error:  # of the client of a broker, of which there are several
         return found(ok=False, found=f"Its broker does not answer ({type(error).__name__}).", advice=_SEE_BROKER)
+    finally:
+        application.close()
     missing = sorted({table.task or tool for tool, table in section.tasks.items()} - tasks)
     if missing:
         sentence = f"{workers} workers answer, and none has {', '.join(missing)}."
