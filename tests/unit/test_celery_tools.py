@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -418,13 +416,3 @@ async def test_check_says_whether_workers_have_the_tasks(
     ):
         assert await tool_sources._check(here, sources, as_json=False) == code
         assert said in capsys.readouterr().out
-
-
-def test_who_declares_no_such_tool_imports_nothing_of_it() -> None:
-    program = (
-        "import sys; from workers.sources import sources_of; from palaver.config.settings import Settings\n"
-        "sources_of(Settings(redis_url='redis://x'))\n"
-        "print([name for name in sys.modules if name.startswith(('workers.sources.celery', 'palaver.celery'))])"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -463,13 +461,3 @@ async def test_check_looks_at_each_service(
     service.answers = lambda _: _http("401 Unauthorized", b"")
     assert await tool_sources._check(here, [sources[0].only(["http.well"])], as_json=False) == 1
     assert "look at the secret" in capsys.readouterr().out
-
-
-def test_who_declares_no_such_tool_imports_nothing_of_it() -> None:
-    program = (
-        "import sys; from workers.sources import sources_of; from palaver.config.settings import Settings\n"
-        "sources_of(Settings(redis_url='redis://x'))\n"
-        "print([name for name in sys.modules if name.startswith('workers.sources.http') or name == 'aiohttp'])"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
