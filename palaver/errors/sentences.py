@@ -8,21 +8,22 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-_IN_DOUBT: Final = " It may or may not have taken effect."
+IN_DOUBT: Final = " It may or may not have taken effect."
+"""Behind a sentence about a call that had begun."""
 
 
 class Sentence(StrEnum):
     """The sentences, each in one place."""
 
-    CANCELLED_BEGUN = "Cancelled after it had begun." + _IN_DOUBT
-    CANCELLED_WITHOUT_OUTPUT = "The user cancelled the request before the client gave its output." + _IN_DOUBT
+    CANCELLED_BEGUN = "Cancelled after it had begun." + IN_DOUBT
+    CANCELLED_WITHOUT_OUTPUT = "The user cancelled the request before the client gave its output." + IN_DOUBT
     CANCELLED_UNBEGUN = "The user cancelled the request, so the tool call was denied."
-    ENDED_BEGUN = "Interrupted: the run ended (%s)." + _IN_DOUBT
+    ENDED_BEGUN = "Interrupted: the run ended (%s)." + IN_DOUBT
     """With the run's stop reason, as the next two."""
-    ENDED_WITHOUT_OUTPUT = "The run ended (%s) before the client gave its output." + _IN_DOUBT
+    ENDED_WITHOUT_OUTPUT = "The run ended (%s) before the client gave its output." + IN_DOUBT
     ENDED_UNBEGUN = "Not started: the run ended (%s)."
-    WORKER_STOPPED = "Interrupted: the worker that ran this call was stopped." + _IN_DOUBT
-    WORKER_LOST = "Interrupted: the worker that ran this call was lost." + _IN_DOUBT
+    WORKER_STOPPED = "Interrupted: the worker that ran this call was stopped." + IN_DOUBT
+    WORKER_LOST = "Interrupted: the worker that ran this call was lost." + IN_DOUBT
     LEASE_LOST = "Worker %s did not renew its lease: it has died, or lost its connection."
     BEHIND_THE_END = "Not started: %s was called before it, and that ends the run."
     """With the name of the tool that ends the run."""

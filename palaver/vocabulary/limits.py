@@ -303,6 +303,7 @@ _ALL: Final = (
         ("mcp_declarations", "their declarations, as JSON", 192 * KIB, "bytes", "the others are left out"),
         ("mcp_body", "answer of an MCP server, with all that it sends before", 16 * MIB, "bytes", "`tool_error`"),
         ("mcp_text", "text of a result of an MCP server", 64 * KIB, "characters", "cut, and the model is told so"),
+        ("http_answer", "answer of a service that is a tool over HTTP", MIB, "bytes", "cut, and the model is told so"),
         ("progress_text", "text of a call's progress", 500, "characters", "cut"),
         ("progress", "progress of a call that watchers see in a second", 1, "events", "the newest is shown"),
         (

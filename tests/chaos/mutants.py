@@ -113,8 +113,8 @@ MUTANTS: Final = by_name(
         "cancelled",
         "calls_stop_with_the_run",
         "workers/steps/active_step.py",
-        "            if self._task is not None:\n                self._task.cancel()\n",
-        "",
+        "                cancel(self._task)\n",
+        "                pass\n",
     ),
     _mutant(
         "a cancel that the next step does not know of",

@@ -40,7 +40,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
         workers.app workers.__main__ celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log
         celery.app.amqp celery.app.control celery.app.events celery.events.receiver celery.worker.autoscale
         celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy kombu.pidbox
-        billiard.popen_fork billiard.sharedctypes httpx aiohttp workers.models.guarded_resolver
+        billiard.popen_fork billiard.sharedctypes httpx aiohttp workers.connections.guarded_resolver
     """,
     "api": """
         api.__main__ api.app api.connections api.descriptors api.openhands

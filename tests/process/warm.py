@@ -46,7 +46,7 @@ _PRELOADED: Final = """
     workers.children.checking workers.children.child workers.children.descriptors workers.children.environment
     workers.children.output_capture workers.children.prefork workers.children.request
     workers.loops.keeper workers.loops.metrics_server workers.loops.progress workers.loops.stops
-    workers.models.guarded_resolver workers.models.model workers.steps.step workers.steps.step_functions
+    workers.connections.guarded_resolver workers.models.model workers.steps.step workers.steps.step_functions
     billiard.popen_fork billiard.sharedctypes httpx aiohttp palaver.processes.garbage
     celery.bin.worker celery.loaders.app celery.apps.worker celery.app.log celery.app.amqp celery.app.control
     celery.app.events celery.backends.base celery.events.dispatcher celery.events.receiver celery.fixups.django

@@ -16,7 +16,7 @@ import redis.sentinel
 
 from palaver.errors import classify
 from palaver.errors.foreign import FINDINGS
-from workers.models.transport import AiohttpTransport
+from workers.connections.transport import AiohttpTransport
 
 AWAY = "storage"
 OURS = "internal"

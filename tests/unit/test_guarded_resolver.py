@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from palaver.errors import ConfigurationError, ErrorClass, classify
-from workers.models.guarded_resolver import GuardedResolver
+from workers.connections.guarded_resolver import GuardedResolver
 
 
 class Names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_a_guest_is_imported_by_nobody_whose_file_does_not_name_it(file: Path) -
     assert sources_of(Settings()) == SOURCES
     assert sources_of(Settings(tool_sources=None)) == SOURCES
     assert _GUEST not in sys.modules
+
+
+def test_who_has_no_file_imports_no_guest_and_nothing_that_one_needs() -> None:
+    program = (
+        "import sys; from workers.sources import guests, sources_of; from palaver.config.settings import Settings\n"
+        "sources_of(Settings(redis_url='redis://x'))\n"
+        "wanted = *(f'workers.sources{name}' for name in guests.KINDS.values()), 'palaver.celery', 'aiohttp', 'kombu'\n"
+        "print([name for name in sys.modules if name.startswith(wanted)])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

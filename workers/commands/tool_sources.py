@@ -19,7 +19,7 @@ from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
 from palaver.vocabulary.names import did_you_mean
 
-from ..sources.guests import VARIABLE, Declared, SourceFinding, declared_sources
+from ..sources.guests import VARIABLE, SourceFinding, SourceTables, declared_sources
 
 _INTERRUPTED: Final = 130
 _LONGEST: Final = 600
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(sources: Sequence[Declared[Any]], names: Sequence[str]) -> Sequence[Declared[Any]]:
+def _chosen(sources: Sequence[SourceTables[Any]], names: Sequence[str]) -> Sequence[SourceTables[Any]]:
     """Return the sources of these tables, or all."""
     known = [table for source in sources for table in source.tables]
     for name in names:
@@ -57,7 +57,7 @@ def _chosen(sources: Sequence[Declared[Any]], names: Sequence[str]) -> Sequence[
     return [source.only(names or known) for source in sources]
 
 
-async def _check(here: Settings, sources: Sequence[Declared[Any]], *, as_json: bool) -> int:
+async def _check(here: Settings, sources: Sequence[SourceTables[Any]], *, as_json: bool) -> int:
     findings: list[SourceFinding] = []
     for source in sources:
         async for finding in source.guest.check(here, source.sections):

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 
-import aiohttp
 import httpx
 
 from palaver.config.providers import Provider
@@ -23,14 +22,14 @@ from palaver.schemas.endpoints import Endpoint
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+from ..connections.guarded_resolver import GuardedResolver
+from ..connections.pool import open_pool
+from ..connections.transport import AiohttpTransport, ResponseStream
 from ..protocols import WITHHELD, AnswerReader, ModelReply
 from .call_clock import CallClock, CallProgress
 from .destination import Destination
-from .guarded_resolver import GuardedResolver
 from .model_terms import ModelTerms
 from .reading_turns import LARGE, ReadingTurns
-from .response_heads import CountedResponse
-from .transport import AiohttpTransport, ResponseStream
 
 _END_WAIT = 1.0
 """Seconds for the end of a connection's stream, once the answer has ended: then another call can use it."""
@@ -58,16 +57,7 @@ class ModelPort(ModelTerms):
     def _connected(self, *, guarded: bool) -> AiohttpTransport:
         """The transport for providers of the table, or that for endpoints of agents."""
         if guarded not in self._transports:
-            resolver = GuardedResolver() if guarded else None
-            self._transports[guarded] = AiohttpTransport(
-                aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=resolver),
-                    # What one conversation is sent must not reach another.
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    trust_env=False,
-                    response_class=CountedResponse,
-                )
-            )
+            self._transports[guarded] = open_pool(GuardedResolver() if guarded else None)
         return self._transports[guarded]
 
     def _request(self, agent: AgentSpec, body: bytes, request_id: str) -> httpx.Request:

@@ -32,6 +32,20 @@ def failure_of(error: Exception) -> Failure:
     return classify(error, source="tool")
 
 
+_CANCEL: Final = "the run is cancelled"
+
+
+def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a ``task`` that may await a tool, as its run is cancelled: `is_cancel` tells this from a worker that hands
+    its step back."""
+    task.cancel(_CANCEL)
+
+
+def is_cancel(error: asyncio.CancelledError) -> bool:
+    """Tell whether the run is cancelled whose tool gets this. Otherwise its call may be made again elsewhere."""
+    return _CANCEL in error.args
+
+
 class Interrupted(BaseException):
     """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes
     `except`."""
@@ -145,8 +159,8 @@ async def left_behind(tool: ToolDeclaration, call: Coroutine[Any, Any, ToolAnswe
             raise
         log.error("tool %s does not stop when its time is up: it goes on without its call", tool.name)
         raise timed_out(tool.name, tool.timeout) from None
-    except asyncio.CancelledError:
-        task.cancel()
+    except asyncio.CancelledError as error:
+        task.cancel(*error.args)
         await asyncio.wait([task], timeout=GRACE)
         if not task.done():
             log.error("tool %s does not stop when it is cancelled: it goes on without its call", tool.name)

@@ -29,7 +29,7 @@ from palaver.vocabulary.names import did_you_mean
 from .port import OpenSource, RunBlocking, ToolSource
 
 VARIABLE: Final = "PALAVER_TOOL_SOURCES"
-KINDS: Final[dict[str, str]] = {"mcp": ".mcp"}
+KINDS: Final[dict[str, str]] = {"celery": ".celery", "http": ".http", "mcp": ".mcp"}
 """The module of each guest, within this package, under the name of its tables. The module has a ``KIND``."""
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
@@ -70,7 +70,7 @@ class SourceKind(Protocol[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared(Generic[S]):
+class SourceTables(Generic[S]):
     """A guest with its tables."""
 
     kind: str
@@ -82,7 +82,7 @@ class Declared(Generic[S]):
         """Its tables by their full names: ``http.crm``."""
         return {f"{self.kind}.{name}": section for name, section in self.sections.items()}
 
-    def only(self, tables: Collection[str]) -> Declared[S]:
+    def only(self, tables: Collection[str]) -> SourceTables[S]:
         """The same with these tables."""
         chosen = {name: section for name, section in self.sections.items() if f"{self.kind}.{name}" in tables}
         return replace(self, sections=chosen)
@@ -94,12 +94,12 @@ class Declared(Generic[S]):
 
 
 def _open(
-    declared: Declared[Any], settings: Settings, run_blocking: RunBlocking | None
+    declared: SourceTables[Any], settings: Settings, run_blocking: RunBlocking | None
 ) -> AbstractAsyncContextManager[ToolSource]:
     return declared.guest.open(settings, declared.sections, run_blocking)
 
 
-def declared_sources(path: Path | None) -> tuple[Declared[Any], ...]:
+def declared_sources(path: Path | None) -> tuple[SourceTables[Any], ...]:
     """The guests that the file names; none if there is no file.
 
     Raises:
@@ -117,7 +117,7 @@ def declared_sources(path: Path | None) -> tuple[Declared[Any], ...]:
     if (number := sum(map(len, tables.values()))) > (most := limit_of("tool_sources")):
         count_exceeded("tool_sources")
         raise ConfigurationError(f"{VARIABLE}: {path}: {number} sources; at most {most}: give some to other workers")
-    return tuple(Declared(kind, guests[kind], tables[kind]) for kind in kinds)
+    return tuple(SourceTables(kind, guests[kind], tables[kind]) for kind in kinds)
 
 
 def _guest(kind: str) -> SourceKind[Any]:

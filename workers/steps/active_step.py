@@ -9,6 +9,7 @@ from enum import Enum, auto
 from palaver.steps.leases import Lease
 
 from ..models.call_clock import CallProgress
+from ..sources.containment import cancel
 
 
 class InterruptReason(Enum):
@@ -86,7 +87,9 @@ class ActiveStep:
             self.cancelled_at = time.monotonic()
         if self.reason is None:
             self.reason = reason
-            if self._task is not None:
+            if self._task is not None and reason is InterruptReason.CANCELLED:
+                cancel(self._task)
+            elif self._task is not None:
                 self._task.cancel()
         elif reason is InterruptReason.CANCELLED and self.reason is not InterruptReason.LOST:
             self.reason = reason

@@ -85,6 +85,8 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:audit}:erasure:<tag> hash  what was erased of it                  gone at its end
 {palaver:audit}:receipt:<name> string  the receipt of a tenant that was erased  TTL: 30 days
 
+In the broker of a Celery application whose tasks are tools, which is mostly another Redis: `palaver.celery.reports`.
+
 The keys of a provider share a hash tag too, with the provider's name in it; all have a TTL: ten minutes after
 what they say has lost its meaning. There are none for a provider without limits that neither failed nor asked to slow
 down.

@@ -27,7 +27,11 @@ _AS_HTTPX: Final[tuple[tuple[type[Exception], type[httpx.RequestError]], ...]] =
 """The first that an error of aiohttp's belongs to counts. What is known more precisely, `classify` reads in its
 cause."""
 
-_url = lru_cache(maxsize=1000)(URL)
+
+@lru_cache(maxsize=1000)
+def _url(text: str) -> URL:
+    """The URL as it is: yarl's own way of writing it decodes ``%3B``, which ends a part of a path for some servers."""
+    return URL(text, encoded=True)
 
 
 @lru_cache(maxsize=100)

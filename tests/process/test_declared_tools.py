@@ -1,0 +1,176 @@
+"""Tools that a file declares, on real processes: a request to a service; and tasks of another Celery application, whose
+workers and ours die, and nothing is doubled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palaver.stack.redis_server import RedisServer
+from palaver.store.reading.events import StoredEvent
+from tests.process.cluster import Cluster
+from tests.process.shop_workers import Shop
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+_SOURCES = """
+[celery.shop]
+app = "tests.process.shop:app"
+timeout = 8
+
+[celery.shop.tasks.pay_back]
+task = "tests.process.shop.refund"
+terminate = true
+
+[celery.shop.tasks.refuse]
+task = "tests.process.shop.refuse"
+
+[celery.shop.tasks.insist]
+task = "tests.process.shop.insist"
+
+[celery.silent]
+broker_env = "SHOP_BROKER"
+backend = "redis://127.0.0.1:{port}/1"
+
+[celery.silent.tasks.pay_silently]
+task = "tests.process.shop.refund"
+queue = "silent"
+parameters.properties = {{ order = {{ type = "string" }}, seconds = {{ type = "number" }} }}
+
+[http.palaver]
+base_url = "{url}"
+
+[http.palaver.tools.get_tools]
+path = "/v1/{{what}}"
+answer = "/data/0/name"
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A shop with both of its workers."""
+    folder = tmp_path_factory.mktemp("shop")
+    redis = RedisServer(data_dir=folder / "redis")
+    redis.start()
+    shop = Shop(folder, redis, {})
+    try:
+        shop.start("celery")
+        shop.start("silent", SHOP_SILENT="1", SHOP_BACKEND=f"redis://127.0.0.1:{redis.port}/1")
+        yield shop
+    finally:
+        for queue in shop.workers:
+            shop.kill(queue)
+        redis.close()
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Iterator[Cluster]:
+    """A stack whose tools are tasks of the shop, and requests to its own API."""
+    folder = tmp_path_factory.mktemp("stack")
+    sources = folder / "tools.toml"
+    environment = {"PALAVER_TOOL_SOURCES": str(sources), **shop.environment}
+    cluster = Cluster(folder, environment=environment)
+    sources.write_text(_SOURCES.format(port=shop.redis.port, url=cluster.stack.url))
+    with cluster:
+        yield cluster
+
+
+def _submitted(stack: Cluster, tool: str, **arguments: Any) -> str:
+    return stack.submit("tool-1", f"[[args {json.dumps(arguments)}]]", tools=[tool])
+
+
+def _answer(stack: Cluster, run_id: str) -> StoredEvent:
+    assert stack.ended(run_id).status == "completed"
+    (finished,) = (event for event in stack.events(run_id) if event.type == "tool.finished")
+    return finished
+
+
+def _told(stack: Cluster, run_id: str) -> str:
+    return str(_answer(stack, run_id).data["message"]["content"])
+
+
+def test_a_request_to_a_service_is_a_call(stack: Cluster) -> None:
+    assert _told(stack, _submitted(stack, "get_tools", what="tools"))
+    refused = _answer(stack, _submitted(stack, "get_tools", what="../v1/tools"))
+    assert refused.data["error"]["class"] == "tool_error"
+    assert refused.data["message"]["content"].startswith("the service answered HTTP 404: ")
+
+
+def test_the_result_of_a_task_is_the_answer_of_its_call(stack: Cluster, shop: Shop) -> None:
+    run_id = _submitted(stack, "pay_back", order="one")
+    assert _told(stack, run_id) == '{"refunded": "one"}'
+    (task,) = shop.begun("one")
+    assert task.startswith(f"palaver:{run_id}:1:")
+
+
+def test_what_a_task_raises_and_its_own_retries_are_seen(stack: Cluster) -> None:
+    refused, insisted = _submitted(stack, "refuse", order="two"), _submitted(stack, "insist", order="three")
+    assert _told(stack, refused) == "the task failed: ValueError: two was never paid"
+    assert _told(stack, insisted) == "2"
+
+
+def test_an_application_that_does_not_report_is_asked_for_its_results(stack: Cluster, shop: Shop) -> None:
+    assert _told(stack, _submitted(stack, "pay_silently", order="four")) == '{"refunded": "four"}'
+    assert len(shop.begun("four")) == 1
+
+
+def test_a_cancelled_run_ends_its_task(stack: Cluster, shop: Shop) -> None:
+    run_id = _submitted(stack, "pay_back", order="five", seconds=7)
+    eventually(lambda: shop.begun("five"))
+    assert stack.cancel(run_id) in (200, 202)
+    assert stack.ended(run_id).status == "cancelled"
+    assert _told_revoked(shop, run_id)
+    assert not shop.ended("five")
+
+
+def _told_revoked(shop: Shop, run_id: str) -> bool:
+    """Whether the worker has reported that it ended the task."""
+    with shop.app.connection_for_write() as connection:
+        client = connection.default_channel.client
+        key = next(key for key in client.scan_iter(f"palaver:task:palaver:{run_id}:*") if not key.endswith(b":sent"))
+        return eventually(lambda: b'"revoked"' in client.lindex(key, -1))
+
+
+def test_a_task_that_somebody_revokes_is_in_doubt(stack: Cluster, shop: Shop) -> None:
+    run_id = _submitted(stack, "pay_back", order="six", seconds=7)
+    (task,) = eventually(lambda: shop.begun("six"))
+    shop.app.control.revoke(task, terminate=True)
+    assert _told(stack, run_id) == "The task was revoked. It may or may not have taken effect."
+
+
+def test_a_worker_of_ours_that_is_killed_leaves_the_task_to_the_next_one(stack: Cluster, shop: Shop) -> None:
+    stack.expect_traceback("WorkerLostError")
+    run_id = _submitted(stack, "pay_back", order="seven", seconds=3)
+    eventually(lambda: shop.begun("seven"))
+    stack.kill("tools")
+    stack.start("tools")
+    assert _told(stack, run_id) == '{"refunded": "seven"}'
+    assert len(shop.begun("seven")) == 1
+
+
+def test_a_process_of_theirs_that_is_killed_leaves_in_doubt_what_it_did(stack: Cluster, shop: Shop) -> None:
+    run_id = _submitted(stack, "pay_back", order="eight", seconds=7)
+    eventually(lambda: shop.begun("eight"))
+    parent = shop.workers["celery"].pid
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    assert _told(stack, run_id) == "The process that ran the task was lost. It may or may not have taken effect."
+    assert len(shop.begun("eight")) == 1
+
+
+def test_a_worker_of_theirs_that_is_killed_is_noticed_by_the_time_of_the_call(stack: Cluster, shop: Shop) -> None:
+    run_id = _submitted(stack, "pay_back", order="nine", seconds=7)
+    eventually(lambda: shop.begun("nine"))
+    shop.kill("celery")
+    shop.start("celery")
+    assert (
+        _told(stack, run_id) == "pay_back took longer than 8 s, and was revoked. It may or may not have taken effect."
+    )
+    assert len(shop.begun("nine")) == 1

@@ -1,0 +1,154 @@
+"""The tables of services over HTTP.
+
+[http.crm]
+base_url = "https://crm.example.com/api"
+headers.Authorization = { env = "CRM_TOKEN", prefix = "Bearer " }
+
+[http.crm.tools.find_customer]
+path = "/customers/{id}"
+description = "Look a customer up."
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from palaver.config.secret_files import secret_of
+from palaver.errors import ConfigurationError
+from palaver.schemas.fields import UNFIT_FOR_HEADERS, SecretName, Strict, ToolName, fits_a_header
+from palaver.tools import ToolContext, ToolDeclaration
+from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
+
+from ..tables import Timeout, ToolTable, Variable
+
+_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SAFE: Final = frozenset({"GET", "HEAD"})
+_OF_THE_REQUEST: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te"})
+"""Headers that say how the request is sent."""
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
+
+
+class HeaderFromSecret(Strict):
+    """A header whose value is a secret: of the worker's environment, or of the conversation."""
+
+    env: Variable | None = None
+    """The name of an environment variable; with ``_FILE`` behind it, one that names a file."""
+    secret: SecretName | None = None
+    """The name of a secret of the conversation."""
+    prefix: Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=100)] = ""
+    """In front of it: ``"Bearer "``."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.env is None) == (self.secret is None):
+            raise ValueError("has either env, the name of an environment variable, or secret, one of the conversation")
+        return self
+
+    def of_environment(self) -> str | None:
+        """The secret in the environment; None if it is one of the conversation.
+
+        Raises:
+            ConfigurationError: it is not set, or no header can carry it.
+        """
+        if self.env is None:
+            return None
+        value = secret_of(self.env)
+        if value is None:
+            raise ConfigurationError(f"{self.env} is not set, or hidden from tools")
+        if not fits_a_header(value):
+            raise ConfigurationError(f"{self.env}: {UNFIT_FOR_HEADERS}")
+        return value
+
+    def of_conversation(self, context: ToolContext) -> str:
+        """The secret of the conversation.
+
+        Raises:
+            ToolError: it has none.
+        """
+        assert self.secret is not None  # there is one of the two
+        return context.secret(self.secret)
+
+
+class HttpTool(ToolTable):
+    """A request."""
+
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    path: Annotated[str, StringConstraints(pattern=r"^/[!-~]*$", max_length=2000)]
+    """Behind the address of the service. An argument stands in it as ``{name}``."""
+    send: Literal["query", "json", "form"] | None = None
+    """The place of all other arguments. None: in the query of ``GET``, ``HEAD`` and ``DELETE``, in a JSON body
+    otherwise."""
+    answer: Annotated[str, StringConstraints(pattern=r"^(/[^\s]*)?$", max_length=500)] = ""
+    """JSON pointer to the part of a JSON answer that the model gets: ``/data/customer``."""
+
+    @model_validator(mode="after")
+    def _well_made(self) -> Self:
+        path, _, query = self.path.partition("?")
+        if "#" in self.path or "{" in _PLACE.sub("", self.path) or "}" in _PLACE.sub("", self.path):
+            raise ValueError("path: has a #, or a brace that is no {argument}")
+        if _PLACE.search(query):
+            raise ValueError("path: has an argument in its query, where all that are not named go by themselves")
+        if any(part in (".", "..") for part in path.split("/")):
+            raise ValueError("path: has a part that leads elsewhere")
+        if self.method == "HEAD" and (self.sent_in != "query" or self.answer):
+            raise ValueError("a HEAD has neither a body nor an answer with one")
+        if self.method == "GET" and self.sent_in != "query":
+            raise ValueError("a GET has no body: its arguments go into the query")
+        return self
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The arguments in the path."""
+        return tuple(dict.fromkeys(_PLACE.findall(self.path)))
+
+    def filled(self, segments: Mapping[str, str]) -> str:
+        """The path with these texts in place of the arguments."""
+        return _PLACE.sub(lambda match: segments[match[1]], self.path)
+
+    @property
+    def sent_in(self) -> Literal["query", "json", "form"]:
+        """The place of arguments that are not in the path."""
+        return self.send or ("query" if self.method in ("GET", "HEAD", "DELETE") else "json")
+
+    def declaration(self, name: str, timeout: float) -> ToolDeclaration:
+        """It as a tool."""
+        schema = self.schema_with(self.places)
+        return self.declared(name, schema, idempotent=self.method in _SAFE, timeout=timeout)
+
+
+class HttpSection(Strict):
+    """A table ``[http.NAME]``."""
+
+    base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=2000)]
+    private: bool = False
+    """True if its name may lead into a private network though it looks like one of the public network."""
+    headers: Mapping[HeaderName, str | HeaderFromSecret] = Field(default={}, max_length=32)
+    idempotency_header: HeaderName | Literal[""] = "Idempotency-Key"
+    """The header with the key of the call; empty for none."""
+    timeout: Timeout = 30.0
+    connect_timeout: Annotated[float, Field(gt=0, le=60)] = 10.0
+    tools: Annotated[Mapping[ToolName, HttpTool], Field(min_length=1)]
+
+    @field_validator("base_url")
+    @classmethod
+    def _may_be_asked(cls, url: str) -> str:
+        """Raises ValueError if nothing is ever asked there."""
+        host, _ = host_and_port(url)
+        if is_ip(host) and never_asked(host, loopback=True):
+            raise ValueError("nothing is asked at this address: clouds keep keys there, or it is none of a machine")
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, headers: Mapping[str, str | HeaderFromSecret]) -> Mapping[str, str | HeaderFromSecret]:
+        """Raises ValueError for a header that is not for the file to say, or cannot be sent."""
+        for name, value in headers.items():
+            if name.lower() in _OF_THE_REQUEST:
+                raise ValueError(f"{name} is said by how the request is sent")
+            if isinstance(value, str) and not fits_a_header(value):
+                raise ValueError(f"{name}: {UNFIT_FOR_HEADERS}")
+        return headers

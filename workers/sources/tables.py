@@ -1,0 +1,63 @@
+"""The parts of tables that several kinds of sources have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, field_validator
+
+from palaver.schemas import json_schemas
+from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.json_schemas import Unfit
+from palaver.tools import ToolDeclaration
+from palaver.vocabulary.limits import limit_of
+
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+"""The name of an environment variable."""
+Timeout = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
+"""Seconds that a call may take."""
+
+
+class ToolTable(Strict):
+    """The table of a tool that a file declares: the part that each has."""
+
+    description: Annotated[str, AtMost("tool_description")] = ""
+    parameters: dict[str, Any] = Field(default={})
+    """JSON schema of the arguments, which are an object."""
+    idempotent: bool | None = None
+    """Calling it twice is as good as once. None: the kind of the source decides."""
+    risky: bool = False
+    """Its calls wait for an approval."""
+    timeout: Timeout | None = None
+    """None: that of the source."""
+
+    @field_validator("parameters")
+    @classmethod
+    def _an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
+        """Raises ValueError if it is no schema of an object, or cannot be held to."""
+        if schema.get("type", "object") != "object" or not isinstance(schema.get("properties", {}), dict):
+            raise ValueError('must be the JSON schema of an object: type = "object", and its properties')
+        try:
+            json_schemas.require_fit(schema)
+        except Unfit as error:
+            raise ValueError(str(error)) from None
+        return schema
+
+    def schema_with(self, required: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The whole JSON schema: of an object without other properties, unless it says otherwise, in which these are
+        required. One of them that it does not describe is a text."""
+        properties = {**{name: {"type": "string"} for name in required}, **self.parameters.get("properties", {})}
+        needed = list(dict.fromkeys((*self.parameters.get("required", ()), *required)))
+        whole = {"type": "object", "additionalProperties": False, **self.parameters, "properties": properties}
+        return {**whole, "required": needed} if needed else whole
+
+    def declared(self, name: str, schema: dict[str, Any], *, idempotent: bool, timeout: float) -> ToolDeclaration:
+        """Its declaration; the last two are for what the table leaves open."""
+        return ToolDeclaration(
+            name=name,
+            description=self.description,
+            parameters=schema,
+            idempotent=idempotent if self.idempotent is None else self.idempotent,
+            risky=self.risky,
+            timeout=timeout if self.timeout is None else self.timeout,
+        )
