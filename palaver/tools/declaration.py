@@ -15,6 +15,7 @@ from palaver.errors import ConfigurationError, InvalidToolCall
 from palaver.schemas.arguments import in_words, read
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration
+from palaver.tools.service import Errors, Retries, Service
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
@@ -41,6 +42,8 @@ class Tool:
     """JSON schema of the arguments, as a model sees it."""
     context_parameter: str | None = None
     """The parameter that takes the ``ToolContext``; None if there is none."""
+    service: Service = field(default_factory=Service, repr=False)
+    """The options about failed calls, and the limits of what it calls."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -57,7 +60,7 @@ class Tool:
             risky=self.risky,
             ends_run=self.ends_run,
             timeout=self.timeout,
-        )
+        ).with_service(self.service)
 
     @property
     def is_async(self) -> bool:
@@ -93,7 +96,14 @@ def _faults(error: ValidationError) -> str:
     return in_words([(fault["loc"], fault["msg"]) for fault in errors])
 
 
-_NO_RETRY: Final = ": a tool that raises RetryableToolError(retry_after=seconds) is called again, three times in all"
+_OPTIONS: Final = (
+    *("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout"),
+    *("retry", "errors", "limit_key", "max_in_flight", "per_minute"),
+)
+_INLINE: Final = (
+    "an inline tool is called within a step of the model, once: retry, errors, limit_key, max_in_flight and per_minute"
+    " are for tools whose calls are steps of their own; leave inline out"
+)
 
 
 @overload
@@ -108,6 +118,11 @@ def tool(
     risky: bool = False,
     ends_run: bool = False,
     timeout: float = 30.0,
+    retry: Retries | None = None,
+    errors: Errors | None = None,
+    limit_key: str | None = None,
+    max_in_flight: int | None = None,
+    per_minute: int | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -120,6 +135,11 @@ def tool(
     risky: bool = False,
     ends_run: bool = False,
     timeout: float = 30.0,
+    retry: Retries | None = None,
+    errors: Errors | None = None,
+    limit_key: str | None = None,
+    max_in_flight: int | None = None,
+    per_minute: int | None = None,
     **others: object,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool.
@@ -130,13 +150,21 @@ def tool(
     that it may or may not have taken effect. Calls of a ``risky`` tool wait for somebody's approval. The result of a
     tool that ``ends_run`` is the run's output: no model is called after it.
 
+    ``retry`` is the tool's ``RetryPolicy``, and says that a call is one request of one service: what was not sent, or
+    refused with 429 or 503, is tried again; what may have been taken, if the tool is ``idempotent`` or the policy names
+    the class of the failure. ``errors`` are the classes of the tool's own exceptions. All tools with one ``limit_key``
+    wait together for their service when it is out or asks for fewer requests; at most ``max_in_flight`` calls of it are
+    made at a time, and ``per_minute`` in a minute, by all workers together.
+
     Raises:
-        ConfigurationError: when the signature cannot be a schema, the timeout is none, or there is no such option.
+        ConfigurationError: when the signature cannot be a schema, an option does not fit, or there is no such option.
     """
     for option in others:
-        known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout")
-        hint = _NO_RETRY if option == "retry" else did_you_mean(option, known) or f"; there are: {', '.join(known)}"
+        hint = did_you_mean(option, _OPTIONS) or f"; there are: {', '.join(_OPTIONS)}"
         raise ConfigurationError(f"@tool has no option {option}{hint}")
+    service = Service(retry, errors or {}, limit_key, max_in_flight, per_minute)
+    if inline and service:
+        raise ConfigurationError(_INLINE)
     if not 0 < timeout <= limit_of("tool_timeout"):
         raise ConfigurationError(f"a tool's timeout is more than 0 and at most {limit_of('tool_timeout'):,} s")
 
@@ -162,6 +190,7 @@ def tool(
             arguments=arguments,
             schema=schema,
             context_parameter=context_parameter,
+            service=service,
         )
 
     return declare if function is None else declare(function)

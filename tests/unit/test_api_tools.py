@@ -62,6 +62,10 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
                 "risky": True,
                 "ends_run": False,
                 "timeout": 7.0,
+                "retry": None,
+                "limit_key": None,
+                "max_in_flight": None,
+                "per_minute": None,
                 "workers": ["w1", "w2"],
             }
         )

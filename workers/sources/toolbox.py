@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
+from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, UnknownTool
 from palaver.tools import ToolContext, ToolDeclaration
@@ -29,7 +30,7 @@ class Toolbox:
         self, sources: Iterable[ToolSource], watch: Watch = _unwatched, *, leaves_behind: bool = False
     ) -> None:
         """Raises:
-        ConfigurationError: two tools have one name.
+        ConfigurationError: two tools have one name, or declare different limits for one service.
         """
         self._watch = watch
         self._leaves_behind = leaves_behind
@@ -43,6 +44,8 @@ class Toolbox:
                         f"two tools are named {declaration.name!r}, {where}: give one another name"
                     )
                 self._tools[declaration.name] = declaration, source
+        self.services = _services(self.declarations)
+        """The limits of the services that tools call, by ``limit_key``."""
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
@@ -85,6 +88,21 @@ class Toolbox:
         except KeyError:
             hint = did_you_mean(name, self._tools) or f"; there are {', '.join(sorted(self._tools))}"
             raise UnknownTool(f"there is no tool {name!r}{hint}") from None
+
+
+def _services(tools: Iterable[ToolDeclaration]) -> dict[str, Limits]:
+    limits: dict[str, Limits] = {}
+    declared_by: dict[str, str] = {}
+    for tool in tools:
+        if (key := tool.limit_key) is None:
+            continue
+        its = Limits(tool.max_in_flight, tool.per_minute)
+        if its and limits.get(key) and limits[key] != its:
+            both = f"the tools {declared_by[key]!r} and {tool.name!r}"
+            raise ConfigurationError(f"{both} declare different limits for {key!r}: one of them is enough")
+        if its or key not in limits:
+            limits[key], declared_by[key] = its, tool.name
+    return limits
 
 
 @asynccontextmanager

@@ -33,6 +33,7 @@ from .delta_writer import DeltaWriter
 from .histograms import Histograms
 from .in_place import InPlace
 from .opened_secrets import SecretCache
+from .service_permit import services_of
 
 if TYPE_CHECKING:
     from ..models.model import ModelPort
@@ -85,7 +86,12 @@ class Runtime:
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
         self.limiter = ProviderLimiter(
-            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.provider_names
+            self.store,
+            capabilities.providers,
+            self.publish,
+            settings.heartbeat,
+            names=capabilities.provider_names,
+            services={} if not kind.isolated else services_of(self.tools.services),
         )
         self.conversations = ConversationCache(capacity)
         self.secrets = SecretCache(self.store.vault)
