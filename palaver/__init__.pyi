@@ -15,6 +15,7 @@ from palaver.client import Unavailable as Unavailable
 from palaver.client import Unprocessable as Unprocessable
 from palaver.client import WaitTimeout as WaitTimeout
 from palaver.errors import ConfigurationError as ConfigurationError
+from palaver.errors import ErrorClass as ErrorClass
 from palaver.errors import PalaverError as PalaverError
 from palaver.errors import RetryableToolError as RetryableToolError
 from palaver.errors import RunFailed as RunFailed
@@ -35,6 +36,8 @@ from palaver.schemas.models import Message as Message
 from palaver.schemas.models import Run as Run
 from palaver.schemas.models import Usage as Usage
 from palaver.schemas.stuck_limits import StuckLimits as StuckLimits
+from palaver.steps.retry import RetryPolicy as RetryPolicy
+from palaver.steps.retry import Rule as Rule
 from palaver.tools import Tool as Tool
 from palaver.tools import ToolContext as ToolContext
 from palaver.tools import tool as tool

@@ -55,7 +55,8 @@ McpName = Annotated[
 
 
 LATE: Final = ConfigDict(defer_build=True)
-"""The setting of models that are made when they are first used: an API that nobody asks by this dialect starts without them."""
+"""The setting of models that are made when they are first used: an API that nobody asks by this dialect starts without
+them."""
 
 
 class McpMessage(Strict):

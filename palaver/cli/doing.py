@@ -21,6 +21,7 @@ _LONG: Final = 2.0
 WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.BACKOFF: "backoff",
     WaitReason.PROVIDER_COOLDOWN: "provider cooldown",
+    WaitReason.SERVICE_COOLDOWN: "service of a tool",
     WaitReason.NO_WORKER: "no worker",
     WaitReason.CONVERSATION_BUSY: "conversation busy",
     WaitReason.SCHEDULED: "scheduled",
@@ -39,6 +40,13 @@ _NO_ROOM: Final[Mapping[str, str]] = {
 """Why a provider has no room for a call, by the code of ``run.waiting``."""
 _QUEUES: Final = {kind.name: kind.queue for kind in KINDS}
 """Of each kind: older servers do not say in which queue a step is."""
+_NO_SERVICE: Final[Mapping[str, str]] = {
+    "cooldown": "it asked for fewer requests and is left alone",
+    "max_in_flight": "as many calls as it may have are under way",
+    "requests_per_minute": "its calls of this minute are used up",
+    "outage": _NO_ROOM["outage"],
+}
+"""Why the service of a tool has no room for a call."""
 _CAPS: Final[Mapping[str, str]] = {
     "max_in_flight": "as many steps of the tenant execute as may",
     "usd_per_day": "the tenant's money of this day is spent, or set aside for calls under way",
@@ -213,8 +221,16 @@ def lacks(code: str) -> str:
     return f"lacks {kind} {name}"
 
 
+def serviceless(code: str) -> str:
+    """``the tools' service crm: …``, from the code of such a wait."""
+    name, _, why = one_line(code).rpartition(":")
+    return f"the tools' service {name}: {_NO_SERVICE.get(why, why)}"
+
+
 def wait_cause(reason: str, code: str) -> str:
     """Why a step waits, with what ``code`` says of it."""
+    if reason == WaitReason.SERVICE_COOLDOWN:
+        return serviceless(code)
     if reason == WaitReason.NO_WORKER:
         return lacked(code)
     if reason == WaitReason.TENANT_LIMIT:
@@ -229,6 +245,8 @@ def waiting(run: Run) -> str:
     parts = [WAITS[run.waiting.reason]]
     if run.waiting.reason is WaitReason.NO_WORKER:
         parts = [lacked(run.waiting.code or "")]
+    if run.waiting.reason is WaitReason.SERVICE_COOLDOWN:
+        parts = [serviceless(run.waiting.code or "")]
     if run.waiting.code == "outage":
         parts = ["outage of the provider"]
     if run.waiting.reason is WaitReason.TENANT_LIMIT:

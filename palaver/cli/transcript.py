@@ -121,7 +121,8 @@ class Transcript:
         step = one_line(event.step)
         then = "the next model takes over" if event.fallback else f"again in {seconds(event.delay)}"
         self.doing = f"backing off before step {step} is tried again"
-        self._line(f"step {step}, attempt {event.attempt} failed, {then}: {why(event.error)}", "yellow")
+        by = f" ({one_line(event.rule)})" if event.rule else ""
+        self._line(f"step {step}, attempt {event.attempt} failed, {then}{by}: {why(event.error)}", "yellow")
         if words := provider_message(event.error):
             self._line(f"the provider said: {words}", "yellow")
 
@@ -137,7 +138,7 @@ class Transcript:
         # knows when an outage ends.
         until = (
             ""
-            if lacks or code in ("max_in_flight", "outage")
+            if lacks or code.rpartition(":")[2] in ("max_in_flight", "outage")
             else f" until {clock(event.at + timedelta(seconds=event.delay))}"
         )
         if self._waits != (step, code):

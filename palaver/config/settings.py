@@ -69,8 +69,8 @@ class Settings(IssuerSettings):
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated: tools workers import them."""
     inline_tools: Annotated[tuple[str, ...], NoDecode] = ()
-    """Python modules whose ``inline`` tools run within model steps: model workers import these and no others, tools workers
-    these, too."""
+    """Python modules whose ``inline`` tools run within model steps: model workers import these and no others, tools
+    workers these, too."""
     tool_sources: Path | None = None
     """The TOML file of tools that are no Python functions."""
     tool_lists: Path | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -13,6 +14,8 @@ from palaver.errors.response import classify_response
 from palaver.errors.vocabulary import FACTS, ErrorClass, Source
 
 _C = ErrorClass
+Find = Callable[[BaseException], Classification | None]
+"""Looks up the facts about an exception by its class."""
 _MAX_CAUSES: Final = 16
 
 _OURS: Final[Mapping[type[ours.PalaverError], Classification]] = {
@@ -93,13 +96,15 @@ def classify(
         raise exception
     if source == "tool" and not isinstance(exception, ours.ToolFailure | ours.NoWorker):
         return _classify_tool(exception)
-    telling = _telling(exception)
-    if isinstance(telling, ours.PalaverError):
-        return _classify_ours(telling, source, provider, model)
-    return _classify_foreign(telling, source, provider, model)
+    told = telling(exception)
+    if isinstance(told, ours.PalaverError):
+        return _classify_ours(told, source, provider, model)
+    return _classify_foreign(told, source, provider, model)
 
 
 def _classify_ours(error: ours.PalaverError, source: Source, provider: str | None, model: str | None) -> Failure:
+    if isinstance(error, ours.ToolFailure) and error.finding is not None:
+        return error.finding.failure
     if isinstance(error, ours.ProviderHTTPError):
         return _judge(error, error.provider or provider, error.model or model)
     finding = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
@@ -132,7 +137,7 @@ def _judge(error: ours.ProviderHTTPError, provider: str | None, model: str | Non
 
 
 def _classify_tool(error: Exception) -> Failure:
-    finding = _look(_telling(error))
+    finding = precise_finding(telling(error))
     late = finding is not None and finding.error_class is _C.TIMEOUT
     says = text_of(error)
     name = type(error).__name__
@@ -144,8 +149,8 @@ def _classify_tool(error: Exception) -> Failure:
 
 
 def _classify_foreign(error: Exception, source: Source, provider: str | None, model: str | None) -> Failure:
-    finding = _look(error)
-    answer = _answer(error) if finding is None or finding is HTTP_ERROR else None
+    finding = precise_finding(error)
+    answer = answer_in(error) if finding is None or finding is HTTP_ERROR else None
     if answer is not None:
         status, body, headers = answer
         return classify_response(status, body, headers, provider=provider, model=model, source=source)
@@ -174,29 +179,29 @@ def _internal(error: Exception, finding: Classification | None, source: Source) 
     )
 
 
-def _telling(error: Exception) -> Exception:
-    """The exception to classify: this one, or its nearest known cause if this one is unknown."""
+def telling(error: Exception, find: Find = find) -> Exception:
+    """Return the exception to classify: this one, or its nearest known cause if this one is unknown."""
     finding = find(error)
     if finding is HTTP_ERROR:
         # aiohttp reports a parser error as an answer with status 400.
-        return next((cause for cause in _causes(error) if find(cause) not in (None, HTTP_ERROR)), error)
-    if finding is not None or isinstance(error, ours.PalaverError) or _answer(error) is not None:
+        return next((cause for cause in causes_of(error) if find(cause) not in (None, HTTP_ERROR)), error)
+    if finding is not None or isinstance(error, ours.PalaverError) or answer_in(error) is not None:
         return error
-    return next((cause for cause in _causes(error) if isinstance(cause, _OF_OURS) or find(cause)), error)
+    return next((cause for cause in causes_of(error) if isinstance(cause, _OF_OURS) or find(cause)), error)
 
 
-def _look(error: Exception) -> Classification | None:
-    """The finding about an exception, or about its cause where that is more precise."""
+def precise_finding(error: Exception, find: Find = find) -> Classification | None:
+    """Return the finding about an exception, or about its cause where that is more precise."""
     own = find(error)
     if own is None or not own.vague:
         return own
-    known = (finding for finding in map(find, _causes(error, implied=True)) if finding and not finding.vague)
+    known = (finding for finding in map(find, causes_of(error, implied=True)) if finding and not finding.vague)
     cause = next(known, own)
     both_late = own.error_class is _C.TIMEOUT and cause.error_class is _C.TIMEOUT
     return own if both_late or cause.error_class is _C.INTERNAL else cause
 
 
-def _causes(error: Exception, *, implied: bool = False) -> Iterator[Exception]:
+def causes_of(error: Exception, *, implied: bool = False) -> Iterator[Exception]:
     """Yield the causes of an exception, nearest first; ``implied`` follows exceptions it was raised amidst, too."""
     seen = {id(error)}
     waiting = [error]
@@ -214,14 +219,18 @@ def _causes(error: Exception, *, implied: bool = False) -> Iterator[Exception]:
                 yield cause
 
 
-def _answer(error: Exception) -> tuple[int, bytes, Mapping[str, str]] | None:
-    """Status, body and headers if the exception stands for an HTTP answer, as httpx's and aiohttp's do."""
-    response = _attribute(error, "response") or error
-    status = _attribute(response, "status_code") or _attribute(response, "status")
+def answer_in(error: Exception) -> tuple[int, bytes, Mapping[str, str]] | None:
+    """Return status, body and headers if the exception stands for an HTTP answer, as httpx's and aiohttp's do."""
+    response = attribute_of(error, "response")
+    if response is None:  # One of requests' is false if it is an error.
+        response = error
+    status = attribute_of(response, "status_code") or attribute_of(response, "status")
     if not isinstance(status, int) or not 100 <= status <= 599:
         return None
-    body = _attribute(response, "content")
-    headers = _attribute(response, "headers")
+    body = attribute_of(response, "content")
+    headers = attribute_of(response, "headers")
+    if isinstance(headers, Message):  # of the standard library's urllib
+        headers = dict(headers.items())
     return (
         status,
         body[: ours.MAX_BODY] if isinstance(body, bytes) else b"",
@@ -229,8 +238,8 @@ def _answer(error: Exception) -> tuple[int, bytes, Mapping[str, str]] | None:
     )
 
 
-def _attribute(thing: object, name: str) -> object:
-    """An attribute of a foreign object; None if it cannot give it, as httpx for a body nobody read."""
+def attribute_of(thing: object, name: str) -> object:
+    """Return an attribute of a foreign object; None if it cannot give it, as httpx for a body nobody read."""
     try:
         return getattr(thing, name, None)
     except Exception:

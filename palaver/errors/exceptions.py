@@ -44,10 +44,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from palaver.errors.headers import request_id as request_id_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
+
+if TYPE_CHECKING:
+    from palaver.errors.finding import ToolFinding
 
 MAX_BODY: Final = limit_of("error_body")
 """Bytes of an error body that are read: providers' error objects are below 10 kB, proxies' pages below 64."""
@@ -162,6 +165,9 @@ class TotalTimeout(ProviderError):
 
 class ToolFailure(PalaverError):
     """A tool call has no result."""
+
+    finding: ToolFinding | None = None
+    """The facts about what the tool raised, if somebody looked at that where it was raised."""
 
 
 class ToolError(ToolFailure):

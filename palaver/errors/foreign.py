@@ -32,38 +32,40 @@ class Classification:
     """A wrapper: what caused it may say more."""
 
 
-def _vague(error_class: ErrorClass, code: str) -> Classification:
+def vague(error_class: ErrorClass, code: str) -> Classification:
+    """Return the facts about a wrapper, whose cause may say more."""
     return Classification(error_class, code, vague=True)
 
 
-def _ours(code: str) -> Classification:
+def unforeseen(code: str) -> Classification:
+    """Return the facts about a mistake of whoever uses the library."""
     return Classification(_C.INTERNAL, code)
 
 
-_CONNECTION: Final = _vague(_C.CONNECTION, "connection")
-_TIMEOUT: Final = _vague(_C.TIMEOUT, "timeout")
-_CONNECT_TIMEOUT: Final = Classification(_C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True)
-_READ_TIMEOUT: Final = Classification(_C.TIMEOUT, "read_timeout", "The answer stopped coming in time.")
-_REFUSED: Final = Classification(_C.CONNECTION, "connect_refused", "The connection was refused.")
+_CONNECTION: Final = vague(_C.CONNECTION, "connection")
+_TIMEOUT: Final = vague(_C.TIMEOUT, "timeout")
+CONNECT_TIMEOUT: Final = Classification(_C.TIMEOUT, "connect_timeout", "No connection came about in time.", vague=True)
+READ_TIMEOUT: Final = Classification(_C.TIMEOUT, "read_timeout", "The answer stopped coming in time.")
+REFUSED: Final = Classification(_C.CONNECTION, "connect_refused", "The connection was refused.")
 _RESET: Final = Classification(_C.CONNECTION, "connection_reset", "The connection was reset.")
-_DNS: Final = Classification(_C.CONNECTION, "dns", "The host name could not be resolved.", user_action="settings")
+DNS: Final = Classification(_C.CONNECTION, "dns", "The host name could not be resolved.", user_action="settings")
 _TLS: Final = Classification(_C.CONNECTION, "tls", "The TLS handshake failed.", user_action="settings")
 _CERTIFICATE: Final = Classification(
     _C.CONNECTION, "tls_certificate", "The certificate could not be verified.", user_action="settings"
 )
-_DISCONNECTED: Final = Classification(_C.CONNECTION, "server_disconnected", "The server closed the connection.")
-_TRUNCATED: Final = Classification(_C.CONNECTION, "stream_truncated", "The answer broke off before its end.")
-_PROXY: Final = Classification(_C.CONNECTION, "proxy", "The proxy failed.", user_action="settings")
-_BAD_RESPONSE: Final = Classification(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
-_BAD_ADDRESS: Final = Classification(
+DISCONNECTED: Final = Classification(_C.CONNECTION, "server_disconnected", "The server closed the connection.")
+TRUNCATED: Final = Classification(_C.CONNECTION, "stream_truncated", "The answer broke off before its end.")
+PROXY: Final = Classification(_C.CONNECTION, "proxy", "The proxy failed.", user_action="settings")
+BAD_RESPONSE: Final = Classification(_C.PROVIDER_ERROR, "bad_model_response", "The answer could not be read.")
+BAD_ADDRESS: Final = Classification(
     _C.INVALID_REQUEST, "invalid_url", "The address cannot be used.", user_action="settings"
 )
-_REDIRECTS: Final = Classification(
+REDIRECTS: Final = Classification(
     _C.INVALID_REQUEST, "too_many_redirects", "The address redirects elsewhere.", user_action="settings"
 )
 HTTP_ERROR: Final = Classification(_C.PROVIDER_ERROR, "http_error")
 """An exception that carries an answer: the answer is classified."""
-_BAD_HTTP: Final = Classification(_C.CONNECTION, "protocol_error", "The server broke the HTTP protocol.")
+BAD_HTTP: Final = Classification(_C.CONNECTION, "protocol_error", "The server broke the HTTP protocol.")
 
 
 def _store(code: str, sentence: str) -> Classification:
@@ -92,67 +94,67 @@ FINDINGS: Final[Mapping[str, Mapping[str, Classification]]] = {
         "RequestError": _CONNECTION,
         "TransportError": _CONNECTION,
         "NetworkError": _CONNECTION,
-        "ConnectError": _vague(_C.CONNECTION, "connect_error"),
-        "ReadError": _vague(_C.CONNECTION, "read_error"),
-        "WriteError": _vague(_C.CONNECTION, "write_error"),
-        "CloseError": _vague(_C.CONNECTION, "close_error"),
+        "ConnectError": vague(_C.CONNECTION, "connect_error"),
+        "ReadError": vague(_C.CONNECTION, "read_error"),
+        "WriteError": vague(_C.CONNECTION, "write_error"),
+        "CloseError": vague(_C.CONNECTION, "close_error"),
         "TimeoutException": _TIMEOUT,
-        "ConnectTimeout": _CONNECT_TIMEOUT,
-        "ReadTimeout": _READ_TIMEOUT,
+        "ConnectTimeout": CONNECT_TIMEOUT,
+        "ReadTimeout": READ_TIMEOUT,
         "WriteTimeout": Classification(_C.TIMEOUT, "write_timeout", "The request could not be sent in time."),
         "PoolTimeout": Classification(_C.TIMEOUT, "pool_timeout", "No connection of the pool came free in time."),
-        "ProxyError": _PROXY,
-        "ProtocolError": _BAD_HTTP,
-        "RemoteProtocolError": _BAD_HTTP,
-        "LocalProtocolError": _ours("local_protocol_error"),
-        "UnsupportedProtocol": _BAD_ADDRESS,
-        "InvalidURL": _BAD_ADDRESS,
-        "TooManyRedirects": _REDIRECTS,
-        "DecodingError": _BAD_RESPONSE,
+        "ProxyError": PROXY,
+        "ProtocolError": BAD_HTTP,
+        "RemoteProtocolError": BAD_HTTP,
+        "LocalProtocolError": unforeseen("local_protocol_error"),
+        "UnsupportedProtocol": BAD_ADDRESS,
+        "InvalidURL": BAD_ADDRESS,
+        "TooManyRedirects": REDIRECTS,
+        "DecodingError": BAD_RESPONSE,
         "HTTPStatusError": HTTP_ERROR,
-        "CookieConflict": _ours("cookie_conflict"),
-        "StreamError": _ours("stream_misused"),
-        "StreamConsumed": _ours("stream_misused"),
-        "StreamClosed": _ours("stream_misused"),
-        "ResponseNotRead": _ours("stream_misused"),
-        "RequestNotRead": _ours("stream_misused"),
+        "CookieConflict": unforeseen("cookie_conflict"),
+        "StreamError": unforeseen("stream_misused"),
+        "StreamConsumed": unforeseen("stream_misused"),
+        "StreamClosed": unforeseen("stream_misused"),
+        "ResponseNotRead": unforeseen("stream_misused"),
+        "RequestNotRead": unforeseen("stream_misused"),
     },
     "aiohttp": {
         "ClientError": _CONNECTION,
         "ClientConnectionError": _CONNECTION,
         "ClientOSError": _CONNECTION,
-        "ClientConnectorError": _vague(_C.CONNECTION, "connect_error"),
-        "ClientConnectorDNSError": _DNS,
+        "ClientConnectorError": vague(_C.CONNECTION, "connect_error"),
+        "ClientConnectorDNSError": DNS,
         "ClientConnectorSSLError": _TLS,
         "ClientSSLError": _TLS,
         "ClientConnectorCertificateError": _CERTIFICATE,
         "ServerFingerprintMismatch": _CERTIFICATE,
         "ClientConnectionResetError": _RESET,
-        "ClientPayloadError": _TRUNCATED,
-        "ClientProxyConnectionError": _PROXY,
-        "ClientHttpProxyError": _PROXY,
+        "ClientPayloadError": TRUNCATED,
+        "ClientProxyConnectionError": PROXY,
+        "ClientHttpProxyError": PROXY,
         "ServerConnectionError": _CONNECTION,
-        "ServerDisconnectedError": _DISCONNECTED,
+        "ServerDisconnectedError": DISCONNECTED,
         "ServerTimeoutError": _TIMEOUT,
-        "ConnectionTimeoutError": _CONNECT_TIMEOUT,
-        "SocketTimeoutError": _READ_TIMEOUT,
-        "UploadAbortedError": _vague(_C.CONNECTION, "write_error"),
+        "ConnectionTimeoutError": CONNECT_TIMEOUT,
+        "SocketTimeoutError": READ_TIMEOUT,
+        "UploadAbortedError": vague(_C.CONNECTION, "write_error"),
         "ClientResponseError": HTTP_ERROR,
-        "ContentTypeError": _BAD_RESPONSE,
+        "ContentTypeError": BAD_RESPONSE,
         "WSServerHandshakeError": HTTP_ERROR,
-        "TooManyRedirects": _REDIRECTS,
-        "RedirectClientError": _REDIRECTS,
-        "InvalidURL": _BAD_ADDRESS,
-        "InvalidUrlClientError": _BAD_ADDRESS,
-        "InvalidUrlRedirectClientError": _BAD_ADDRESS,
-        "NonHttpUrlClientError": _BAD_ADDRESS,
-        "NonHttpUrlRedirectClientError": _BAD_ADDRESS,
-        "HttpProcessingError": _BAD_HTTP,
-        "EofStream": _TRUNCATED,
-        "WebSocketError": _BAD_HTTP,
-        "WSMessageTypeError": _ours("websocket_misused"),
-        "BadContentDispositionHeader": _ours("warning"),
-        "BadContentDispositionParam": _ours("warning"),
+        "TooManyRedirects": REDIRECTS,
+        "RedirectClientError": REDIRECTS,
+        "InvalidURL": BAD_ADDRESS,
+        "InvalidUrlClientError": BAD_ADDRESS,
+        "InvalidUrlRedirectClientError": BAD_ADDRESS,
+        "NonHttpUrlClientError": BAD_ADDRESS,
+        "NonHttpUrlRedirectClientError": BAD_ADDRESS,
+        "HttpProcessingError": BAD_HTTP,
+        "EofStream": TRUNCATED,
+        "WebSocketError": BAD_HTTP,
+        "WSMessageTypeError": unforeseen("websocket_misused"),
+        "BadContentDispositionHeader": unforeseen("warning"),
+        "BadContentDispositionParam": unforeseen("warning"),
     },
     "redis": {
         "RedisError": _STORE_ODD,
@@ -201,26 +203,26 @@ FINDINGS: Final[Mapping[str, Mapping[str, Classification]]] = {
         "SoftTimeLimitExceeded": Classification(_C.TIMEOUT, "soft_time_limit", source="engine"),
         "WorkerLostError": Classification(_C.WORKER_LOST, "worker_lost"),
     },
-    "asyncio": {"IncompleteReadError": _TRUNCATED},
-    "pydantic_core": {"ValidationError": _ours("validation")},
-    "json": {"JSONDecodeError": _ours("json")},
-    "socket": {"gaierror": _DNS, "herror": _DNS},
+    "asyncio": {"IncompleteReadError": TRUNCATED},
+    "pydantic_core": {"ValidationError": unforeseen("validation")},
+    "json": {"JSONDecodeError": unforeseen("json")},
+    "socket": {"gaierror": DNS, "herror": DNS},
     "ssl": {
         "SSLError": _TLS,
         "SSLCertVerificationError": _CERTIFICATE,
-        "SSLEOFError": _DISCONNECTED,
-        "SSLZeroReturnError": _DISCONNECTED,
+        "SSLEOFError": DISCONNECTED,
+        "SSLZeroReturnError": DISCONNECTED,
     },
     "builtins": {
-        "ConnectionRefusedError": _REFUSED,
+        "ConnectionRefusedError": REFUSED,
         "ConnectionResetError": _RESET,
         "ConnectionAbortedError": _RESET,
         "BrokenPipeError": _RESET,
         "ConnectionError": _CONNECTION,
         "TimeoutError": Classification(_C.TIMEOUT, "timeout"),
-        "MemoryError": _ours("out_of_memory"),
-        "RecursionError": _ours("recursion"),
-        "UnicodeDecodeError": _ours("encoding"),
+        "MemoryError": unforeseen("out_of_memory"),
+        "RecursionError": unforeseen("recursion"),
+        "UnicodeDecodeError": unforeseen("encoding"),
     },
 }
 
@@ -229,7 +231,7 @@ _EXHAUSTED: Final = Classification(
 )
 _UNREACHABLE: Final = Classification(_C.CONNECTION, "unreachable", "The host cannot be reached.")
 _ERRNOS: Final[Mapping[int, Classification]] = {
-    errno.ECONNREFUSED: _REFUSED,
+    errno.ECONNREFUSED: REFUSED,
     errno.ECONNRESET: _RESET,
     errno.ECONNABORTED: _RESET,
     errno.EPIPE: _RESET,
@@ -262,7 +264,7 @@ def find(error: BaseException) -> Classification | None:
     Causes are not followed.
     """
     if isinstance(error, UnicodeError) and "idna" in text_of(error):
-        return _BAD_ADDRESS  # No host can have this name.
+        return BAD_ADDRESS  # No host can have this name.
     classified = (
         FINDINGS.get(kind.__module__.partition(".")[0], {}).get(kind.__name__) for kind in type(error).__mro__
     )
@@ -273,10 +275,10 @@ def find(error: BaseException) -> Classification | None:
         message = text_of(error).rpartition(_OF_PIPELINE)[2].lstrip("('\"")
         word = _REDIS_WORD.search(message[:256])
         return _REDIS_WORDS[word.group(1)] if word else nearest
-    if nearest is _BAD_HTTP and "peer closed" in text_of(error):
-        return _TRUNCATED
-    if nearest is _BAD_HTTP and "disconnected" in text_of(error).lower():
-        return _DISCONNECTED
+    if nearest is BAD_HTTP and "peer closed" in text_of(error):
+        return TRUNCATED
+    if nearest is BAD_HTTP and "disconnected" in text_of(error).lower():
+        return DISCONNECTED
     return nearest
 
 

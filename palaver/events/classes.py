@@ -89,6 +89,8 @@ class RunRetrying(BaseEvent):
     """Seconds until the next."""
     fallback: bool
     """The next of the agent's models takes over."""
+    rule: str | None = None
+    """The rule that decided on a tool call, and why."""
     error: ErrorObject
 
 

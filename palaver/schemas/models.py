@@ -183,7 +183,9 @@ class Waiting(BaseModel):
     """The reason in a word. With ``provider_cooldown`` ``cooldown``, or the limit that is reached; or ``outage``, with
     the ``error_class`` of the last failure. With ``no_worker`` the thing that is lacked: ``tool:NAME``,
     ``provider:NAME`` or ``key:VARIABLE``; ``refused_key:PROVIDER``, whose key the provider refuses; or ``queue:NAME``,
-    from which no worker takes. With ``tenant_limit`` the cap."""
+    from which no worker takes. With ``tenant_limit`` the cap. With ``service_cooldown`` the ``limit_key`` of the
+    service and what a provider's code says: ``crm:cooldown``, ``crm:max_in_flight``, ``crm:requests_per_minute`` or
+    ``crm:outage``."""
     position: int | None = None
     """The place of its step among those of the tenant that wait, from 1; with ``max_in_flight``."""
 

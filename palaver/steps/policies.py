@@ -18,8 +18,8 @@ _OF_TOOLS: Final = frozenset(
     {ErrorClass.TOOL_ERROR, ErrorClass.TOOL_TIMEOUT, ErrorClass.TOOL_INTERRUPTED, ErrorClass.TOOL_DENIED}
 )
 _NO_TOOLS: Final = (
-    "tools have no policy: one that raises RetryableToolError(retry_after=seconds) is called again, three times in all,"
-    " and every other failure is told to the model"
+    "these rules are for calls of models: a tool declares its own, @tool(retry=…), and the field tools says the most"
+    " that those may allow"
 )
 
 

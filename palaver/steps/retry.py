@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Self, get_args
 from palaver.errors.exceptions import ConfigurationError
 from palaver.errors.failure import Failure
 from palaver.errors.vocabulary import ErrorClass
+from palaver.steps.ceiling import CEILING, MAX_SECONDS, UNLIMITED, Ceiling, whole_attempts, within
 from palaver.steps.verdicts import GiveUp, Postpone, RetryAfter
 from palaver.vocabulary.lifecycle import StopReason
 
@@ -31,9 +32,6 @@ never shortened: an early caller would be refused again."""
 FALLBACK_AFTER: Final = 0.1
 """The share of its patience that a step waits for its own model if it may go on with another one: a minute by default,
 which is longer than a restart."""
-MAX_ATTEMPTS: Final = 100
-MAX_SECONDS: Final = 86_400.0
-"""Upper bounds of the values in a policy. Clients send policies with their runs, and every run must end."""
 
 _STOP_REASONS: Final[Mapping[ErrorClass, StopReason]] = {
     ErrorClass.CONTENT_FILTER: StopReason.CONTENT_FILTER,
@@ -67,13 +65,11 @@ class Rule:
     then: Then = "fail"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int):
-            raise ConfigurationError(f"must be a whole number, not {self.attempts!r:.40}", pointer="/attempts")
-        _within("attempts", self.attempts, 1, MAX_ATTEMPTS)
-        _within("first", self.first, 0, MAX_SECONDS)
-        _within("factor", self.factor, 1, 100)
-        _within("max_delay", self.max_delay, self.first, MAX_SECONDS)
-        _within("retry_after_cap", self.retry_after_cap, 0, MAX_SECONDS)
+        whole_attempts(self.attempts)
+        within("first", self.first, 0, MAX_SECONDS)
+        within("factor", self.factor, 1, 100)
+        within("max_delay", self.max_delay, self.first, MAX_SECONDS)
+        within("retry_after_cap", self.retry_after_cap, 0, MAX_SECONDS)
         _known("jitter", self.jitter, get_args(Jitter))
         _known("then", self.then, get_args(Then))
 
@@ -104,11 +100,13 @@ class RetryPolicy:
     """The time from the start of the first attempt to the start of the last one. No attempt begins later."""
     patience: timedelta = timedelta(minutes=10)
     """The time that a step waits for the end of an outage: that costs it no attempt, and none of ``max_elapsed``."""
+    tools: Ceiling = UNLIMITED
+    """The most that the policies of a run's tools may allow, if this is the run's."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
-        _within("max_elapsed", self.max_elapsed.total_seconds(), 0, MAX_SECONDS)
-        _within("patience", self.patience.total_seconds(), 0, MAX_SECONDS)
+        within("max_elapsed", self.max_elapsed.total_seconds(), 0, MAX_SECONDS)
+        within("patience", self.patience.total_seconds(), 0, MAX_SECONDS)
 
     def decide(
         self,
@@ -159,6 +157,23 @@ class RetryPolicy:
         """This policy, completed with the rules of ``base`` for all classes that this policy does not name."""
         return replace(self, rules={**base.rules, **self.rules})
 
+    def below(self, ceiling: Ceiling) -> RetryPolicy:
+        """This policy, with no more than the ceiling allows. Waits for the store are nobody's retries."""
+        if ceiling == UNLIMITED:
+            return self
+        rules = {
+            error_class: rule
+            if ceiling.attempts is None or error_class is ErrorClass.STORAGE
+            else replace(rule, attempts=min(rule.attempts, ceiling.attempts))
+            for error_class, rule in self.rules.items()
+        }
+        times: dict[str, Any] = {
+            name: timedelta(seconds=min(getattr(self, name).total_seconds(), most))
+            for name in _TIMES
+            if (most := getattr(ceiling, name)) is not None
+        }
+        return replace(self, rules=rules, **times)
+
     def falls_back(self, failure: Failure) -> bool:
         """Tell whether the run continues with its next model once this failure is no longer retried."""
         rule = self.rules.get(failure.error_class)
@@ -173,11 +188,16 @@ class RetryPolicy:
         """
         table = _table(value, FIELDS)
         rules = _table(table.get("rules", {}), tuple(ErrorClass), pointer="/rules")
-        times = {name: table[name] for name in FIELDS[:-1] if name in table}
+        tools = _table(table.get("tools", {}), CEILING, pointer="/tools")
+        times = {name: table[name] for name in _TIMES if name in table}
         for name, seconds in times.items():
-            _within(name, seconds, 0, MAX_SECONDS)
+            within(name, seconds, 0, MAX_SECONDS)
         parsed = {ErrorClass(name): _rule(name, rule) for name, rule in rules.items()}
-        return cls(parsed, **{name: timedelta(seconds=seconds) for name, seconds in times.items()})
+        return cls(
+            parsed,
+            **{name: timedelta(seconds=seconds) for name, seconds in times.items()},
+            tools=_below_tools(tools),
+        )
 
     def dump(self) -> dict[str, Any]:
         """The policy as ``parse`` takes it; also that of older code, unless it says something that is new."""
@@ -185,12 +205,21 @@ class RetryPolicy:
         return {
             "max_elapsed": self.max_elapsed.total_seconds(),
             **({} if usual else {"patience": self.patience.total_seconds()}),
+            **({} if self.tools == UNLIMITED else {"tools": self.tools.dump()}),
             "rules": {name.value: asdict(rule) for name, rule in self.rules.items()},
         }
 
 
-FIELDS: Final = ("max_elapsed", "patience", "rules")
+_TIMES: Final = ("max_elapsed", "patience")
+FIELDS: Final = (*_TIMES, "tools", "rules")
 """The fields of a policy."""
+
+
+def _below_tools(table: Mapping[str, Any]) -> Ceiling:
+    try:
+        return Ceiling(**table)
+    except ConfigurationError as error:
+        raise ConfigurationError(error.reason, pointer="/tools" + error.pointer) from None
 
 
 def _rule(name: str, value: object) -> Rule:
@@ -216,12 +245,6 @@ def _known(name: object, value: object, names: Iterable[str], pointer: str = "")
         near = get_close_matches(str(value), names, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(names)}"
         raise ConfigurationError(f"no such name: {value!r:.40}{hint}", pointer=f"{pointer}/{name}")
-
-
-def _within(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        reason = f"must be a number from {low:g} to {high:g}, not {value!r:.40}"
-        raise ConfigurationError(reason, pointer=f"/{name}")
 
 
 _MODEL_RULE: Final = Rule(attempts=5, first=0.5, max_delay=30)

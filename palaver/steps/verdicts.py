@@ -127,6 +127,8 @@ class RetryAfter:
     """The number of attempts that the policy allows after such a failure; None with a ``fallback``."""
     fallback: bool = False
     """Use the agent's next model. Attempts and time are counted from zero, and the run stays with that model."""
+    rule: str | None = None
+    """The rule that decided, for people; None for the one of the failure's class."""
     usage: Usage = field(default_factory=Usage)
     notes: tuple[LogNote, ...] = ()
 
@@ -162,8 +164,10 @@ class Postpone:
     """The limit that was reached, or the thing that is lacked, as shown in the run's ``waiting``."""
     reason: WaitReason = WaitReason.PROVIDER_COOLDOWN
     failure: Failure | None = None
-    """The provider's last failure, in an outage."""
+    """The last failure of the provider, or of a tool's service, in an outage."""
     usage: Usage = field(default_factory=Usage)
+    begun: bool = False
+    """A tool call that met an outage, and may have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from palaver.schemas.fields import ToolName
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration, check_queue
 from palaver.tools.foreign import foreign_tool
+from palaver.tools.service import Errors, Retries, Service
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
 
@@ -59,10 +60,14 @@ class Tool:
     """The queue of its steps, for workers that take from there; None: that of all tools."""
     context_parameter: str | None = None
     """The parameter that takes the ``ToolContext``; None if there is none."""
+    service: Service = field(default_factory=Service, repr=False)
+    """The options about failed calls, and the limits of what it calls."""
 
     def __post_init__(self) -> None:
         _require_timeout(self.timeout)
         check_queue(self.name, self.queue, inline=self.inline)
+        if self.inline and self.service:
+            raise ConfigurationError(f"tool {self.name}: {_INLINE}")
         if self.arguments is None:
             _require_name(self.name)
             _require_schema(self.name, self.parameters)
@@ -87,7 +92,7 @@ class Tool:
             ends_run=self.ends_run,
             timeout=self.timeout,
             queue=self.queue,
-        )
+        ).with_service(self.service)
 
     @property
     def is_async(self) -> bool:
@@ -158,7 +163,14 @@ def _require_schema(name: str, parameters: dict[str, Any]) -> None:
 
 
 _NAME: Final[TypeAdapter[str]] = TypeAdapter(ToolName)
-_NO_RETRY: Final = ": a tool that raises RetryableToolError(retry_after=seconds) is called again, three times in all"
+_OPTIONS: Final = (
+    *("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout", "queue"),
+    *("retry", "errors", "limit_key", "max_in_flight", "per_minute"),
+)
+_INLINE: Final = (
+    "an inline tool is called within a step of the model, once: retry, errors, limit_key, max_in_flight and per_minute"
+    " are for tools whose calls are steps of their own; leave inline out"
+)
 
 
 @overload
@@ -174,6 +186,11 @@ def tool(
     ends_run: bool = False,
     timeout: float | None = None,
     queue: str | None = None,
+    retry: Retries | None = None,
+    errors: Errors | None = None,
+    limit_key: str | None = None,
+    max_in_flight: int | None = None,
+    per_minute: int | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -187,6 +204,11 @@ def tool(
     ends_run: bool = False,
     timeout: float | None = None,
     queue: str | None = None,
+    retry: Retries | None = None,
+    errors: Errors | None = None,
+    limit_key: str | None = None,
+    max_in_flight: int | None = None,
+    per_minute: int | None = None,
     **others: object,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool; or a tool of another framework, which has a schema already.
@@ -198,14 +220,19 @@ def tool(
     somebody's approval. The result of a tool that ``ends_run`` is the run's output: no model is called after it.
     Calls of a tool with a ``queue`` are for workers that take from it: ``palaver tools -Q gpu``.
 
+    ``retry`` is the tool's ``RetryPolicy``, and says that a call is one request of one service: what was not sent, or
+    refused with 429 or 503, is tried again; what may have been taken, if the tool is ``idempotent`` or the policy names
+    the class of the failure. ``errors`` are the classes of the tool's own exceptions. All tools with one ``limit_key``
+    wait together for their service when it is out or asks for fewer requests; at most ``max_in_flight`` calls of it are
+    made at a time, and ``per_minute`` in a minute, by all workers together.
+
     Raises:
-        ConfigurationError: when the signature cannot be a schema, the timeout or the queue is none, or there is no such
-            option.
+        ConfigurationError: when the signature cannot be a schema, an option does not fit, or there is no such option.
     """
     for option in others:
-        known = ("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout", "queue")
-        hint = _NO_RETRY if option == "retry" else did_you_mean(option, known) or f"; there are: {', '.join(known)}"
+        hint = did_you_mean(option, _OPTIONS) or f"; there are: {', '.join(_OPTIONS)}"
         raise ConfigurationError(f"@tool has no option {option}{hint}")
+    service = Service(retry, errors or {}, limit_key, max_in_flight, per_minute)
     if timeout is not None:
         _require_timeout(timeout)
 
@@ -222,6 +249,7 @@ def tool(
                 ends_run=ends_run or foreign.ends_run,
                 timeout=timeout or foreign.timeout or _TIMEOUT,
                 queue=queue,
+                service=service,
             )
         try:
             arguments, context_parameter = _parameters_of(function)
@@ -245,6 +273,7 @@ def tool(
             arguments=arguments,
             queue=queue,
             context_parameter=context_parameter,
+            service=service,
         )
 
     return declare if function is None else declare(function)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, TypeAdapter
 
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
+from palaver.tools.service import Errors, Service
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import TOOL, is_own_queue
 
@@ -36,6 +37,35 @@ class ToolDeclaration(BaseModel):
     """Seconds."""
     queue: str | None = None
     """The queue of its steps, for workers that take from there; None: that of all tools."""
+    retry: dict[str, Any] | None = None
+    """The policy for its failed calls, if it has one: the rules that go before those of ``SERVICE_CALL``."""
+    limit_key: str | None = None
+    """Its service. All tools that name it wait for it together."""
+    max_in_flight: int | None = None
+    """Calls of the service at a time, of all workers together."""
+    per_minute: int | None = None
+    """Calls of the service that begin in a minute."""
+    _errors: Errors = PrivateAttr(default_factory=dict)
+
+    @property
+    def errors(self) -> Errors:
+        """The classes of exceptions that it declares. Only the process that has its code knows them."""
+        return self._errors
+
+    def with_service(self, service: Service) -> Self:
+        """Return the declaration with these options."""
+        if not service:
+            return self
+        made = self.model_copy(
+            update={
+                "retry": None if service.retry is None else service.retry.dump(),
+                "limit_key": service.key_of(self.name),
+                "max_in_flight": service.max_in_flight,
+                "per_minute": service.per_minute,
+            }
+        )
+        made._errors = service.errors
+        return made
 
 
 _DECLARATIONS: Final = TypeAdapter(list[ToolDeclaration])
@@ -57,7 +87,7 @@ class ToolSet:
         """
         tools = sorted(declarations, key=lambda tool: tool.name)
         # A tool's default may be a key.
-        text = redact(_DECLARATIONS.dump_json(tools).decode()).encode()
+        text = redact(_DECLARATIONS.dump_json(tools, exclude_none=True).decode()).encode()
         many, large = len(tools) > limit_of("declared_tools"), len(text) > limit_of("declared_tools_bytes")
         if many or large:
             count_exceeded("declared_tools" if many else "declared_tools_bytes")

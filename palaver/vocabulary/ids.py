@@ -130,9 +130,9 @@ def safe_call_id(text: str) -> bool:
 
 
 def step_at(place: str) -> tuple[str, str, str]:
-    """The ids of the conversation and the run of a model step, and its name, from its place among those that wait for a
-    provider or for a cap: ``<conversation>/<run>/<step>``."""
-    conversation_id, run_id, step = place.split("/")
+    """The ids of the conversation and the run of a step, and its name, from its place among those that wait for a
+    provider, a service or a cap: ``<conversation>/<run>/<step>``."""
+    conversation_id, run_id, step = place.split("/", 2)
     return conversation_id, run_id, step
 
 

@@ -146,6 +146,9 @@ class WaitReason(StrEnum):
     """A failed step is tried again at ``until``."""
     PROVIDER_COOLDOWN = "provider_cooldown"
     """The provider asked for fewer requests, or a configured limit for it is reached; the next try is at ``until``."""
+    SERVICE_COOLDOWN = "service_cooldown"
+    """The service of a tool is out or asked for fewer requests, or a limit that its tools declare is reached; the next
+    try is at ``until``. ``code`` names its ``limit_key`` and why: ``crm:outage``."""
     NO_WORKER = "no_worker"
     """The worker that took the step lacks what ``code`` names: ``tool:NAME``, ``provider:NAME``, or ``key:VARIABLE`` of
     the provider, or the provider refused its key: ``refused_key:PROVIDER``. Another worker may take the step at

@@ -130,7 +130,7 @@ OUTAGE_MUTANTS: Final = by_name(
         "a request that fails again and again and opens it",
         _LIMITER,
         "workers/models/provider_limiter.py",
-        "counts_as=call if sign.of_request else",
+        "counts_as=call if of_request else",
         "counts_as=call if False else",
     ),
     _mutant(

@@ -2,7 +2,8 @@
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
 what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
 usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's policy, of
-tokens of an issuer, of tools that are declared elsewhere, and of tools on a loop are caught by their tests."""
+tokens of an issuer, of tools that are declared elsewhere, of tools on a loop, and of what is tried again of them are
+caught by their tests."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.queue_mutants import QUEUE_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.service_mutants import SERVICE_MUTANTS
 from tests.chaos.tool_mutants import TOOL_MUTANTS
 from tests.chaos.turn_mutants import TURN_MUTANTS
 from tests.pages import ROOT
@@ -46,6 +48,7 @@ KINDS = (
     POLICY_MUTANTS,
     PROTOCOL_MUTANTS,
     QUEUE_MUTANTS,
+    SERVICE_MUTANTS,
     TOOL_MUTANTS,
     TURN_MUTANTS,
 )

@@ -9,10 +9,19 @@ from palaver.events import EVENTS, BaseEvent, EventKind, StoredIn
 from palaver.schemas.models import Budget, Message, ToolCall, Usage
 from palaver.steps.leases import Delta, Lease, ProgressDelta
 from palaver.steps.stuck import Nudge
-from palaver.steps.verdicts import Condensed, Continue, Finish, FormatMismatch, Postpone, ReasoningDropped, ToolOutcome
+from palaver.steps.verdicts import (
+    Condensed,
+    Continue,
+    Finish,
+    FormatMismatch,
+    Postpone,
+    ReasoningDropped,
+    RetryAfter,
+    ToolOutcome,
+)
 from palaver.vocabulary.lifecycle import StopReason
 from tests.checkers.events import declared
-from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
+from tests.contract.store_driver import PAUSE, RATE_LIMITED, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
 
 
 async def _due(driver: StoreDriver, run_id: str, step: str) -> Lease:
@@ -28,7 +37,8 @@ async def _failures(driver: StoreDriver) -> str:
     lease = await _due(driver, run_id, "1")
     await driver.store.steps.write_deltas([Delta(lease, "Hm.", reasoning=True), Delta(lease, "Let me")])
     (settled,) = await driver.lose(lease)
-    await driver.retry(await driver.claim(settled.deliveries[0]))
+    by_rule = RetryAfter(60.0, RATE_LIMITED, rule="rate_limited of the tool's policy")
+    await driver.store.steps.settle(await driver.claim(settled.deliveries[0]), by_rule)
     lease = await _due(driver, run_id, "1")
     (delivery,) = await driver.ask(lease, "c1")
     lease = await driver.claim(delivery)

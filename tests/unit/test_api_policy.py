@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palaver.config.settings import Settings
+from palaver.steps.ceiling import Ceiling
 from palaver.steps.retry import RetryPolicy
 from palaver.tools import tool
 from tests.unit.api_world import SETTINGS, World, assert_problem, world
@@ -131,6 +132,7 @@ CEILINGS: dict[str, Any] = {
         ({"tools": [], "retry": {"rules": {"timeout": {"attempts": 4}, "connection": {"attempts": 3}}}}, {},
          "/agent/retry/rules/timeout/attempts"),
         ({"tools": [], "retry": {"patience": 31}}, {}, "/agent/retry/patience"),
+        ({"tools": [], "retry": {"tools": {"attempts": 4}}}, {}, "/agent/retry/tools/attempts"),
         ({"tools": [], "retry": "patient"}, {}, "/agent/retry/rules/rate_limited/attempts"),
     ],
 )  # fmt: skip
@@ -146,6 +148,7 @@ async def test_limits_that_are_left_out_are_those_of_the_rules_and_the_strictest
         assert run["agent"]["max_steps"] == 40
         assert run["budget"] == {"tokens": 10, "cost_usd": None, "tool_calls": 5, "seconds": 60}
         policy = RetryPolicy.parse(run["agent"]["retry"])
+        assert policy.tools == Ceiling(attempts=3, patience=30)
         assert {name.value: rule.attempts for name, rule in policy.rules.items()} == {
             "rate_limited": 3, "provider_error": 3, "connection": 3, "timeout": 3, "storage": 10,
         }  # fmt: skip

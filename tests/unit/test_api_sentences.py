@@ -83,7 +83,7 @@ async def test_a_rule_for_tools_is_refused_where_it_would_be_ignored() -> None:
     async with world() as api:
         retry = {"rules": {"tool_error": {"attempts": 1}}}
         [said] = await faults(api, agent={**AGENT, "retry": retry})
-        assert "tools have no policy: one that raises RetryableToolError(retry_after=seconds) is called again" in said
+        assert "these rules are for calls of models: a tool declares its own, @tool(retry=…)" in said
 
 
 async def test_a_run_that_has_ended_says_so_in_plain_words() -> None:

@@ -63,6 +63,10 @@ async def test_a_tool_is_shown_as_its_workers_declare_it() -> None:
                 "ends_run": False,
                 "timeout": 7.0,
                 "queue": None,
+                "retry": None,
+                "limit_key": None,
+                "max_in_flight": None,
+                "per_minute": None,
                 "workers": ["w1", "w2"],
             }
         )

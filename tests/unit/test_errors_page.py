@@ -10,7 +10,9 @@ import pytest
 
 from palaver.errors import FACTS, ConfigurationError, ErrorClass, Failure
 from palaver.errors.failure import MAX_MESSAGE, ErrorObject
+from palaver.errors.tool_findings import TOOL_CLASSES
 from palaver.steps.retry import MODEL_CALL, TOOL_CALL, RetryPolicy, stop_reason
+from palaver.steps.tool_retry import SERVICE_CALL
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text()
 
@@ -42,10 +44,18 @@ def test_the_table_of_policies() -> None:
             *(name, error_class.value, f"{rule.attempts}", f"{rule.first:g}", f"{rule.factor:g}"),
             *(f"{rule.max_delay:g}", rule.jitter, f"{rule.retry_after_cap:g}", rule.then),
         ]
-        for name, policy in (("MODEL_CALL", MODEL_CALL), ("TOOL_CALL", TOOL_CALL))
+        for name, policy in (("MODEL_CALL", MODEL_CALL), ("TOOL_CALL", TOOL_CALL), ("SERVICE_CALL", SERVICE_CALL))
         for error_class, rule in policy.rules.items()
     ]
     assert f"`max_elapsed`, {RetryPolicy().max_elapsed.total_seconds():g} by default" in PAGE
+
+
+def test_the_table_of_failed_calls_of_tools() -> None:
+    rules = {error_class: f"{rule.attempts} attempts" for error_class, rule in SERVICE_CALL.rules.items()}
+    assert [(row[0], row[2], row[3]) for row in table("class of a call")] == [
+        (f"`{error_class}`", rules.get(error_class, "told to the model"), sentence)
+        for error_class, sentence in TOOL_CLASSES.items()
+    ]
 
 
 def test_the_examples() -> None:

@@ -19,10 +19,11 @@ from tests.scripted_api import COMPLETED, RUN_ID, ScriptedAPI, action_object, an
 
 PUBLIC = (
     "APIError", "AgentSpec", "Approvals", "AsyncPalaver", "Budget", "BulkResult", "ClientError", "ClientTool",
-    "ConfigurationError", "Conflict", "ConnectionFailed", "Conversation", "ConversationMessage", "Event", "Exported",
-    "FilePart", "ImagePart", "ListedModel", "Message", "NotFound", "Palaver", "PalaverError", "PendingAction",
-    "RetryableToolError", "Run", "RunFailed", "RunStatus", "StopReason", "StuckLimits", "TextPart", "TooManyRequests",
-    "Tool", "ToolContext", "ToolError", "Unauthorized", "Unavailable", "Unprocessable", "Usage", "WaitTimeout", "tool",
+    "ConfigurationError", "Conflict", "ConnectionFailed", "Conversation", "ConversationMessage", "ErrorClass",
+    "Event", "Exported", "FilePart", "ImagePart", "ListedModel", "Message", "NotFound", "Palaver", "PalaverError",
+    "PendingAction", "RetryPolicy", "RetryableToolError", "Rule", "Run", "RunFailed", "RunStatus", "StopReason",
+    "StuckLimits", "TextPart", "TooManyRequests", "Tool", "ToolContext", "ToolError", "Unauthorized", "Unavailable",
+    "Unprocessable", "Usage", "WaitTimeout", "tool",
 )  # fmt: skip
 SERVER_ONLY = ("aiohttp", "celery", "fastapi", "flower", "kombu", "orjson", "pydantic_settings", "redis", "uvicorn")
 CLI_ONLY = ("rich", "typer")

@@ -142,7 +142,7 @@ def test_a_key_of_a_retry_policy_that_nobody_knows_is_left_out_with_a_warning(
         ),
         (
             "[patient.rules.tool_error]\nattempts = 1",
-            r"/rules/tool_error: tools have no policy: .*retry_after=",
+            r"/rules/tool_error: these rules are for calls of models: a tool declares its own",
         ),
     ],
 )

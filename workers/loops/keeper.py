@@ -51,7 +51,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
     )
     keeper = Keeper(runtime, deaths)
     chores = [keeper.heartbeat, keeper.fence, keeper.listen, keeper.drain, runtime.deltas.run]
-    if not runtime.kind.isolated:
+    if not runtime.kind.isolated or runtime.limiter.guards_services:
         chores += [runtime.limiter.listen, runtime.limiter.renew_places]
     if sweeps:
         # Says at once that Redis is not there; a child of a worker that runs already waits it out.

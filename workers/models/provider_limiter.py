@@ -40,6 +40,9 @@ _MOST_LIMIT_KEYS: Final = 1000
 """That a worker remembers answers of: models are named by those who submit runs."""
 
 
+_NONE: Final[Mapping[str, Limits]] = {}
+
+
 class ProviderLimiter:
     """Lets model calls through, or says when to come again."""
 
@@ -51,11 +54,14 @@ class ProviderLimiter:
         heartbeat: float,
         *,
         names: Iterable[str] = (),
+        services: Mapping[str, Limits] = _NONE,
     ) -> None:
-        """``names`` are those of all providers that it may hear of, if they are more than these."""
+        """``names`` are those of all providers that it may hear of, if they are more than these. ``services`` are the
+        limits of what tools call, by limit key."""
         self._store = store
-        self._names = tuple(names or providers)
-        self._limits = {name: provider.limits for name, provider in providers.items()}
+        self._names = (*(names or providers), *services)
+        self.guards_services = bool(services)
+        self._limits = {name: provider.limits for name, provider in providers.items()} | dict(services)
         self._whole = {name for name, provider in providers.items() if provider.rate_limit_scope == "provider"}
         """Providers whose rate limits are about all models together."""
         self._publish = publish
@@ -131,6 +137,10 @@ class ProviderLimiter:
         """Give the place back: so many ``calls`` were made, if any, which ``used`` so many tokens."""
         await self._give_back(lease.agent.provider, _call(lease), tokens=admitted_with, used=used, calls=calls)
 
+    async def leave(self, lease: Lease, limit_key: str, *, called: bool) -> None:
+        """Give the place at a service back; nothing is counted for a call that was not made."""
+        await self._give_back(limit_key, _call(lease), tokens=0, used=0, calls=int(called))
+
     async def _give_back(self, limit_key: str, call: str, *, tokens: int, used: int, calls: int = 1) -> None:
         self._leave(limit_key, call)
         try:
@@ -175,21 +185,35 @@ class ProviderLimiter:
         await self.forgo(lease, probes - {about} if about else probes)
         if sign is None or about is None:
             return None
-        probes.discard(about)
-        call = _call(lease)
-        self._leave(about, call)
-        at = self._answered_at.get(about)
         alone = None
         if patient and sign.of_request and lease.attempt >= _FAILURES:
             # Since its first attempt, or a little longer: while it waits the time is counted apart, and an attempt in
             # between in both. An answer from before the first wait has to count.
             alone = lease.elapsed + (lease.out_for or 0.0)
+        return await self.report_failure(lease, about, failure, probes, of_request=sign.of_request, alone=alone)
+
+    async def report_failure(
+        self,
+        lease: Lease,
+        about: str,
+        failure: Failure,
+        probes: set[str],
+        *,
+        of_request: bool,
+        alone: float | None = None,
+    ) -> Wait | None:
+        """Report a failure as in an outage of the limit key ``about``; when to ask again, if there is one. If it may be
+        ``of_request``, however often that fails, it counts once."""
+        probes.discard(about)
+        call = _call(lease)
+        self._leave(about, call)
+        at = self._answered_at.get(about)
         try:
             out = await self._store.providers.report_failure(
                 about,
                 call,
                 failure,
-                counts_as=call if sign.of_request else f"{call} {lease.try_number}",
+                counts_as=call if of_request else f"{call} {lease.try_number}",
                 answered=None if at is None else asyncio.get_running_loop().time() - at,
                 alone=alone,
                 weight=await self._weight(lease),
@@ -214,7 +238,13 @@ class ProviderLimiter:
             return verdict
         limit_keys = limit_keys_of(lease.agent)
         limit_key = limit_keys.provider if limit_keys.provider in self._whole else limit_keys.model
-        seconds = min(failure.retry_after or _COOL_DOWN, _LONGEST)
+        return await self.leave_alone(lease, limit_key, failure.retry_after, verdict)
+
+    async def leave_alone(
+        self, lease: Lease, limit_key: str, retry_after: float | None, verdict: RetryAfter | GiveUp
+    ) -> RetryAfter | GiveUp:
+        """Nobody calls for so many seconds. A step that asks again is given its turn after that."""
+        seconds = min(retry_after or _COOL_DOWN, _LONGEST)
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._cool_down(limit_key, seconds)
         try:

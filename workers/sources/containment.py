@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolError, ToolFailure, ToolTimeout, classify
+from palaver.errors.tool_findings import find_failure
 from palaver.schemas.content import Part
 from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import rendered
@@ -85,6 +86,15 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
         count_exceeded("tool_error")
     # Not by methods of its own: a subclass may have any.
     message = str.__getitem__(text, slice(_MAX_ERROR))
+    if not isinstance(error, ToolError | ToolTimeout | InvalidToolCall):
+        message = f"{tool.name} failed: {_name(error)}: {message}"
+    failure = _of_its_kind(error, message)
+    # Here, where the exception is: of what it was raised amidst nothing goes further than this.
+    failure.finding = find_failure(error, failure, tool.errors)
+    return failure
+
+
+def _of_its_kind(error: BaseException, message: str) -> ToolFailure:
     match error:
         case RetryableToolError(retry_after=int() | float() as seconds):
             return RetryableToolError(message, retry_after=seconds)
@@ -94,9 +104,7 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
             return ToolTimeout(message)
         case InvalidToolCall():
             return InvalidToolCall(message)
-        case ToolError():
-            return ToolError(message)
-    return ToolError(f"{tool.name} failed: {_name(error)}: {message}")
+    return ToolError(message)
 
 
 def _name(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from contextlib import (
 )
 from typing import Any
 
+from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, UnknownTool
 from palaver.tools import ToolContext, ToolDeclaration
@@ -44,7 +45,8 @@ class Toolbox:
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """Raises:
-        ConfigurationError: two tools have one name, or one has a queue that it cannot have.
+        ConfigurationError: two tools have one name, declare different limits for one service, or have a queue that
+            they cannot have.
         """
         self.elsewhere = elsewhere
         """None where all tools that may be asked for are at hand."""
@@ -61,6 +63,8 @@ class Toolbox:
                     )
                 check_queue(declaration.name, declaration.queue, inline=declaration.inline)
                 self._tools[declaration.name] = declaration, source
+        self.services = _services(self.declarations)
+        """The limits of the services that tools call, by ``limit_key``."""
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
@@ -122,6 +126,21 @@ class Toolbox:
             names = {*self._tools, *(self.elsewhere or ())}
             hint = did_you_mean(name, names) or f"; there are {', '.join(sorted(names))}"
             raise UnknownTool(f"there is no tool {name!r}{hint}") from None
+
+
+def _services(tools: Iterable[ToolDeclaration]) -> dict[str, Limits]:
+    limits: dict[str, Limits] = {}
+    declared_by: dict[str, str] = {}
+    for tool in tools:
+        if (key := tool.limit_key) is None:
+            continue
+        its = Limits(tool.max_in_flight, tool.per_minute)
+        if its and limits.get(key) and limits[key] != its:
+            both = f"the tools {declared_by[key]!r} and {tool.name!r}"
+            raise ConfigurationError(f"{both} declare different limits for {key!r}: one of them is enough")
+        if its or key not in limits:
+            limits[key], declared_by[key] = its, tool.name
+    return limits
 
 
 def open_toolbox(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from pydantic import SecretStr
@@ -15,6 +15,7 @@ from palaver.secrets.redaction import add_secrets, add_secrets_everywhere
 from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease, Renewal
 from palaver.steps.verdicts import Finish, HandBack, Postpone, Verdict
+from palaver.store.scripting.contracts.providers import Wait
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.lifecycle import StopReason
 
@@ -28,6 +29,7 @@ from .model_calls import ModelCalls
 from .opened_secrets import OpenedSecrets
 from .prompt import Prompt
 from .runtime import Runtime, is_store_outage
+from .service_permit import ServicePermit
 
 
 class Attempt:
@@ -41,6 +43,10 @@ class Attempt:
         """The side whose work is going on."""
         self.secrets: Mapping[str, str] = {}
         """The conversation's, for its tools, by name."""
+        self.tool: ToolDeclaration | None = None
+        """The tool that the step calls, once it is known."""
+        self.service: ServicePermit | None = None
+        """The permit to call the service of that tool, if it names one."""
         self.prompt = Prompt(lease, CachedConversation(runtime.terms.protocol(lease.agent)))
         self.stream = AnswerStream(runtime.deltas, lease)
         self._notes = AttemptNotes()
@@ -116,6 +122,14 @@ class Attempt:
     def time_left(self) -> float:
         """Seconds until the run's time is up."""
         return self.lease.time_left - (time.monotonic() - self._begun)
+
+    def permit_for(self, tool: ToolDeclaration) -> AbstractAsyncContextManager[Wait | None]:
+        """Return a context around the call of ``tool``; it answers with a `Wait` if the call may not begin now."""
+        self.tool = tool
+        if tool.limit_key is None:
+            return nullcontext()
+        self.service = ServicePermit(self.runtime.limiter, self.lease, tool.limit_key)
+        return self.service
 
     @contextmanager
     def calling(self, tool: ToolDeclaration, call: ToolCall) -> Iterator[None]:

@@ -16,6 +16,7 @@ from palaver.vocabulary.lifecycle import WaitReason
 
 from ..models.limit_keys import limit_keys_of
 from .attempt import Attempt
+from .tool_failures import verdict_on_call, verdict_on_service
 
 log = logging.getLogger("palaver.workers.steps.failures")
 
@@ -30,6 +31,8 @@ async def verdict_on(error: Exception, attempt: Attempt, policy: RetryPolicy) ->
     lease, limiter = attempt.lease, attempt.runtime.limiter
     if lease.call is not None:
         log_raised(error, lease.call.name, lease)
+    if isinstance(error, ToolFailure) and attempt.tool is not None:
+        return await verdict_on_call(error, attempt, attempt.tool)
     failure = classify(error, source=attempt.source, provider=lease.agent.provider, model=lease.agent.model_name)
     if failure.error_class is ErrorClass.INTERNAL:
         log.exception("step %s/%s failed inside", lease.run_id, lease.step)
@@ -69,6 +72,8 @@ def log_raised(error: Exception, tool: str, lease: Lease) -> None:
 def verdict_on_wait(wait: Wait, attempt: Attempt, policy: RetryPolicy) -> Verdict:
     """The verdict on a step whose provider takes no call now, or whose tenant may make none. In an outage the policy
     says for how long it waits."""
+    if attempt.service is not None:
+        return verdict_on_service(wait, attempt)
     if wait.failure is None:
         reason = WaitReason.TENANT_LIMIT if wait.of_tenant else WaitReason.PROVIDER_COOLDOWN
         return Postpone(wait.seconds, wait.code, reason)

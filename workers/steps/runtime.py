@@ -34,6 +34,7 @@ from .delta_writer import DeltaWriter
 from .histograms import Histograms
 from .in_place import InPlace
 from .opened_secrets import SecretCache
+from .service_permit import services_of
 
 if TYPE_CHECKING:
     from ..models.model import ModelPort
@@ -91,7 +92,12 @@ class Runtime:
         if self.tools.elsewhere is not None:
             capabilities.declared = DeclaredTools(self.store, self.tools, self.tools.elsewhere, self._tools_in_use)
         self.limiter = ProviderLimiter(
-            self.store, capabilities.providers, self.publish, settings.heartbeat, names=capabilities.provider_names
+            self.store,
+            capabilities.providers,
+            self.publish,
+            settings.heartbeat,
+            names=capabilities.provider_names,
+            services={} if not kind.isolated else services_of(self.tools.services),
         )
         self.conversations = ConversationCache(capacity)
         self.secrets = SecretCache(self.store.vault)

@@ -12,7 +12,8 @@ from typing import assert_never
 
 from celery.exceptions import Retry
 
-from palaver.errors import FACTS, Failure, StaleLease
+from palaver.errors import Failure, StaleLease
+from palaver.errors.tool_findings import TOOL_CLASSES
 from palaver.processes.failpoints import failpoint
 from palaver.secrets.redaction import redaction_scope
 from palaver.steps.leases import Lease, Settled, Stray
@@ -142,6 +143,6 @@ def _for_flower(verdict: Verdict, settled: Settled) -> str:
 
 def _step_failed(failure: Failure) -> StepFailed:
     # What a tool says of its error may be content.
-    sentence = FACTS[failure.error_class].sentence if failure.source == "tool" else failure.message
+    sentence = TOOL_CLASSES.get(failure.error_class, "") if failure.source == "tool" else failure.message
     code = "" if failure.code in sentence else f"{failure.code}: "
     return StepFailed(f"{failure.error_class}: {code}{sentence}")

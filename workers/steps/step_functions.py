@@ -163,14 +163,19 @@ def _redacted(part: Part) -> Part:
 
 
 @step(TOOL, retry=TOOL_CALL)
-async def call_tool(attempt: Attempt) -> Verdict:
+async def call_tool(attempt: Attempt) -> Verdict | Wait:
     """Call the tool that the model asked for."""
     call = attempt.lease.call
     assert call is not None  # only tool steps are delivered here
     tool, arguments = tool_of(attempt, call)
-    failpoint("tool.starting")
-    await attempt.confirm()
-    output = await make_call(attempt, tool, call, arguments)
+    async with attempt.permit_for(tool) as wait:
+        if wait is not None:
+            return wait
+        failpoint("tool.starting")
+        await attempt.confirm()
+        if attempt.service is not None:
+            attempt.service.begin()
+        output = await make_call(attempt, tool, call, arguments)
     result = answer(call, output, edited=attempt.lease.edited, ends_run=tool.ends_run)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from palaver.config.policy import PolicyRule, RequiredApprovals, RetryCeiling, fits
-from palaver.errors import ErrorClass, FieldError
+from palaver.errors import FieldError
 from palaver.schemas.actions import Approvals
 from palaver.schemas.models import AgentSpec, Budget
+from palaver.steps.ceiling import MAX_ATTEMPTS, MAX_SECONDS, Ceiling
 from palaver.steps.retry import MODEL_CALL, RetryPolicy
 from palaver.vocabulary.limits import limit_of
 
@@ -139,6 +140,10 @@ def _retry_faults(subject: Subject, name: str, ceiling: RetryCeiling | None) -> 
         most = getattr(ceiling, field)
         if most is not None and field in given and getattr(policy, field).total_seconds() > most:
             yield subject.fault(f"/agent/retry/{field}", f"{why}: {most:g}")
+    for field, tried in policy.tools.dump().items():
+        most = getattr(ceiling, field)
+        if most is not None and tried > most:
+            yield subject.fault(f"/agent/retry/tools/{field}", f"{why}: {most:g}")
 
 
 def _asked_for(required: RequiredApprovals, subject: Subject) -> tuple[str, ...]:
@@ -209,30 +214,22 @@ def _budget(budget: Budget | None, ceilings: list[Budget]) -> Budget | None:
 
 
 def _retry(agent: AgentSpec, ceilings: list[RetryCeiling]) -> Any:
-    """Return the agent's policy for retries, with no more than the ceilings allow. Waits for the store are nobody's
-    retries."""
+    """Return the agent's policy for retries, with no more than the ceilings allow, nor for its tools. Waits for the
+    store are nobody's retries."""
     if not ceilings:
         return agent.retry
     before = policy = MODEL_CALL if agent.retry is None else RetryPolicy.parse(agent.retry).over(MODEL_CALL)
-    for ceiling in ceilings:
-        policy = _within(policy, ceiling)
+    for limits in ceilings:
+        ceiling = _below_bounds(limits)
+        policy = replace(policy.below(ceiling), tools=policy.tools.below(ceiling))
     return agent.retry if policy == before else policy.dump()
 
 
-def _within(policy: RetryPolicy, ceiling: RetryCeiling) -> RetryPolicy:
-    rules = {
-        error_class: rule
-        if ceiling.attempts is None or error_class is ErrorClass.STORAGE
-        else replace(rule, attempts=min(rule.attempts, ceiling.attempts))
-        for error_class, rule in policy.rules.items()
-    }
-    times = {
-        field: type(now)(seconds=min(now.total_seconds(), most))
-        for field in ("max_elapsed", "patience")
-        for now, most in [(getattr(policy, field), getattr(ceiling, field))]
-        if most is not None
-    }
-    return replace(policy, rules=rules, **times)
+def _below_bounds(limits: RetryCeiling) -> Ceiling:
+    """Return the ceiling of a rule, which may be higher than a policy goes."""
+    bounds = Ceiling(MAX_ATTEMPTS, MAX_SECONDS, MAX_SECONDS)
+    lower = {name: min(most, getattr(bounds, name)) for name, most in limits if most is not None}
+    return Ceiling(**lower)
 
 
 def _listed(patterns: Iterable[str] | None) -> str:

@@ -57,7 +57,7 @@ def settlement(
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:
-        case Postpone(delay=delay, reason=reason, code=code, failure=failure, usage=usage):
+        case Postpone(delay=delay, reason=reason, code=code, failure=failure, usage=usage, begun=begun):
             return contracts.Postpone(
                 run=run,
                 step=lease.step,
@@ -66,6 +66,7 @@ def settlement(
                 reason=reason,
                 code=code,
                 error=None if failure is None else _error(failure, lease),
+                begun=begun,
                 used=used(usage),
             )
         case HandBack(begun=begun, usage=usage):
@@ -127,6 +128,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         error=error,
         failed=_failed(lease, verdict),
         attempts=attempts,
+        rule=verdict.rule if isinstance(verdict, RetryAfter) else None,
         delay=delay,
         streamed=shown is Shown.HALF,
         used=used(verdict.usage),

@@ -133,6 +133,8 @@ class Settle(Script[Moved | Lease | Stale]):
     """The class of the failure, if the step failed; also of one that does not end the run."""
     attempts: int | None
     """The number of attempts that the retry policy allows after such a failure (retry)."""
+    rule: str | None
+    """The rule that decided, where it is not the one of the failure's class (retry)."""
     delay: Seconds
     streamed: bool
     """Watchers saw text that is withdrawn."""
@@ -168,8 +170,8 @@ class HandBack(Script[Moved | Stale]):
 
 
 class Postpone(Script[Moved | Stale]):
-    """Give a lease up before the work began: a limit is reached, or the worker lacks what it needs. This does not count
-    as an attempt, and the wait does not count as the step's time."""
+    """Give a lease up before the work began: a limit is reached, or the worker lacks what it needs; or in an outage.
+    This does not count as an attempt, and the wait does not count as the step's time."""
 
     run: RunKeys
     step: str
@@ -178,7 +180,9 @@ class Postpone(Script[Moved | Stale]):
     reason: WaitReason
     code: str
     error: Json | None
-    """The provider's last failure, in an outage."""
+    """The last failure of the provider, or of a tool's service, in an outage."""
+    begun: bool
+    """A tool's call was made."""
     used: Used
 
 

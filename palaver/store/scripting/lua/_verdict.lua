@@ -65,7 +65,8 @@ local function retry_step(name, step)
   count_lease(step, StepOutcome.RETRIED)
   count(Series.RETRIES .. ' ' .. args.failed)
   emit(EventKind.RUN_RETRYING, '{"step":"' .. name .. '","attempt":' .. try_of(step) .. ',"delay":'
-    .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. ',"error":' .. args.error .. '}')
+    .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. (args.rule and ',"rule":' .. cjson.encode(args.rule) or '')
+    .. ',"error":' .. args.error .. '}')
   if args.fallback then
     MODEL = redis.call('HINCRBY', RUN, 'model', 1)
     step.base, step.first = step.attempt, nil

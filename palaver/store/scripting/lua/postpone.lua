@@ -9,7 +9,7 @@ if STATUS == RunStatus.CANCELLING then
   return moved(proceed())
 end
 -- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
-untried(step)
+if not args.begun then untried(step) end
 step.first = step.first and step.first + args.delay_ms
 step.lacking_since = args.reason == WaitReason.NO_WORKER and (step.lacking_since or NOW) or nil
 if args.error then

@@ -1,0 +1,148 @@
+"""Judges what a tool raised: its class, and whether the tool's service may have taken the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from palaver.errors import exceptions as ours
+from palaver.errors.classification import answer_in, causes_of, classify, precise_finding, telling
+from palaver.errors.failure import Failure, ProviderDetails
+from palaver.errors.finding import ToolFinding
+from palaver.errors.foreign import HTTP_ERROR
+from palaver.errors.outages import OutageSign, sign_of_outage
+from palaver.errors.response import classify_response
+from palaver.errors.services import find_in_tool, is_unsent
+from palaver.errors.vocabulary import ErrorClass
+
+_C = ErrorClass
+
+TOOL_CLASSES: Final[Mapping[ErrorClass, str]] = {
+    _C.RATE_LIMITED: "The tool's service asks for fewer requests.",
+    _C.PROVIDER_ERROR: "The tool's service failed to answer.",
+    _C.CONNECTION: "The connection to the tool's service failed.",
+    _C.TIMEOUT: "The tool's service did not answer in time.",
+    _C.QUOTA_EXHAUSTED: "The quota at the tool's service is used up.",
+    _C.AUTHENTICATION: "The tool's service does not accept the credentials.",
+    _C.PERMISSION: "The tool's service does not allow this.",
+    _C.NOT_FOUND: "The tool's service does not have this.",
+    _C.INVALID_REQUEST: "The tool's service refused the request as invalid.",
+    _C.TOOL_ERROR: "The tool failed.",
+    _C.TOOL_TIMEOUT: "The tool did not finish in time.",
+}
+"""The classes that the failure of a call can have, each with its sentence for those who may not read what the tool
+said."""
+
+_OF_STORE: Final[Mapping[str, ErrorClass]] = {
+    "store_unavailable": _C.CONNECTION,
+    "broker_unavailable": _C.CONNECTION,
+    "store_timeout": _C.TIMEOUT,
+    "store_pool_exhausted": _C.TIMEOUT,
+    "store_access": _C.AUTHENTICATION,
+}
+"""The classes of a Redis or a broker that a tool uses. Other words of it are those of a server that fails."""
+_OF_MODELS: Final = frozenset((_C.CONTEXT_WINDOW, _C.CONTENT_FILTER))
+"""Classes that only a model's call has; a service that says so refuses the request."""
+_NOT_TAKEN: Final = frozenset((429, 503))
+"""Statuses with which a service says that it has not taken the request."""
+_CONFLICT: Final = 409
+"""Of a model's provider it is a lock, of any other service the state that it is in."""
+_LONGEST_CHAIN: Final = 16
+_OWN_POOL: Final = "pool_timeout"
+"""The tool's own connections are all in use, which is no fault of the service."""
+
+
+def find_failure(
+    error: BaseException, told: ours.ToolFailure, errors: Mapping[type[Exception], ErrorClass] | None = None
+) -> ToolFinding:
+    """Judge what a tool raised. ``told`` is that for the model, in words that are safe; ``errors`` are the classes that
+    the tool itself declares for its exceptions.
+
+    Never raises, whatever the exception does when it is looked at.
+    """
+    try:
+        return _found(error, told, errors or {})
+    except BaseException:
+        return ToolFinding(_failure(_C.TOOL_ERROR, str(told)), sent=True)
+
+
+def _found(error: BaseException, told: ours.ToolFailure, errors: Mapping[type[Exception], ErrorClass]) -> ToolFinding:
+    message = str(told)
+    declared = next((errors[kind] for kind in type(error).__mro__ if kind in errors), None)
+    if declared is not None:
+        wait = getattr(error, "retry_after", None)
+        failure = _failure(declared, message, retry_after=wait if isinstance(wait, int | float) else None)
+        # Who asks for fewer requests has not taken this one.
+        return ToolFinding(failure, sent=declared is not _C.RATE_LIMITED)
+    if isinstance(error, ours.ToolFailure):
+        judged = classify(told, source="tool")
+        # The tool itself says with a RetryableToolError that nothing has happened.
+        return ToolFinding(judged, sent=not judged.retryable)
+    if not isinstance(error, Exception):
+        return ToolFinding(_failure(_C.TOOL_ERROR, message), sent=True)
+    alone = not isinstance(error, ExceptionGroup)
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    chain: list[BaseException] = [error, *causes_of(error, implied=True)]
+    cause = telling(error, find_in_tool)
+    finding = precise_finding(cause, find_in_tool)
+    answer = answer_in(cause) if finding is None or finding is HTTP_ERROR else None
+    if answer is not None:
+        return _of_answer(cause, answer, message, refused=finding is HTTP_ERROR and cause is error and len(chain) == 1)
+    unsent = alone and len(chain) < _LONGEST_CHAIN and is_unsent(chain)
+    error_class, code = _C.TOOL_ERROR, None
+    if finding is not None:
+        code = finding.code
+        error_class = finding.error_class
+        if error_class is _C.STORAGE:
+            error_class = _OF_STORE.get(code, _C.PROVIDER_ERROR)
+    if error_class not in TOOL_CLASSES or error_class is _C.TOOL_ERROR:
+        return ToolFinding(_failure(_C.TOOL_ERROR, message), sent=not unsent)
+    failure = _failure(error_class, message, code=code)
+    sign = OutageSign(of_model=False, of_request=False) if unsent else sign_of_outage(_at_service(failure, None))
+    if code == _OWN_POOL:
+        sign = None
+    return ToolFinding(failure, sent=not unsent, sign=sign)
+
+
+def _of_answer(
+    error: Exception, answer: tuple[int, bytes, Mapping[str, str]], message: str, *, refused: bool
+) -> ToolFinding:
+    """The facts about an answer of the tool's service. It may be the only one that was asked, and refuse the request:
+    behind a redirect there was another one."""
+    status, body, headers = answer
+    judged = classify_response(status, body, headers, source="tool")
+    error_class = judged.error_class
+    if error_class in _OF_MODELS or error_class not in TOOL_CLASSES or status == _CONFLICT:
+        error_class = _C.INVALID_REQUEST
+    # Not the service's own code, which may be about one customer: others that wait for the service are told this one.
+    failure = _failure(error_class, message, code=f"http_{status}", retry_after=judged.retry_after)
+    redirected = getattr(getattr(error, "response", error), "history", ())
+    sign = sign_of_outage(_at_service(failure, status))
+    return ToolFinding(
+        failure,
+        sent=not (refused and status in _NOT_TAKEN and not redirected),
+        sign=None if sign is None else replace(sign, of_model=False),
+        answered=sign is None,
+    )
+
+
+def _failure(
+    error_class: ErrorClass, message: str, *, code: str | None = None, retry_after: float | None = None
+) -> Failure:
+    """A failed call of this class: the run goes on, and its policy says whether it is tried again."""
+    failure = Failure.of(
+        error_class,
+        message,
+        code=code,
+        source="tool",
+        retryable=False,
+        user_action="none",
+        retry_after=retry_after,
+    )
+    return replace(failure, recoverable=True)
+
+
+def _at_service(failure: Failure, status: int | None) -> Failure:
+    return replace(failure, provider=ProviderDetails("tool", http_status=status))

@@ -1,0 +1,91 @@
+"""The decision on a failed call of a tool: whether it is tried again, by which rule, and what the model reads if not.
+
+A call that is not idempotent is tried again only where the tool's own policy allows it: without one nobody has said
+that the tool is a single request, and one that made two of them has acted by the time the second one fails. With one,
+what was not sent may be tried again; what may have been, only for the classes that the policy names.
+"""
+
+from __future__ import annotations
+
+import random as _random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from palaver.errors.failure import Failure
+from palaver.errors.finding import ToolFinding
+from palaver.errors.vocabulary import ErrorClass
+from palaver.steps.ceiling import UNLIMITED, Ceiling
+from palaver.steps.retry import TOOL_CALL, RetryPolicy, Rule
+from palaver.steps.verdicts import GiveUp, RetryAfter
+
+_SERVICE_RULE: Final = Rule(attempts=4, first=0.5, max_delay=15)
+
+SERVICE_CALL: Final = RetryPolicy(
+    {
+        ErrorClass.RATE_LIMITED: Rule(attempts=5, first=1, max_delay=30),
+        ErrorClass.PROVIDER_ERROR: _SERVICE_RULE,
+        ErrorClass.CONNECTION: _SERVICE_RULE,
+        ErrorClass.TIMEOUT: _SERVICE_RULE,
+    }
+)
+"""For calls of a tool that is idempotent or has a policy, behind the rules of that.
+
+A model waits for the answer, and perhaps a person: at most 3.5 s of back-off for a service that fails, 15 s for one
+that asks for fewer requests, unless it says how long."""
+
+_IN_DOUBT: Final = "It may or may not have taken effect."
+_NOT_TAKEN: Final = "The service has not taken the call."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    """The policy for the calls of one tool."""
+
+    idempotent: bool
+    own: RetryPolicy | None = None
+    """The one that the tool declares."""
+    ceiling: Ceiling = UNLIMITED
+    """The most that the run allows."""
+
+    @property
+    def rules(self) -> RetryPolicy:
+        """All of its rules, below the ceiling. Whether one holds depends on what has failed."""
+        rules = (self.own or SERVICE_CALL).over(SERVICE_CALL).over(TOOL_CALL) if self._tries_again else TOOL_CALL
+        return rules.below(self.ceiling)
+
+    @property
+    def _tries_again(self) -> bool:
+        return self.own is not None or self.idempotent
+
+    def reason(self, finding: ToolFinding) -> str | None:
+        """Return why such a call may be tried again, as people read it; None if it may not."""
+        error_class = finding.failure.error_class
+        if self.own is not None and error_class in self.own.rules:
+            return f"{error_class} of the tool's policy"
+        if finding.failure.retryable:
+            return f"{error_class}: the tool asks for it"
+        if not self._tries_again or error_class not in SERVICE_CALL.rules:
+            return None
+        if not finding.sent:
+            return f"{error_class} of SERVICE_CALL: not taken"
+        return f"{error_class} of SERVICE_CALL: idempotent" if self.idempotent else None
+
+    def decide(
+        self, finding: ToolFinding, attempt: int, elapsed: float, *, random: Callable[[], float] = _random.random
+    ) -> RetryAfter | GiveUp:
+        """Try a call that failed again, or give it up, as `RetryPolicy.decide`."""
+        reason = self.reason(finding)
+        failure = replace(finding.failure, retryable=reason is not None)
+        judged = self.rules.decide(failure, attempt, elapsed, random=random)
+        if isinstance(judged, RetryAfter):
+            return replace(judged, rule=reason)
+        return replace(judged, failure=self.noted(judged.failure, sent=finding.sent))
+
+    def noted(self, failure: Failure, *, sent: bool) -> Failure:
+        """Return the failure with what it means for the effects of the call, for the model."""
+        if not self._tries_again or failure.error_class not in SERVICE_CALL.rules:
+            return failure
+        # An earlier attempt may have been taken where the policy lets one follow that was.
+        never = not sent and not self.idempotent and not (self.own and self.own.rules)
+        return failure.noting(_NOT_TAKEN if never else _IN_DOUBT)

@@ -1,0 +1,99 @@
+"""Mutants of the retries of tools and of the limits of what they call: each breaks one promise of ADR 0105, and the
+test that is named must say so.
+
+    python -m tests.chaos.service_mutants [NAME …]
+
+Seconds for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_FINDINGS: Final = "tests/unit/test_tool_findings.py"
+_POLICY: Final = "tests/unit/test_tool_retry.py"
+_CONTRACT: Final = "tests/contract/test_tool_retry.py"
+
+
+def _mutant(name: str, test: str, file: str, old: str, new: str) -> TestedMutant:
+    return TestedMutant(name, test, Change(file, old, new))
+
+
+SERVICE_MUTANTS: Final = by_name(
+    _mutant(
+        "a tool that says nothing and is asked again",
+        _POLICY,
+        "palaver/steps/tool_retry.py",
+        "        return self.own is not None or self.idempotent\n",
+        "        return True\n",
+    ),
+    _mutant(
+        "a policy that sends again what may have been taken",
+        _POLICY,
+        "palaver/steps/tool_retry.py",
+        '        return f"{error_class} of SERVICE_CALL: idempotent" if self.idempotent else None\n',
+        '        return f"{error_class} of SERVICE_CALL: idempotent"\n',
+    ),
+    _mutant(
+        "a second try of the tool's own that hides the first",
+        _FINDINGS,
+        "palaver/errors/services.py",
+        "        return chain[0] in above and all(map(_says_unsent, decided))\n",
+        "        return chain[0] in above and _says_unsent(decided[0])\n",
+    ),
+    _mutant(
+        "an unknown library that is believed to have sent nothing",
+        _FINDINGS,
+        "palaver/errors/services.py",
+        "        return chain[0] in above and all(map(_says_unsent, decided))\n",
+        "        return all(map(_says_unsent, decided))\n",
+    ),
+    _mutant(
+        "a refusal behind a redirect that counts as the only request",
+        _FINDINGS,
+        "palaver/errors/tool_findings.py",
+        "status in _NOT_TAKEN and not redirected",
+        "status in _NOT_TAKEN",
+    ),
+    _mutant(
+        "an outage that sends again what may have been taken",
+        _CONTRACT,
+        "workers/steps/tool_failures.py",
+        "    if out is not None and policy.reason(finding) is not None:\n",
+        "    if out is not None:\n",
+    ),
+    _mutant(
+        "a call that met an outage and says it never began",
+        _CONTRACT,
+        "palaver/store/scripting/lua/postpone.lua",
+        "if not args.begun then untried(step) end",
+        "untried(step)",
+    ),
+    _mutant(
+        "a service that asks one worker to wait and no other",
+        _CONTRACT,
+        "workers/steps/tool_failures.py",
+        "        judged = await service.apply(finding, judged)\n",
+        "        pass\n",
+    ),
+    _mutant(
+        "a service that has the limits of a provider of its name",
+        _CONTRACT,
+        "workers/steps/service_permit.py",
+        '_PREFIX: Final = "tool:"',
+        '_PREFIX: Final = ""',
+    ),
+    _mutant(
+        "a customer's words for all that wait",
+        _CONTRACT,
+        "workers/steps/service_permit.py",
+        "            _for_all(finding.failure),\n",
+        "            finding.failure,\n",
+    ),
+)
+
+
+if __name__ == "__main__":
+    play_named(SERVICE_MUTANTS)
