@@ -69,8 +69,8 @@ class Settings(IssuerSettings):
     tools: Annotated[tuple[str, ...], NoDecode] = ()
     """Python modules with the users' tools, comma separated: tools workers import them."""
     inline_tools: Annotated[tuple[str, ...], NoDecode] = ()
-    """Those whose ``inline`` tools run within model steps: model workers import these and no others, tools workers
-    these, too."""
+    """Python modules whose ``inline`` tools run within model steps: model workers import these and no others, tools
+    workers these, too."""
     tool_env: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Environment variables that tools may see, comma separated, ``*`` and ``?`` stand for others. Palaver's own and
     those with keys of providers only if they are named in full."""
