@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 
-class StandardStream(io.TextIOBase):
+class LaterOutput(io.TextIOBase):
     """Stands for standard output or error in what a module makes of it when it is imported, such as a handler of logs.
 
     It has a descriptor, as a file has. What is written to it goes where output goes by then: to the worker's log, once
@@ -52,15 +52,15 @@ class StandardStream(io.TextIOBase):
 
     @property
     def _now(self) -> TextIO:
-        stream: TextIO | StandardStream | None = getattr(sys, self._name)
-        return self._file if stream is None or isinstance(stream, StandardStream) else stream
+        stream: TextIO | LaterOutput | None = getattr(sys, self._name)
+        return self._file if stream is None or isinstance(stream, LaterOutput) else stream
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Within the block, output goes through an `StandardStream` each."""
+    """Within the block, output goes through an `LaterOutput` each."""
     whole = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = StandardStream("stdout", whole[0]), StandardStream("stderr", whole[1])
+    sys.stdout, sys.stderr = LaterOutput("stdout", whole[0]), LaterOutput("stderr", whole[1])
     try:
         yield
     finally:

@@ -1,6 +1,7 @@
-"""Tools that were made for another framework, known by their classes: nothing of any framework is imported here.
+"""Tools of other frameworks, known by their classes.
 
-A framework is a row in ``_FRAMEWORKS`` and a module that reads its tools. What they declare is taken as it is.
+A framework is a row in ``_FRAMEWORKS`` and a module that reads its tools. What they declare is taken as it is. Nothing
+of any framework is imported here.
 """
 
 from __future__ import annotations
