@@ -53,7 +53,7 @@ _REFUSED: Final = (
 """What a tool may answer with, in the place of a state."""
 
 
-class ToolRequest:
+class McpCall:
     """A call of a tool, of a caller."""
 
     def __init__(self, backend: Backend, caller: Caller, connection: HTTPConnection, client: ClientSide) -> None:

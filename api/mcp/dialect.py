@@ -73,8 +73,10 @@ def respond(problem: Problem, request: HTTPConnection) -> Response:
         body["id"] = told
     body["error"] = {"code": PROBLEMS[problem.code].rpc, "message": sentence, "data": data}
     headers = dict(problem.headers)
-    if "WWW-Authenticate" in headers and backend_of(request).settings.oidc_issuer is not None:
-        headers["WWW-Authenticate"] += f', resource_metadata="{_metadata_url(request)}"'
+    challenge = headers.get("WWW-Authenticate")
+    if challenge is not None and backend_of(request).settings.oidc_issuer is not None:
+        scheme, _, parameters = challenge.partition(" ")
+        headers["WWW-Authenticate"] = f'{scheme} resource_metadata="{_metadata_url(request)}", {parameters}'
     status = 400 if problem.status == 422 else problem.status
     return Response(orjson.dumps(body), status, headers, media_type=JSON)
 

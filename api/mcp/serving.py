@@ -17,7 +17,7 @@ from ..answers import answer_json
 from ..audit import only_read
 from ..operations import Backend, Caller
 from ..requests import below_root
-from .calls import ToolRequest
+from .calls import McpCall
 from .dialect import MCP, PREFIX, note_id
 from .tables import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from .tasks import serve_task
@@ -110,10 +110,10 @@ async def call(
             )
         return Response(status_code=202)
     legacy = VERSION not in _meta(message) and (version in (None, *LEGACY) or message.method == "initialize")
-    calling: ToolRequest | None = None
+    calling: McpCall | None = None
     try:
         client = ClientSide(False, {}) if legacy else _modern(message, version, method, name)
-        calling = ToolRequest(backend, caller, connection, client)
+        calling = McpCall(backend, caller, connection, client)
         result = await _result(message, backend, caller, client, calling)
     except RpcFault as fault:
         only_read()
@@ -130,7 +130,7 @@ def _answered(
 
 
 async def _result(
-    message: McpMessage, backend: Backend, caller: Caller, client: ClientSide, calling: ToolRequest
+    message: McpMessage, backend: Backend, caller: Caller, client: ClientSide, calling: McpCall
 ) -> dict[str, Any]:
     """Return the result of a request.
 

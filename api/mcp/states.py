@@ -15,7 +15,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from ..problems import Problem
 from .dialect import sentence_of
-from .tables import LIMITS, PASSES, STATES, State, ToolRefusal
+from .tables import LIMITS, PASSES, STATES, McpRefusal, State
 from .wire import ClientSide
 
 _SOON: Final = 1_000
@@ -113,9 +113,9 @@ def answer_of(state: Mapping[str, Any], client: ClientSide, *, failed: bool = Fa
     return client.complete(content=[{"type": "text", "text": text}], structuredContent=state, isError=failed)
 
 
-def refusal_of(problem: Problem, kind: ToolRefusal, client: ClientSide) -> dict[str, Any]:
+def refusal_of(problem: Problem, kind: McpRefusal, client: ClientSide) -> dict[str, Any]:
     """Return the result of a tool that could not do what it was to."""
-    retryable = kind is ToolRefusal.LIMIT or problem.code in PASSES
+    retryable = kind is McpRefusal.LIMIT or problem.code in PASSES
     refused = {"code": kind, "message": sentence_of(problem), "retryable": retryable}
     if problem.run_id is not None:
         refused["run_id"] = problem.run_id

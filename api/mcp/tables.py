@@ -23,7 +23,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-class ToolRefusal(StrEnum):
+class McpRefusal(StrEnum):
     """The kinds of refusal that a tool answers with."""
 
     INVALID_INPUT = "invalid_input"
@@ -46,7 +46,7 @@ UNSUPPORTED_VERSION: Final = -32022
 class Row(NamedTuple):
     """A problem as MCP has it."""
 
-    refusal: ToolRefusal | None
+    refusal: McpRefusal | None
     """The refusal of the tool that ran into it; None if it ends the request."""
     rpc: int
     """The JSON-RPC code if it ends the request, as it does outside of tools."""
@@ -80,7 +80,7 @@ LIMITS: Final[Mapping[str, str]] = MappingProxyType(
 """The sentence about a limit that ended a run."""
 
 
-def _rows(refusal: ToolRefusal | None, rpc: int, codes: str) -> dict[str, Row]:
+def _rows(refusal: McpRefusal | None, rpc: int, codes: str) -> dict[str, Row]:
     return dict.fromkeys(codes.split(), Row(refusal, rpc))
 
 
@@ -97,7 +97,7 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         ),
         **_rows(None, INTERNAL, "internal corrupt_record not_durable not_ready unavailable too_many_connections"),
         **_rows(
-            ToolRefusal.INVALID_INPUT,
+            McpRefusal.INVALID_INPUT,
             INVALID_REQUEST,
             "validation_error invalid_unicode too_many_items invalid_idempotency_key invalid_cursor unknown_provider "
             "endpoint_not_allowed unknown_price unknown_tool unknown_policy invalid_policy duplicate_tool "
@@ -105,18 +105,18 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
             "empty_input unsupported_content unsupported_option invalid_history invalid_time no_secret_key",
         ),
         **_rows(
-            ToolRefusal.NOT_ALLOWED,
+            McpRefusal.NOT_ALLOWED,
             INVALID_REQUEST,
             "policy_violation agent_not_allowed second_person_required not_to_be_edited operators_only",
         ),
         **_rows(
-            ToolRefusal.NOT_FOUND,
+            McpRefusal.NOT_FOUND,
             INVALID_REQUEST,
             "run_not_found conversation_not_found agent_not_found key_not_found tenant_not_found unknown_agent "
             "unknown_conversation",
         ),
         **_rows(
-            ToolRefusal.CONFLICT,
+            McpRefusal.CONFLICT,
             INVALID_REQUEST,
             "run_ended run_active conversation_busy conversation_moved_on conversation_changed conversation_revised "
             "conversation_full secrets_broken no_answer nothing_to_condense nothing_to_answer nothing_to_retry "
@@ -124,7 +124,7 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
             "digest_mismatch not_paused agent_changed tenant_erased default_tenant idempotency_key_reused",
         ),
         **_rows(
-            ToolRefusal.LIMIT,
+            McpRefusal.LIMIT,
             INVALID_REQUEST,
             "queue_full secrets_full steering_full keys_full agents_full too_many_runs tenant_queue_full "
             "store_nearly_full too_many_watchers",

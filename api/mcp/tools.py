@@ -36,7 +36,7 @@ INSTRUCTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunTool:
+class McpTool:
     """One of the tools about runs."""
 
     title: str
@@ -65,22 +65,22 @@ def _hints(
 
 
 _STARTS: Final = _hints(destroys=True, world=True)
-TOOLS: Final[Mapping[str, RunTool]] = {
-    "run_start": RunTool(
+TOOLS: Final[Mapping[str, McpTool]] = {
+    "run_start": McpTool(
         "Start a run",
         "Give an agent on the server something to do. Answers at once, or after wait_s, with the state of the run.",
         StartArguments,
         ("runs:submit",),
         _STARTS,
     ),
-    "run_get": RunTool(
+    "run_get": McpTool(
         "Look at a run",
         "The state of a run: whether it is working, what it waits for, its result or error. Wait with wait_s.",
         GetArguments,
         ("runs:read",),
         _hints(reads=True, repeats=True),
     ),
-    "run_answer": RunTool(
+    "run_answer": McpTool(
         "Answer a run",
         "Decide on calls that wait for an approval, or bring the output of tools that are run on your side. Ask your "
         "user first.",
@@ -88,7 +88,7 @@ TOOLS: Final[Mapping[str, RunTool]] = {
         ("actions:approve", "runs:act"),
         _hints(repeats=True),
     ),
-    "run_cancel": RunTool(
+    "run_cancel": McpTool(
         "Cancel a run",
         "Stop a run. What it has done stays done.",
         CancelArguments,
@@ -151,10 +151,10 @@ def tool_of(agent: str) -> str:
 
 def _of_agent(name: str) -> dict[str, Any]:
     description = f"Give the agent {name} something to do. Answers as run_start does."
-    return RunTool(f"Ask {name}", description, AgentArguments, ("runs:submit",), _STARTS).declaration(tool_of(name))
+    return McpTool(f"Ask {name}", description, AgentArguments, ("runs:submit",), _STARTS).declaration(tool_of(name))
 
 
-def _may(caller: Caller, tool: RunTool) -> bool:
+def _may(caller: Caller, tool: McpTool) -> bool:
     return caller.scopes is None or not caller.scopes.isdisjoint(tool.scopes)
 
 

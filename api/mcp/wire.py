@@ -55,8 +55,8 @@ McpName = Annotated[
 
 
 LATE: Final = ConfigDict(defer_build=True)
-"""The setting of models that are made when they are first used: an API that nobody asks by this dialect starts without
-them."""
+"""The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
+without them."""
 
 
 class McpMessage(Strict):
@@ -109,7 +109,7 @@ class RpcFault(Exception):
 
 
 class ClientSide:
-    """The facts about a client, as its request says them."""
+    """The client of a request, as far as the request describes it."""
 
     def __init__(self, modern: bool, capabilities: Mapping[str, Any]) -> None:
         self.modern: Final = modern

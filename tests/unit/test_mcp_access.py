@@ -260,7 +260,7 @@ async def test_with_an_issuer_it_says_where_to_get_a_token(
         }
         answer = await Host(client).send("tools/list")
         assert answer.status_code == 401
-        assert answer.headers["www-authenticate"] == f'Bearer realm="palaver", resource_metadata="{metadata}"'
+        assert answer.headers["www-authenticate"] == f'Bearer resource_metadata="{metadata}", realm="palaver"'
 
 
 @pytest.mark.parametrize("url", ["ftp://x/mcp", "https://x/other", 'https://x"/mcp ', "x"])
