@@ -51,18 +51,18 @@ timeout = 0.4
 shop = Celery("shop", broker="memory://", set_as_current=False)
 
 
-@shop.task(name="shop.refund")  # type: ignore[untyped-decorator]
+@shop.task(name="shop.refund", shared=False)  # type: ignore[untyped-decorator]
 def refund(order: str, cents: int = 100) -> dict[str, str]:
     """Pay an order back."""
     return {"refunded": order}
 
 
-@shop.task(name="shop.look")
+@shop.task(name="shop.look", shared=False)
 def look(order):  # type: ignore[no-untyped-def]
     """Has no types."""
 
 
-@shop.task(name="shop.untyped")
+@shop.task(name="shop.untyped", shared=False)
 def untyped(order):  # type: ignore[no-untyped-def]
     """Has no types, either."""
 

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 from celery import Celery, _state
 
+from palaver import tool
 from palaver.config.settings import Settings
 from palaver.vocabulary.step_kinds import QUEUES
 from tests.pages import ROOT, blocks
@@ -54,14 +55,10 @@ def test_a_nightly_run_has_one_key_a_day(monkeypatch: pytest.MonkeyPatch) -> Non
     assert first.headers["idempotency-key"].startswith("check-orders-20")
 
 
-@pytest.mark.usefixtures("yours")
-def test_a_task_of_yours_is_a_tool() -> None:
-    declared = run_code("add_elsewhere")["add_elsewhere"].declaration  # type: ignore[attr-defined]
-    assert (declared.name, declared.idempotent, sorted(declared.parameters["properties"])) == (
-        "add_elsewhere",
-        True,
-        ["x", "y"],
-    )
+def test_a_task_of_yours_is_a_tool(yours: ModuleType) -> None:
+    assert "`tool(idempotent=True)(your_task)`" in PAGE.read_text()
+    declared = tool(idempotent=True)(yours.add).declaration
+    assert (declared.name, declared.idempotent, sorted(declared.parameters["properties"])) == ("add", True, ["x", "y"])
 
 
 def test_settings_and_queues_that_the_page_names_are_there() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from palaver.errors.sentences import IN_DOUBT
 from palaver.schemas.models import ToolCall
 from palaver.vocabulary.limits import limit_of
 from tests.unit.test_guarded_resolver import Names
+from tests.waiting import aeventually
 from workers.commands import tool_sources
 from workers.connections.guarded_resolver import GuardedResolver
 from workers.sources import Toolbox, open_toolbox, sources_of
@@ -86,8 +87,19 @@ class Service:
     bodies: list[bytes] = field(default_factory=list)
     stays: bool = False
     """Stay until the other one has gone."""
+    open: int = 0
+    """Connections."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        with suppress(asyncio.IncompleteReadError, OSError):  # the other one has gone
+            await self._answer(reader, writer)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        self.open -= 1
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         size = next((int(line[15:]) for line in head.lower().splitlines() if line.startswith("content-length:")), 0)
         self.requests.append(head)
@@ -97,7 +109,6 @@ class Service:
             await writer.drain()
         if self.stays:
             await reader.read()
-        writer.close()
 
     @property
     def paths(self) -> list[str]:
@@ -118,6 +129,7 @@ async def service() -> AsyncIterator[Service]:
     async with server:
         service.port = server.sockets[0].getsockname()[1]
         yield service
+        await aeventually(lambda: not service.open)
 
 
 @asynccontextmanager
