@@ -24,6 +24,8 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_DATA_DIR": "`palaver up`",
     "PALAVER_IMAGE": "deploy/compose.yaml",
     "PALAVER_REDIS_IMAGE": "deploy/compose.yaml",
+    "PALAVER_TOOL_QUEUE": "deploy/compose.yaml",
+    "PALAVER_TOOL_QUEUE_AT_ONCE": "deploy/compose.yaml",
     "PALAVER_DEPLOY_TOOLS": "make check-deploy",
     "PALAVER_FAILPOINTS": "tests",
     "PALAVER_FAILPOINTS_LEDGER": "tests",

@@ -40,22 +40,22 @@ async def test_two_versions_are_known_and_the_one_seen_last_comes_first(driver: 
 
 
 async def test_it_is_known_since_when_a_set_is_there_and_in_which_queues(driver: StoreDriver, redis: Any) -> None:
-    await driver.store.tools.publish(tools("a"), "model")
+    await driver.store.tools.publish(tools("a"), ("model",))
     (first,) = (await driver.store.tools.declared()).values()
     assert first.queues == {"model"}
     assert abs(first.since.timestamp() - time.time()) < 60
     await redis.zadd(keys.TOOL_SETS, {f"{tools('a').digest} model": time.time() - 100})
-    await driver.store.tools.publish(tools("a"), "tools")
+    await driver.store.tools.publish(tools("a"), ("tools",))
     (later,) = (await driver.store.tools.declared()).values()
     assert later.queues == {"model", "tools"}
     assert later.since == first.since
 
 
 async def test_who_knows_a_set_does_not_read_it_again(driver: StoreDriver, redis: Any) -> None:
-    await driver.store.tools.publish(tools("a"), "model")
+    await driver.store.tools.publish(tools("a"), ("model",))
     known = await driver.store.tools.declared()
     await redis.set(keys.tool_set(tools("a").digest), b"nobody reads this", ex=60)
-    await driver.store.tools.publish(tools("b"), "tools")
+    await driver.store.tools.publish(tools("b"), ("tools",))
     found = await driver.store.tools.declared(known)
     assert [[each.name for each in one.tools] for one in found.values()] in ([["a"], ["b"]], [["b"], ["a"]])
     await redis.zrem(keys.TOOL_SETS, f"{tools('a').digest} model")

@@ -187,7 +187,7 @@ def test_with_the_default_policy_a_single_request_is_taken_once_at_most(program:
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says.replace("(", r"\(")):
-        tool(**options)
+        tool(**options)(refused)
 
 
 def test_a_declaration_shows_it_and_has_no_more_than_before_without() -> None:
