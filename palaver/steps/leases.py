@@ -217,6 +217,8 @@ class Settled:
     """The conversation's next run, which has to be started now."""
     following: Lease | None = None
     """The lease of the run's next step, if the worker that settled goes on with it."""
+    due: tuple[str, ...] = ()
+    """Entries of the due index, of children and parents of the run, that have to be acted on now."""
 
     @property
     def goes_on(self) -> bool:

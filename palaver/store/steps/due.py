@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, Self, get_args
 
 import orjson
 
@@ -36,10 +36,16 @@ _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 @dataclass(frozen=True, slots=True)
 class DueItem:
-    """Something that may be due: a step of a run, its ``start`` or its ``end``."""
+    """Something that may be due: a step of a run, its ``start``, its ``end``, or a look at its ``parent``."""
 
     run_id: str
     what: str
+
+    @classmethod
+    def of(cls, entry: str) -> Self:
+        """Read an entry of the index."""
+        run_id, _, what = entry.partition("/")
+        return cls(run_id, what)
 
 
 class DueIndex:
@@ -231,5 +237,4 @@ def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:
 
 
 def _due_item(member: bytes) -> DueItem:
-    run_id, _, what = member.decode().partition("/")
-    return DueItem(run_id, what)
+    return DueItem.of(member.decode())

@@ -1,7 +1,8 @@
 -- needs: input, request, stop, version
 if not STATUS then return reply.unknown() end
 local function accepted(next_run, replayed)
-  return reply.accepted { status = STATUS, deliveries = to_publish(), next_run = next_run, replayed = replayed }
+  return reply.accepted { status = STATUS, deliveries = to_publish(), next_run = next_run, replayed = replayed,
+    due = family.due }
 end
 
 local earlier = earlier_request(args.request)

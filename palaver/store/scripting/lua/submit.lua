@@ -1,4 +1,4 @@
--- needs: caps, input, other_runs, copied, create, erased, left_to_say, request, secrets, version
+-- needs: caps, input, other_runs, copied, create, erased, begun_by, left_to_say, request, secrets, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -16,6 +16,7 @@ if (args.start_by or NOW + 1) <= NOW then return reply.past { field = 'start_by'
 if (args.deadline or NOW + 1) <= NOW then return reply.past { field = 'deadline' } end
 local function refused(code, other) return reply.rejected { code = code, other = other } end
 if is_erased() then return refused(RefusalCode.TENANT_ERASED) end
+if family.why_barred() then return reply.barred { why = family.why_barred() } end
 
 local kept = redis.call('HMGET', CONV, 'id', 'active', 'agent', 'max_steps', 'queued', 'last_outcome', 'unfinished',
   'deleting', 'names')
