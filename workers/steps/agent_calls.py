@@ -9,7 +9,7 @@ from palaver.processes.failpoints import failpoint
 from palaver.schemas.models import Message, Run, ToolCall
 from palaver.secrets.redaction import redact
 from palaver.steps.verdicts import Continue, HandBack, Postpone, ToolOutcome, Verdict
-from palaver.store.runs.children import BudgetUsed
+from palaver.store.runs.children import BudgetUsed, child_id
 from palaver.store.runs.runs import ChildBarred
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -60,12 +60,12 @@ async def _begin(attempt: Attempt, call: ToolCall) -> Verdict:
     except NoRoom as full:
         return Postpone(_NO_ROOM, full.code, WaitReason.TENANT_LIMIT)
     failpoint("agent.begun")
-    runtime.publish(begun.deliveries)
-    return _later(attempt, begun.run_id)
+    await runtime.follow_up(begun)
+    return _later(attempt, child_id(lease))
 
 
-def _later(attempt: Attempt, child_id: str) -> Postpone:
-    return Postpone(attempt.time_left, child_id, WaitReason.AGENT_RUN)
+def _later(attempt: Attempt, run_id: str) -> Postpone:
+    return Postpone(attempt.time_left, run_id, WaitReason.AGENT_RUN)
 
 
 def _failed(call: ToolCall, error_class: ErrorClass, text: str) -> Continue:

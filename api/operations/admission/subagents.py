@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import TypeVar
 
 from palaver.errors import FieldError, Refused
@@ -48,9 +48,7 @@ async def with_subagents(agent: AgentSpec, backend: Backend, caller: Caller, nam
     whole = await tree.grown(agent, () if name is None else (name,), None)
     if whole is not agent and len(agent_json(whole).encode()) > limit_of("agent_tree"):
         count_exceeded("agent_tree")
-        raise _refused(
-            "/agent/tools", f"has agents that are more than {limit_of('agent_tree')} bytes together, as JSON"
-        )
+        raise _refused("/agent/tools", f"has agents of more than {limit_of('agent_tree')} bytes together, as JSON")
     return whole
 
 
@@ -100,32 +98,28 @@ class _Tree:
             raise _refused(where, f"has more than {limit_of('subagents')} agents at all levels")
 
 
-async def faults_below(
-    agent: AgentSpec | None, budget: Budget | None, backend: Backend
-) -> list[FieldError | UnknownName]:
+async def faults_below(agent: AgentSpec | None, budget: Budget | None, backend: Backend) -> list[FieldError]:
     """Return the faults of the agents below one, at the place of the tool that leads to them.
 
     Raises:
         StoreUnavailable: it is not known yet whether their tools are there.
     """
-    found: list[FieldError | UnknownName] = []
+    found: list[FieldError] = []
     for index, tool in enumerate(() if agent is None else agent.tools):
         if agent is not None and tool in agent.subagents:
-            async for fault in _faults_of(agent.subagents[tool].agent, budget, f"/agent/tools/{index}", backend):
-                found.append(fault)
+            found += await _faults_of(agent.subagents[tool].agent, budget, f"/agent/tools/{index}", backend)
     return found
 
 
-async def _faults_of(
-    agent: AgentSpec, budget: Budget | None, pointer: str, backend: Backend
-) -> AsyncIterator[FieldError]:
+async def _faults_of(agent: AgentSpec, budget: Budget | None, pointer: str, backend: Backend) -> list[FieldError]:
     known = await look_up(agent, backend)
+    found = []
     for fault in (*spec.faults(agent, known), *money.faults(budget, known.models)):
         own = fault.as_fault() if isinstance(fault, UnknownName) else fault
-        yield FieldError(pointer, own.code, f"the agent {agent.name}: {own.pointer} {own.message}")
+        found.append(FieldError(pointer, own.code, f"the agent {agent.name}: {own.pointer} {own.message}"))
     for subagent in agent.subagents.values():
-        async for below in _faults_of(subagent.agent, budget, pointer, backend):
-            yield below
+        found += await _faults_of(subagent.agent, budget, pointer, backend)
+    return found
 
 
 def with_policies(agent: AgentSpec, backend: Backend) -> AgentSpec:

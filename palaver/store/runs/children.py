@@ -10,11 +10,12 @@ import orjson
 
 from palaver.errors import UnknownRun
 from palaver.schemas.models import Budget, Run, Subagent, Submission, Usage
-from palaver.steps.leases import Lease
-from palaver.store.runs.runs import NewChild, Runs, Submitted
+from palaver.steps.leases import Lease, Settled
+from palaver.store.runs.runs import NewChild, Runs
 from palaver.store.scripting.idempotency import idempotency
 from palaver.telemetry.traces import Trace
 from palaver.vocabulary.ids import derived_conversation_id, derived_run_id
+from palaver.vocabulary.lifecycle import RunStatus
 
 _NO_KEY: Final = idempotency(None, "", None)
 
@@ -36,7 +37,7 @@ class Children:
         except UnknownRun:
             return None
 
-    async def begin(self, lease: Lease, subagent: Subagent, message: str) -> Submitted:
+    async def begin(self, lease: Lease, subagent: Subagent, message: str) -> Settled:
         """Begin the run of the leased call, unless it has begun. It has what is left of its parent's time and budget,
         its parent's submitter, priority and metadata, and none of its conversation's secrets.
 
@@ -60,7 +61,8 @@ class Children:
         child = NewChild(run_id, orjson.dumps({**about, "agent": subagent.agent.name or ""}), _trace(lease, run_id))
         target = derived_conversation_id(run_id, run_id, len(self._runs.shards))
         submit = await self._runs.to_submit(submission, target, "new", _NO_KEY, by=parent.submitted_by, child=child)
-        return await self._runs.take_on(submit)
+        begun = await self._runs.take_on(submit)
+        return Settled(RunStatus.QUEUED, begun.deliveries, None)
 
 
 def child_id(lease: Lease) -> str:

@@ -8,7 +8,12 @@ local function spoke(by) redis.call('HSET', RUN, 'spoke:' .. (by or ''), 1) end
 -- can tell.
 local function is_second_person(by)
   if not by or not SUBMITTER or SUBMITTER == by then return false end
-  local spoken = redis.call('HMGET', RUN, 'spoke:' .. by, 'spoke:')
+  local spoken = redis.call('HMGET', RUN, 'spoke:' .. by, 'spoke:', 'parent')
+  -- Who spoke into a run has said something of what its children are to do.
+  while spoken[3] and not spoken[1] and not spoken[2] do
+    local above = PREFIX .. 'run:' .. cjson.decode(spoken[3]).run_id
+    spoken = redis.call('HMGET', above, 'spoke:' .. by, 'spoke:', 'parent')
+  end
   return not spoken[1] and not spoken[2]
 end
 
