@@ -93,9 +93,11 @@ def in_redis(delivery: Delivery, origin: str = ORIGIN) -> bytes:
 
 def message_templates() -> Mapping[str, str]:
     """Return the message of `in_redis` by its queue, for scripts: with ``@RUN@``, ``@CONVERSATION@``, ``@STEP@``,
-    ``@CALL@`` (of a tool call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places."""
+    ``@CALL@`` (of a call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places. A model's queue has
+    calls of agents, too: their message stands behind its name with a slash."""
     queues = [(kind, name) for kind in KINDS for name in (kind.queue, kind.queue + RECOVERED)]
-    return {name: _template(name, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind, name in queues}
+    of_calls = {f"{name}/": _template(name, "@STEP@/@CALL@") for kind, name in queues if kind is MODEL}
+    return of_calls | {name: _template(name, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind, name in queues}
 
 
 def _template(queue: str, step: str) -> str:
@@ -125,7 +127,7 @@ def delivery_in(queue: str, headers: Any, body: bytes) -> Delivery | None:
     kind = KIND_OF.get(queue.removesuffix(RECOVERED))
     if not 0 <= number < _HIGHEST or kind is None or headers.get("task") != kind.task:
         return None
-    if (kind is MODEL) != (call_of(step) is None):
+    if kind is not MODEL and call_of(step) is None:
         return None
     title = headers.get(_TITLE)
     if not isinstance(title, str) or not _NAMES.fullmatch(title):

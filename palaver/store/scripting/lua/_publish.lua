@@ -10,7 +10,8 @@ local function send(queue, run, conversation, name, number, title)
   if not Setting.SENDS or title == '' then return false end
   local template = Delivery.MESSAGES
   local step, call = string.match(name, '^([^/]*)/?(.*)$')
-  local message = string.gsub(template[queue], '@(%u+)@', { RUN = run, CONVERSATION = conversation, STEP = step,
+  local of_call = call ~= '' and template[queue .. '/']
+  local message = string.gsub(of_call or template[queue], '@(%u+)@', { RUN = run, CONVERSATION = conversation, STEP = step,
     CALL = call, NUMBER = string.format('%d', number), TITLE = string.sub(cjson.encode(title), 2, -2) })
   return type(redis.pcall('LPUSH', queue, message)) == 'number'
 end
