@@ -93,8 +93,8 @@ def in_redis(delivery: Delivery, origin: str = ORIGIN) -> bytes:
 
 def message_templates() -> Mapping[str, str]:
     """Return the message of `in_redis` by its queue, for scripts: with ``@RUN@``, ``@CONVERSATION@``, ``@STEP@``,
-    ``@CALL@`` (of a call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places. A model's queue has
-    calls of agents, too: their message stands behind its name with a slash."""
+    ``@CALL@`` (of a call), ``@NUMBER@`` and ``@TITLE@``, of which none may be empty, in their places. The queue of
+    models has calls of agents, too: their message stands behind its name with a slash."""
     queues = [(kind, name) for kind in KINDS for name in (kind.queue, kind.queue + RECOVERED)]
     of_calls = {f"{name}/": _template(name, "@STEP@/@CALL@") for kind, name in queues if kind is MODEL}
     return of_calls | {name: _template(name, "@STEP@" if kind is MODEL else "@STEP@/@CALL@") for kind, name in queues}

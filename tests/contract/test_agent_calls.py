@@ -368,9 +368,7 @@ async def test_a_child_has_no_more_than_the_policy_allows(driver: Family) -> Non
     _, (lease,) = await driver.lead(budget=Budget(tokens=1000))
     capped = Subagent(agent=RESEARCHER, budget=Budget(tokens=50, cost_usd=1.5))
     await driver.store.children.begin(lease, capped, "look")
-    assert (await driver.get(child_id(lease))).budget == Budget(
-        tokens=50, cost_usd=1.5, tool_calls=None, seconds=None
-    )
+    assert (await driver.get(child_id(lease))).budget == Budget(tokens=50, cost_usd=1.5, tool_calls=None, seconds=None)
 
 
 async def test_without_budget_nothing_begins(driver: Family) -> None:
@@ -404,5 +402,3 @@ async def test_the_conversations_secrets_stay_with_it(driver: Family) -> None:
     _, (lease,) = await driver.waiting()
     assert lease.secrets_at == ""
     assert lease.submitted_by is None
-
-
