@@ -28,6 +28,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.TENANT_LIMIT: "limit of the tenant",
     WaitReason.APPROVAL: "approval",
     WaitReason.CLIENT_TOOL: "client tool",
+    WaitReason.AGENT_RUN: "run of an agent",
 }
 """Words for each reason for which nobody works on a run."""
 _NO_ROOM: Final[Mapping[str, str]] = {
