@@ -26,8 +26,6 @@ POINTS: Final = frozenset(
         "model.asking",
         "model.delta",
         "model.answered",
-        "agent.looking",  # a call of an agent is claimed, and nothing is known of its run
-        "agent.begun",  # its run is there; nothing is published by the worker, and the call does not wait yet
         "tool.starting",
         "tool.effect",  # within a tool: tests' tools pass it
         "tool.done",

@@ -13,6 +13,7 @@ from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.cap_mutants import CAP_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.erasure_mutants import ERASURE_MUTANTS
+from tests.chaos.family_mutants import FAMILY_MUTANTS
 from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
 from tests.chaos.issuer_mutants import ISSUER_MUTANTS
 from tests.chaos.ledger_mutants import LEDGER_MUTANTS
@@ -36,6 +37,7 @@ KINDS = (
     BATCH_MUTANTS,
     CAP_MUTANTS,
     ERASURE_MUTANTS,
+    FAMILY_MUTANTS,
     IN_PLACE_MUTANTS,
     ISSUER_MUTANTS,
     LEDGER_MUTANTS,

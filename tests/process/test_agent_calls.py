@@ -122,7 +122,7 @@ def test_agents_below_agents(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["agent.looking=kill@2", "agent.begun=kill@2", "step.settling=kill@5", "step.settled=kill@5",
+    "point", ["step.claimed=kill@4", "step.claimed=kill@6", "step.settling=kill@5", "step.settling=kill@7", "step.settled=kill@5",
               "step.settled=kill@9", "step.settled=kill@14"],
 )  # fmt: skip
 def test_a_worker_that_dies_at_any_point_begins_no_second_run(cluster: Cluster, point: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from palaver.errors import ErrorClass, Failure, NoRoom, StaleLease, ToolError
-from palaver.processes.failpoints import failpoint
 from palaver.schemas.models import Message, Run, ToolCall
 from palaver.secrets.redaction import redact
 from palaver.steps.verdicts import Continue, HandBack, Postpone, ToolOutcome, Verdict
@@ -30,7 +29,6 @@ async def call_agent(attempt: Attempt) -> Verdict:
     call = attempt.lease.call
     assert call is not None  # a model step has none
     attempt.source = "engine"
-    failpoint("agent.looking")
     child = await attempt.runtime.store.children.of(attempt.lease)
     if child is None:
         return await _begin(attempt, call)
@@ -59,7 +57,6 @@ async def _begin(attempt: Attempt, call: ToolCall) -> Verdict:
         return _failed(call, ErrorClass.TOOL_DENIED, _BUDGET)
     except NoRoom as full:
         return Postpone(_NO_ROOM, full.code, WaitReason.TENANT_LIMIT)
-    failpoint("agent.begun")
     await runtime.follow_up(begun)
     return _later(attempt, child_id(lease))
 
