@@ -60,7 +60,7 @@ def test_more_parents_than_slots_all_complete(cluster: Cluster) -> None:
         assert (run.status, len(run.children)) == ("completed", 2), run
         check_tree(cluster, run)
         used = [cluster.run(child.run_id).usage for child in run.children]
-        own = [call for call in cluster.model_calls(run_id)]
+        own = list(cluster.model_calls(run_id))
         assert run.usage.model_calls == len(own) + sum(each.model_calls for each in used)
         assert run.usage.tool_calls == 2 + sum(each.tool_calls for each in used)
 
@@ -122,8 +122,8 @@ def test_agents_below_agents(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["step.claimed=kill@4", "step.claimed=kill@6", "step.settling=kill@5", "step.settling=kill@7", "step.settled=kill@5",
-              "step.settled=kill@9", "step.settled=kill@14"],
+    "point", ["step.claimed=kill@4", "step.claimed=kill@6", "step.settling=kill@5", "step.settling=kill@7",
+              "step.settled=kill@5", "step.settled=kill@9", "step.settled=kill@14"],
 )  # fmt: skip
 def test_a_worker_that_dies_at_any_point_begins_no_second_run(cluster: Cluster, point: str) -> None:
     """Three model steps come first; the calls are left and their runs begin, and each run settles three times."""
