@@ -9,17 +9,19 @@ import orjson
 import pytest
 
 from palaver.delivery.publishing import follow_up
-from palaver.schemas.models import AgentSpec, Budget, Message, Subagent, ToolCall, Usage
+from palaver.errors import StateConflict
+from palaver.schemas.models import AgentSpec, Budget, Message, Subagent, Submission, ToolCall, Usage
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Continue, Finish, OpenCall, Postpone, ToolOutcome
 from palaver.store.redis import keys
+from palaver.store.redis.reach import Reach, within
 from palaver.store.runs.children import BudgetUsed, child_id
 from palaver.store.runs.runs import ChildBarred
-from palaver.vocabulary.ids import shard_of
+from palaver.vocabulary.ids import shard_of, tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL
-from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
+from tests.contract.store_driver import PAUSE, RESUME, StoreDriver, approve, calls, say
 
 RESEARCHER = AgentSpec(model="fake/echo", name="researcher", version=3, tools=("calculator",))
 LEAD = AgentSpec(
@@ -402,3 +404,82 @@ async def test_the_conversations_secrets_stay_with_it(driver: Family) -> None:
     _, (lease,) = await driver.waiting()
     assert lease.secrets_at == ""
     assert lease.submitted_by is None
+
+
+async def test_a_child_is_its_parents_tenants(driver: Family) -> None:
+    tag = "aaaaaa"
+    with within(Reach(tag)):
+        run_id, (lease,) = await driver.waiting()
+        assert {tenant_of(each) for each in (run_id, lease.run_id, lease.conversation_id)} == {tag}
+        await driver.follow([await driver.store.runs.cancel(run_id)])
+        assert (await driver.get(lease.run_id)).status is RunStatus.CANCELLING
+        await driver.store.steps.settle(lease, Finish(None, StopReason.CANCELLED))
+    owned = f"{{p00}}:@{tag}:runs"
+    assert await driver.redis.zscore(owned, lease.run_id) is not None
+    assert await driver.redis.zscore("{p00}:runs", lease.run_id) is None
+
+
+async def test_who_spoke_into_the_run_above_is_no_second_person_below(driver: Family) -> None:
+    submitted = await driver.store.runs.submit(Submission(input="hello", agent=LEAD), by="ann")
+    first = await driver.claim(submitted.deliveries[0])
+    await driver.store.control.act(submitted.run_id, [say("and mind this")], by="bob")
+    call = await driver.claim((await driver.ask_agents(first, "c1"))[0])
+    begun = await driver.begin_child(call)
+    await driver.leave(call)
+    lease = await driver.claim(begun.deliveries[0], "w2")
+    assert lease.submitted_by == "ann"
+    await driver.store.steps.settle(lease, calls("t1", approval=["t1"], second_person=["t1"]))
+    for name in ("ann", "bob"):
+        with pytest.raises(StateConflict) as conflict:
+            await driver.store.control.act(lease.run_id, [approve()], by=name)
+        assert conflict.value.code == "second_person_required"
+    acted = await driver.store.control.act(lease.run_id, [approve()], by="cid")
+    assert [delivery.step for delivery in acted.settled.deliveries] == ["1/t1"]
+
+
+async def test_a_call_of_an_agent_may_need_an_approval(driver: Family) -> None:
+    run_id, lease = await driver.begin(agent=LEAD)
+    call = ToolCall(id="c1", name="agent_researcher", arguments='{"message": "look"}')
+    opened = OpenCall(call, idempotent=True, awaits="approval", timeout=60.0, kind=MODEL)
+    await driver.store.steps.settle(lease, Continue(Message(role="assistant", tool_calls=(call,)), calls=(opened,)))
+    assert (await driver.get(run_id)).status is RunStatus.REQUIRES_ACTION
+    (delivery,) = (await driver.act(run_id, approve())).settled.deliveries
+    assert (delivery.queue, delivery.step) == ("model", "1/c1")
+    await driver.begin_child(await driver.claim(delivery))
+
+
+async def test_words_come_behind_what_the_run_waits_for(driver: Family) -> None:
+    run_id, (lease,) = await driver.waiting()
+    await driver.act(run_id, say("be quick"))
+    (delivery,) = await driver.follow([await driver.end(lease)])
+    (following,) = (await driver.reply(delivery)).deliveries
+    assert driver.said(await driver.claim(following))[-2:] == ["found", "be quick"]
+
+
+async def test_what_a_grandchild_used_late_reaches_all_above_it(driver: Family) -> None:
+    run_id, (lease,) = await driver.waiting()
+    call = await driver.claim((await driver.ask_agents(lease, "g1"))[0], "w2")
+    begun = await driver.store.children.begin(call, Subagent(agent=RESEARCHER), "look")
+    await driver.leave(call)
+    below = await driver.claim(begun.deliveries[0], "w3")
+    await driver.follow([await driver.store.runs.cancel(run_id)])
+    cut = Finish(None, StopReason.CANCELLED, usage=Usage(model_calls=1, input_tokens=9))
+    await driver.store.steps.settle(below, cut)
+    for each in (run_id, lease.run_id, below.run_id):
+        run = await driver.get(each)
+        assert (run.status, run.usage.input_tokens) == (RunStatus.CANCELLED, 9)
+
+
+async def test_a_lease_that_is_lost_while_it_waits_for_nobody_is_the_steps_loss(driver: Family) -> None:
+    """The run that the call began goes on, and the call is tried by somebody else."""
+    run_id, (lease,) = await driver.lead()
+    begun = await driver.begin_child(lease)
+    (lost,) = await driver.lose(lease)
+    child = await driver.claim(begun.deliveries[0], "w2")
+    await driver.end(child)
+    again = await driver.claim(lost.deliveries[0], "w3")
+    found = await driver.store.children.of(again)
+    assert found is not None
+    assert found.status is RunStatus.COMPLETED
+    await driver.answer(again)
+    assert (await driver.get(run_id)).step == 2
