@@ -43,8 +43,7 @@ async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) ->
     """
     while moved:
         publish([delivery for settled in moved for delivery in settled.deliveries])
-        due = [DueItem(settled.next_run, "start") for settled in moved if settled.next_run]
-        due += [DueItem.of(entry) for settled in moved for entry in settled.due]
+        due = [DueItem.of(entry) for settled in moved for entry in settled.due_now]
         moved = await store.due.sweep(due) if due else ()
 
 

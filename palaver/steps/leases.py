@@ -221,6 +221,11 @@ class Settled:
     """Entries of the due index, of children and parents of the run, that have to be acted on now."""
 
     @property
+    def due_now(self) -> tuple[str, ...]:
+        """All entries of the due index that have to be acted on now."""
+        return (f"{self.next_run}/start", *self.due) if self.next_run else self.due
+
+    @property
     def goes_on(self) -> bool:
         """True if a step of the conversation is near: of this run, or of the next one."""
         return self.status == RunStatus.RUNNING or self.next_run is not None
