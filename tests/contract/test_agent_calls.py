@@ -292,6 +292,16 @@ async def test_a_child_that_somebody_paused_stays_so(driver: Family) -> None:
     await driver.act(lease.run_id, RESUME)
 
 
+async def test_who_pauses_a_paused_child_keeps_it_so(driver: Family) -> None:
+    run_id, (lease,) = await driver.waiting()
+    await driver.follow([(await driver.act(run_id, PAUSE)).settled])
+    await driver.hand_back(lease)
+    await driver.act(lease.run_id, PAUSE)
+    await driver.follow([(await driver.act(run_id, RESUME)).settled])
+    assert (await driver.get(lease.run_id)).status is RunStatus.PAUSED
+    await driver.act(lease.run_id, RESUME)
+
+
 async def test_a_child_that_ends_while_its_parent_is_paused_is_answered_after_it(driver: Family) -> None:
     run_id, (lease,) = await driver.waiting()
     await driver.act(run_id, PAUSE)
