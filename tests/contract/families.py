@@ -81,6 +81,7 @@ def _check_call(shard: Shard, said: str, step: dict[str, Any]) -> None:
     if child is None or step["state"] == "aborted":
         return
     assert ("child_ended" in step) == (child["status"] not in _OPEN), f"{said}: {step['child']} is {child['status']}"
-    if "child_ended" in step and step["state"] == "later" and step["reason"] == "agent_run":
+    waits = step["state"] == "later" and step.get("postponed") == step["until"] and step["reason"] == "agent_run"
+    if "child_ended" in step and waits:
         ended = float(child["ended_at"])
         assert shard.due[said] <= ended, f"{said} is due at {shard.due[said]}, and its child ended at {ended}"

@@ -83,12 +83,12 @@ def _budget(parent: Run, ceiling: Budget | None) -> Budget | None:
     Raises:
         BudgetUsed: the parent has nothing left.
     """
-    left = _left(parent.budget, parent.usage)
+    left, most = _left(parent.budget, parent.usage), ceiling or Budget()
     fields = {
-        "tokens": _least(left.get("tokens"), ceiling and ceiling.tokens),
-        "cost_usd": _least(left.get("cost_usd"), ceiling and ceiling.cost_usd),
-        "tool_calls": _least(left.get("tool_calls"), ceiling and ceiling.tool_calls),
-        "seconds": ceiling and ceiling.seconds,
+        "tokens": _least(left.get("tokens"), most.tokens),
+        "cost_usd": _least(left.get("cost_usd"), most.cost_usd),
+        "tool_calls": _least(left.get("tool_calls"), most.tool_calls),
+        "seconds": most.seconds,
     }
     return Budget.model_validate(fields) if any(fields.values()) else None
 
