@@ -35,7 +35,7 @@ _CLOSING: Final = 5.0
 
 
 async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) -> None:
-    """Publish what is due now, start the runs whose turn in their conversations has come, and wake parents and children.
+    """Publish what is due now, start the runs whose turn in their conversations has come, wake parents and children.
 
     Such a run may end as it starts, and then the next one has the turn, so this loops until no run is left. If the
     process dies meanwhile, or Redis is away, the sweeper does the rest.
