@@ -243,7 +243,8 @@ def waiting(run: Run) -> str:
     if run.waiting.position:
         parts.append(f"place {run.waiting.position}")
     if run.waiting.run_id:
-        parts.append(f"behind {run.waiting.run_id}")
+        ahead = run.waiting.reason is WaitReason.CONVERSATION_BUSY
+        parts.append(f"{'behind ' if ahead else ''}{run.waiting.run_id}")
     if run.waiting.until:
         parts.append(f"until {moment(run.waiting.until)}")
     if run.waiting.error_class:
