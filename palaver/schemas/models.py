@@ -67,7 +67,7 @@ class AgentSpec(ModelOptions):
     instructions: Annotated[str, AtMost("instructions")] = ""
     """The system message; empty for none."""
     description: Annotated[str, AtMost("tool_description")] | None = None
-    """What the agent does, for the models that have it as a tool. Without one they see its first instructions."""
+    """A description for the models that have the agent as a tool. Without one they see its first instructions."""
     tools: Annotated[tuple[ToolReference, ...], AtMost("agent_tools")] = ()
     """Names of server tools, in the order in which the model sees them. ``agent:NAME``, or ``agent:NAME@VERSION``, is
     an agent on the server: its calls are runs of it. A run says ``agent_NAME`` instead, as its model does."""

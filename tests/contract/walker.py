@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from palaver.errors import StaleLease, UnknownRun
+from palaver.errors import StaleLease, TimePassed, UnknownRun
 from palaver.schemas.models import Message, Subagent, ToolCall
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Lease, OfferedPlace, Renewal, Settled, Shown
@@ -73,8 +73,9 @@ class Walker(Clients):
         step, call = (lease.run_id, lease.step), f"{lease.run_id}/{lease.step}"
         if lease.fence != self.current.get(step):
             assert step not in self.current, f"{call} is leased to two"
+            # Who asks again for the lease that it has gets it, also behind a cancel.
+            assert lease.run_id not in self.cancelled, f"{call} is begun after the cancel"
             await self._check_begun(lease, call)
-        assert lease.run_id not in self.cancelled, f"{call} is begun after the cancel"
         if lease.call is None:
             await self._learn(lease, known)
         self.current[step] = lease.fence
@@ -212,6 +213,8 @@ class Walker(Clients):
             return await self.driver.answer(lease)
         except BudgetUsed:
             return await self.driver.answer(lease)
+        except TimePassed:
+            return await self.driver.hand_back(lease, begun=False)
         except UnknownRun:
             raise StaleLease from None
         return await self.driver.store.steps.settle(lease, Postpone(3600.0, child_id(lease), WaitReason.AGENT_RUN))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from palaver.errors import ErrorClass, Failure, NoRoom, StaleLease, ToolError
+from palaver.errors import ErrorClass, Failure, NoRoom, StaleLease, StateConflict, TimePassed, ToolError, UnknownRun
 from palaver.schemas.models import Message, Run, ToolCall
 from palaver.secrets.redaction import redact
 from palaver.steps.verdicts import Continue, HandBack, Postpone, ToolOutcome, Verdict
@@ -55,8 +55,13 @@ async def _begin(attempt: Attempt, call: ToolCall) -> Verdict:
                 raise StaleLease from None
     except BudgetUsed:
         return _failed(call, ErrorClass.TOOL_DENIED, _BUDGET)
-    except NoRoom as full:
-        return Postpone(_NO_ROOM, full.code, WaitReason.TENANT_LIMIT)
+    except (NoRoom, StateConflict) as refusal:
+        return Postpone(_NO_ROOM, refusal.code, WaitReason.TENANT_LIMIT)
+    except TimePassed:
+        # The time of this run is over, and a sweeper is about to say so.
+        return HandBack(begun=False)
+    except UnknownRun:
+        raise StaleLease from None
     await runtime.follow_up(begun)
     return _later(attempt, child_id(lease))
 
