@@ -28,6 +28,7 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.TENANT_LIMIT: "limit of the tenant",
     WaitReason.APPROVAL: "approval",
     WaitReason.CLIENT_TOOL: "client tool",
+    WaitReason.AGENT_RUN: "run of an agent",
 }
 """Words for each reason for which nobody works on a run."""
 _NO_ROOM: Final[Mapping[str, str]] = {
@@ -254,7 +255,8 @@ def waiting(run: Run) -> str:
     if run.waiting.position:
         parts.append(f"place {run.waiting.position}")
     if run.waiting.run_id:
-        parts.append(f"behind {run.waiting.run_id}")
+        ahead = run.waiting.reason is WaitReason.CONVERSATION_BUSY
+        parts.append(f"{'behind ' if ahead else ''}{run.waiting.run_id}")
     if run.waiting.until:
         parts.append(f"until {moment(run.waiting.until)}")
     if run.waiting.error_class:

@@ -97,6 +97,7 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
         "deadline": "" if run.status.terminal else moment(run.times.deadline),
         "usage": usage(run.usage),
         "submitted by": run.submitted_by,
+        "called by": run.parent and f"{run.parent.run_id} step {run.parent.step}",
         "retry of": run.retried_from,
         "retried as": run.retried_as,
         "cancel": _cancel(run.cancel),
@@ -110,6 +111,9 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
     for name, text in facts.items():
         if text:
             to.print(Text(f"{name:13} {one_line(text, _LONGEST)}"), soft_wrap=True)
+    for child in run.children:
+        what = f"{child.run_id} {one_line(child.agent, _LONGEST)}: {child.status or 'goes on'}"
+        to.print(Text(f"{'runs below':13} {what}"), soft_wrap=True)
     for line in doing_lines(run):
         to.print(Text(f"{'now':13} {line}"), soft_wrap=True)
     for line in refused:

@@ -35,15 +35,15 @@ _CLOSING: Final = 5.0
 
 
 async def follow_up(store: Store, publish: Publish, moved: Sequence[Settled]) -> None:
-    """Publish what is due now, and start the runs whose turn in their conversations has come.
+    """Publish what is due now, start the runs whose turn in their conversations has come, wake parents and children.
 
     Such a run may end as it starts, and then the next one has the turn, so this loops until no run is left. If the
     process dies meanwhile, or Redis is away, the sweeper does the rest.
     """
     while moved:
         publish([delivery for settled in moved for delivery in settled.deliveries])
-        starts = [DueItem(settled.next_run, "start") for settled in moved if settled.next_run]
-        moved = await store.due.sweep(starts) if starts else ()
+        due = [DueItem.of(entry) for settled in moved for entry in settled.due_now]
+        moved = await store.due.sweep(due) if due else ()
 
 
 async def deliver_now(

@@ -37,3 +37,5 @@ class Sentence(StrEnum):
     NOTHING_LEFT = "Nothing is left that the run could answer: it was withdrawn. Send a message with the next one."
     INTERRUPTED_BY = "interrupted by %s"
     """The reason of a cancel, with the run that took the place."""
+    PARENT_ENDED = "%s waits for it no more"
+    """The reason of a cancel, with the run whose call began this one."""

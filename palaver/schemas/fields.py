@@ -26,6 +26,11 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}/[^\s\x00-\x1f]{1,200}$")]
 """``provider/name``: the provider is an entry of the providers file, the rest is the provider's own name."""
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+ToolReference = Annotated[
+    str,
+    StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}|agent:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(@[1-9][0-9]{0,8})?)$"),
+]
+"""A tool by its name, or an agent on the server that is to be one: ``agent:researcher``, ``agent:researcher@7``."""
 AgentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 """The name of an agent on the server."""
 AgentReference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(@[1-9][0-9]{0,8})?$")]

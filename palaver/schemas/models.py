@@ -16,6 +16,7 @@ from palaver.schemas.actions import Approvals, ClientTool, PendingAction
 from palaver.schemas.content import Content, text_of
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.endpoints import Endpoint
+from palaver.schemas.family import ChildRun, ParentRun
 from palaver.schemas.fields import (
     AgentReference,
     AsItCame,
@@ -27,12 +28,30 @@ from palaver.schemas.fields import (
     Strict,
     Tag,
     Tags,
-    ToolName,
+    ToolReference,
 )
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.stuck_limits import StuckLimits
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.step_kinds import USUAL_PRIORITY
+
+
+class Budget(Strict):
+    """The most that a run may use.
+
+    The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
+    else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
+    ``tokens`` and ``cost_usd``. The tool calls of a turn are taken from the budget together, before any of them begins.
+    """
+
+    tokens: int | None = Field(default=None, ge=1)
+    """Input and output tokens of all model calls, as the providers report them."""
+    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """US dollars for all model calls; every model of the agent needs a price. A call of unknown cost ends the run."""
+    tool_calls: int | None = Field(default=None, ge=1)
+    """A turn that asks for more than are left ends the run; none of its calls is started."""
+    seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
+    """Seconds from the run's start to its end, waits included. Work that is under way then is stopped."""
 
 
 class AgentSpec(ModelOptions):
@@ -47,8 +66,14 @@ class AgentSpec(ModelOptions):
     """The version of an agent on the server. Runs say it; a request names such an agent as ``name@version``."""
     instructions: Annotated[str, AtMost("instructions")] = ""
     """The system message; empty for none."""
-    tools: Annotated[tuple[ToolName, ...], AtMost("agent_tools")] = ()
-    """Names of server tools, in the order in which the model sees them."""
+    description: Annotated[str, AtMost("tool_description")] | None = None
+    """A description for the models that have the agent as a tool. Without one they see its first instructions."""
+    tools: Annotated[tuple[ToolReference, ...], AtMost("agent_tools")] = ()
+    """Names of server tools, in the order in which the model sees them. ``agent:NAME``, or ``agent:NAME@VERSION``, is
+    an agent on the server: its calls are runs of it. A run says ``agent_NAME`` instead, as its model does."""
+    subagents: dict[str, Subagent] = Field(default={})
+    """The agents among ``tools``, by the names that the model has for them, in the versions that they had when the run
+    was submitted. Filled in by the server."""
     client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
     """Tools that the client runs; the model sees them behind the server's."""
     approvals: Approvals = Approvals()
@@ -86,6 +111,17 @@ class AgentSpec(ModelOptions):
     def model_name(self) -> str:
         """The provider's own name of the model."""
         return self.model.partition("/")[2]
+
+
+class Subagent(Strict):
+    """An agent that another one has as a tool."""
+
+    agent: AgentSpec
+    budget: Budget | None = None
+    """The most that each of its runs may use, by the operator's policy."""
+
+
+AgentSpec.model_rebuild()
 
 
 class WithAgent(Strict):
@@ -175,7 +211,7 @@ class Waiting(BaseModel):
     reason: WaitReason
     until: datetime | None = None
     run_id: str | None = None
-    """The run ahead, with ``conversation_busy``."""
+    """The run ahead, with ``conversation_busy``; with ``agent_run`` that of the other agent."""
     attempt: int | None = None
     """The attempt that will be next, with ``backoff``."""
     error_class: ErrorClassName | None = None
@@ -215,24 +251,6 @@ class RunTimes(BaseModel):
     start_after: datetime | None = None
 
 
-class Budget(Strict):
-    """The most that a run may use.
-
-    The script that makes the next call ready looks at it, and the model calls of a run come one after another: nothing
-    else takes from the budget in between. A call is not begun once nothing is left, so the last one may go beyond
-    ``tokens`` and ``cost_usd``. The tool calls of a turn are taken from the budget together, before any of them begins.
-    """
-
-    tokens: int | None = Field(default=None, ge=1)
-    """Input and output tokens of all model calls, as the providers report them."""
-    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """US dollars for all model calls; every model of the agent needs a price. A call of unknown cost ends the run."""
-    tool_calls: int | None = Field(default=None, ge=1)
-    """A turn that asks for more than are left ends the run; none of its calls is started."""
-    seconds: float | None = Field(default=None, gt=0, le=366 * 86400)
-    """Seconds from the run's start to its end, waits included. Work that is under way then is stopped."""
-
-
 class Run(BaseModel):
     """One execution of the agent over a conversation, from an input to a stop."""
 
@@ -257,6 +275,10 @@ class Run(BaseModel):
     """The run that this one goes on with, or is a fork of."""
     retried_as: str | None = None
     """The run that goes on with this one; a fork does not."""
+    parent: ParentRun | None = None
+    """The run whose call began this one; it ends with that at the latest."""
+    children: tuple[ChildRun, ...] = ()
+    """Runs of other agents that calls of this one began, in that order."""
     agent: AgentSpec
     model: str
     """The model that is asked now: the agent's, or one of its fallbacks."""

@@ -217,6 +217,13 @@ class Settled:
     """The conversation's next run, which has to be started now."""
     following: Lease | None = None
     """The lease of the run's next step, if the worker that settled goes on with it."""
+    due: tuple[str, ...] = ()
+    """Entries of the due index, of children and parents of the run, that have to be acted on now."""
+
+    @property
+    def due_now(self) -> tuple[str, ...]:
+        """All entries of the due index that have to be acted on now."""
+        return (f"{self.next_run}/start", *self.due) if self.next_run else self.due
 
     @property
     def goes_on(self) -> bool:

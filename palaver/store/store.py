@@ -33,6 +33,7 @@ from palaver.store.redis.connection import Connection
 from palaver.store.redis.pool import Pool, driver
 from palaver.store.redis.shared_client import SharedClient
 from palaver.store.runs.bulk import BulkControl
+from palaver.store.runs.children import Children
 from palaver.store.runs.control import RunControl
 from palaver.store.runs.history import History
 from palaver.store.runs.runs import Runs
@@ -63,6 +64,7 @@ class Store:
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)
+        self.children = Children(self.runs)
         self.history = History(scripts, self.runs, self.capacity, self.vault)
         self.agents = Agents(connection, scripts, self.capacity)
         self.bulk = BulkControl(scripts, self.runs)

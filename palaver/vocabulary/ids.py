@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from itertools import count
 from typing import Final, Literal
 from uuid import UUID, uuid4
 
@@ -36,6 +37,22 @@ def new_tag() -> str:
 def new_run_id(shard: str, tag: str = "") -> str:
     """A fresh id of a run on ``shard`` (two hex digits), of the tenant with this tag."""
     return f"run_{shard}{_marked(tag)}{_base32(secrets.randbits(130))}"
+
+
+def derived_run_id(beside: str, seed: str) -> str:
+    """The id of a run that follows from ``seed``, of the shard and the tenant of the id ``beside``."""
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest()) >> (256 - 130)
+    return f"run_{shard_of(beside)}{_marked(tenant_of(beside))}{_base32(number)}"
+
+
+def derived_conversation_id(beside: str, seed: str, shards: int) -> str:
+    """The same of a conversation, where there are ``shards`` many."""
+    for number in count():
+        digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
+        derived = conversation_id(UUID(bytes=digest[:16]), shards, tenant_of(beside))
+        if shard_of(derived) == shard_of(beside):
+            break
+    return derived
 
 
 def new_conversation_id(shards: int, shard: str | None = None, tag: str = "") -> str:

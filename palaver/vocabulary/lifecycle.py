@@ -163,6 +163,8 @@ class WaitReason(StrEnum):
     """A person must approve or deny a tool call."""
     CLIENT_TOOL = "client_tool"
     """The client must answer a tool call."""
+    AGENT_RUN = "agent_run"
+    """A call waits for the run of another agent; ``run_id`` names it."""
 
 
 class StepState(StrEnum):

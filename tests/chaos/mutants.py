@@ -292,7 +292,7 @@ MUTANTS: Final = by_name(
         "ordinary_day",
         "nothing_left",
         f"{_LUA}_finish.lua",
-        "redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END))",
+        "redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END), member(RunDue.PARENT))",
         "redis.call('ZREM', DUE, member(RunDue.START))",
     ),
     _mutant(

@@ -15,6 +15,7 @@ from tests.chaos.cap_mutants import CAP_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.declaration_mutants import DECLARATION_MUTANTS
 from tests.chaos.erasure_mutants import ERASURE_MUTANTS
+from tests.chaos.family_mutants import FAMILY_MUTANTS
 from tests.chaos.in_place_mutants import IN_PLACE_MUTANTS
 from tests.chaos.issuer_mutants import ISSUER_MUTANTS
 from tests.chaos.ledger_mutants import LEDGER_MUTANTS
@@ -41,6 +42,7 @@ KINDS = (
     CAP_MUTANTS,
     DECLARATION_MUTANTS,
     ERASURE_MUTANTS,
+    FAMILY_MUTANTS,
     IN_PLACE_MUTANTS,
     ISSUER_MUTANTS,
     LEDGER_MUTANTS,

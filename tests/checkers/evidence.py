@@ -75,6 +75,11 @@ class Evidence:
         """All runs that have ended, with their events."""
         return (pair for history in self.histories for pair in history.ended)
 
+    def own_model_calls(self, run: Run) -> int:
+        """The calls of models that a run counts, without those of its children: these are its own, too."""
+        known = {each.id: each for history in self.histories for each in history.runs.values()}
+        return run.usage.model_calls - sum(known[child.run_id].usage.model_calls for child in run.children)
+
 
 async def read_histories(store: Store, run_ids: Iterable[str]) -> list[History]:
     """The conversations of these runs, which are all that there were in them."""

@@ -100,8 +100,9 @@ def calls_within_tries(evidence: Evidence) -> None:
             tries = len(_tries(events)) + sum(map(_extra, calls))
             assert len(calls) <= tries, f"{run.id}: {len(calls)} model calls for {tries} tries"
             kept = [entry for entry in history.entries if entry.run_id == run.id and _whole_answer(entry)]
-            if run.usage.model_calls or kept:
-                assert len(kept) <= run.usage.model_calls <= tries, f"{run}: {len(kept)} kept, {tries} tries"
+            counted = evidence.own_model_calls(run)
+            if counted or kept:
+                assert len(kept) <= counted <= tries, f"{run}: {len(kept)} kept, {tries} tries"
 
 
 def calls_within_need(evidence: Evidence) -> None:

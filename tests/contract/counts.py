@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from palaver.store.redis import keys
+from tests.contract.families import used_by_itself
 
 if TYPE_CHECKING:
     from tests.contract.invariants import Shard
@@ -72,7 +73,7 @@ def check_counts(shard: Shard) -> None:
     assert _times(counts, "run_duration_seconds") == len(ended), "how long runs took"
     cancelled = sum("cancel" in run for run in ended if run["stop_reason"] == "cancelled")
     assert _times(counts, "cancel_duration_seconds") == cancelled, "how long cancels took"
-    used = Counter({name: sum(int(run.get(name, 0)) for run in shard.runs.values()) for name in _USED})
+    used = Counter({name: sum(used_by_itself(shard, run_id, name) for run_id in shard.runs) for name in _USED})
     tokens = Counter[str]()
     for series, number in _of(counts, "tokens").items():
         tokens[series.rpartition(" ")[2]] += number

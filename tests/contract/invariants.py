@@ -19,6 +19,7 @@ from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_caps, check_counts, check_waiting
+from tests.contract.families import check_families
 from tests.contract.turns import check_turns
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
@@ -91,6 +92,7 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
         for conversation_id in shard.conversations:
             _check_conversation(shard, conversation_id, whole=not (moves and moves.deleted))
         _check_indexes(shard)
+        check_families(shard)
         check_waiting(shard)
         check_caps(shard)
         check_counts(shard)
@@ -370,7 +372,9 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         assert step.get("blamed", 0) <= step["losses"], what + "blamed for more than there was"
         assert step["state"] == "ready" or "unattended" not in step, what + "it is in no queue"
         assert step["state"] == "leased" or "judgement" not in step, what + "judged for a loss that is over"
-        assert bool(call_id) == ("call" in step) == (step["queue"] != "model"), what + "kind"
+        assert bool(call_id) == ("call" in step), what + "kind"
+        of_agent = "call" in step and orjson.loads(step["call"])["name"].startswith("agent_")
+        assert (step["queue"] == "model") == (not call_id or of_agent), what + "queue"
         if call_id and run["status"] != RunStatus.CANCELLING:
             assert call_id in calls, what + "its call is answered"
         if step["state"] == "leased":
@@ -584,4 +588,4 @@ def _check_indexes(shard: Shard) -> None:
         run_id, _, what = member.partition("/")
         assert run_id in shard.runs, f"{member} is due and its run is gone"
         assert shard.runs[run_id]["status"] in OPEN, f"{member} is due and its run has ended"
-        assert what in ("start", "end") or what in shard.steps.get(run_id, {}), f"{member}: no such step"
+        assert what in ("start", "end", "parent") or what in shard.steps.get(run_id, {}), f"{member}: no such step"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
-from palaver.errors import StaleLease
-from palaver.schemas.models import Message, ToolCall
+from palaver.errors import StaleLease, TimePassed, UnknownRun
+from palaver.schemas.models import Message, Subagent, ToolCall
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Lease, OfferedPlace, Renewal, Settled, Shown
 from palaver.steps.verdicts import Condensed, Continue, Finish, OpenCall, Postpone, ToolOutcome
 from palaver.store.redis import keys
+from palaver.store.runs.children import BudgetUsed, child_id
+from palaver.store.runs.runs import ChildBarred
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
-from tests.contract.clients import Choose, Clients
+from palaver.vocabulary.step_kinds import MODEL, TOOL
+from tests.contract.clients import AGENT, Choose, Clients
 from tests.contract.invariants import MESSAGES, check_whole
 from tests.contract.store_driver import INTERNAL, OWN, TOOL_ERROR
 
@@ -21,10 +24,11 @@ WORKERS = ("w1", "w2", "w3")
 VERDICTS = (*["go on"] * 8, "hand back", "hand back", "postpone", "retry", "retry", "give up", "finish", "finish")
 CALLS = (
     (), ("c1",), ("p1",), ("c1", "c2"), ("o1",), ("i1", "c1", "a1"), ("c1", "p1", "o1"), ("p1", "p2"),
+    ("g1",), ("g1", "c1"), ("g1", "g2"),
     ("c1", "i1", "c2", "i2"), ("a1",), ("i1",), ("p1", "a1", "i1"), ("o1", "o2"), ("e1",), ("c1", "p1", "e1"),
 )  # fmt: skip
 """What a model asks for. c: must not be started twice, i: idempotent, a: answered in the model step, e: the same, and
-ends the run, p: waits for an approval, o: the client's."""
+ends the run, p: waits for an approval, o: the client's, g: an agent, whose run it begins."""
 AWAITS: dict[str, Any] = {"p": "approval", "o": "client_tool"}
 QUEUE_OF: dict[str, str] = {"2": OWN}
 """The second call of a turn is of a tool that names a queue."""
@@ -71,8 +75,9 @@ class Walker(Clients):
         step, call = (lease.run_id, lease.step), f"{lease.run_id}/{lease.step}"
         if lease.fence != self.current.get(step):
             assert step not in self.current, f"{call} is leased to two"
+            # Who asks again for the lease that it has gets it, also behind a cancel.
+            assert lease.run_id not in self.cancelled, f"{call} is begun after the cancel"
             await self._check_begun(lease, call)
-        assert lease.run_id not in self.cancelled, f"{call} is begun after the cancel"
         if lease.call is None:
             await self._learn(lease, known)
         self.current[step] = lease.fence
@@ -89,7 +94,7 @@ class Walker(Clients):
             return
         assert lease.call.id[0] != "o", f"{call} is the client's"
         assert lease.call.id[0] != "p" or call in self.allowed, f"{call} was not approved"
-        if lease.call.id[0] != "i":
+        if lease.call.id[0] not in "ig":
             self.started.add(call)
 
     async def _learn(self, lease: Lease, known: list[int]) -> None:
@@ -151,10 +156,12 @@ class Walker(Clients):
     ) -> Awaitable[Settled]:
         steps, tool = self.driver.store.steps, lease.call is not None
         match verdict:
+            case "go on" if lease.call is not None and lease.call.id[0] == "g":
+                return self._ask_agent(lease)
             case "go on" if tool:
                 return self.driver.answer(lease, ends_run=flag and lease.step.endswith("2"))
             case "go on":
-                asked = tuple(ToolCall(id=call_id, name="t") for call_id in ids)
+                asked = tuple(ToolCall(id=each, name="agent_t" if each[0] == "g" else "t") for each in ids)
                 answers = tuple(
                     ToolOutcome(Message(role="tool", call_id=call_id, content="over"), ends_run=call_id[0] == "e")
                     for call_id in ids
@@ -163,10 +170,11 @@ class Walker(Clients):
                 opened = tuple(
                     OpenCall(
                         call,
-                        call.id[0] == "i",
+                        call.id[0] in "ig",
                         AWAITS.get(call.id[0]),
                         3600.0,
-                        queue=QUEUE_OF.get(call.id[1]),
+                        kind=MODEL if call.id[0] == "g" else TOOL,
+                        queue=None if call.id[0] == "g" else QUEUE_OF.get(call.id[1]),
                     )
                     for call in asked
                     if call.id[0] not in "ae"
@@ -189,6 +197,30 @@ class Walker(Clients):
                 return self.driver.postpone(lease)
             case _:
                 return self.driver.hand_back(lease, begun=flag)
+
+    async def _ask_agent(self, lease: Lease) -> Settled:
+        """A call of an agent begins a run, waits for that, or has its answer."""
+        children = self.driver.store.children
+        try:
+            child = await children.of(lease)
+            if child is None:
+                self.note(await children.begin(lease, Subagent(agent=AGENT), "look"))
+                self._new(await self.driver.get(child_id(lease)))
+            elif child.status.terminal:
+                return await self.driver.answer(lease)
+        except ChildBarred as barred:
+            if barred.why == "stale":
+                raise StaleLease from None
+            if barred.why == "stopping":
+                return await self.driver.hand_back(lease, begun=False)
+            return await self.driver.answer(lease)
+        except BudgetUsed:
+            return await self.driver.answer(lease)
+        except TimePassed:
+            return await self.driver.hand_back(lease, begun=False)
+        except UnknownRun:
+            raise StaleLease from None
+        return await self.driver.store.steps.settle(lease, Postpone(3600.0, child_id(lease), WaitReason.AGENT_RUN))
 
     async def renew(self, choose: Choose) -> None:
         """A worker renews what it holds, or held."""

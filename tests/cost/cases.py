@@ -34,6 +34,7 @@ from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
+from tests.cost import families
 
 Act = Callable[[], Awaitable[object]]
 WORDS: Final = "word " * 40
@@ -689,6 +690,7 @@ CASES: Final = (
     Case("settle", "8 KiB of results of inline tools", _settle_results),
     Case("settle", "a result beside open calls", _settle_answer),
     Case("settle", "an end that seals open calls", _settle_seal),
+    Case("settle", "an end of a run among those of its parent", families.end_child, most=199),
     Case("append", "messages", _append),
     Case("append", "messages behind others that wait", _append_behind_cancelled),
     Case("submit", "parts of a log that are withdrawn, and nothing to say", _append_behind_rolled_back),
@@ -704,8 +706,10 @@ CASES: Final = (
     Case("act", "parked steps that are resumed", _resume),
     Case("cancel", "tool calls", _cancel()),
     Case("cancel", "approvals", _cancel(approval=True)),
+    Case("cancel", "calls that wait for runs of agents", families.cancel_parent),
     Case("cancel", "rollbacks before it", _rollback),
     Case("submit", "8 messages", _submit_messages, most=125),
+    Case("submit", "runs that its parent began before it", families.begin_child, most=199),
     Case("submit", "4 KiB of a message", _submit_large, most=256),
     Case("submit", "runs in the queue that it interrupts", _interrupt, most=98),
     Case("submit", "runs in the queue before it", _queue, most=98),
@@ -741,6 +745,7 @@ CASES: Final = (
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),
     Case("sweep", "calls of a run that is late", _late),
+    Case("sweep", "calls of a run whose parent has ended", families.look_at_parent),
     Case("hand_back", "open calls", _hand_back),
     Case("postpone", "nothing that grows", _postpone),
     Case("promote", "nothing that grows", _promote),

@@ -276,6 +276,20 @@ class TestShowing:
         assert "status        cancelled (cancelled, withdrawn)\n" in out
         assert re.search(r"^cancel +\S+ \S+ rollback by alice enough$", out, re.MULTILINE)
 
+    def test_the_runs_above_and_below(self, api: ScriptedAPI) -> None:
+        below = [
+            {"run_id": "run_00below", "step": "1/c1", "agent": "researcher", "status": "completed"},
+            {"run_id": "run_00later", "step": "1/c2", "agent": "researcher"},
+        ]
+        above = {"run_id": "run_00above", "step": "4/c9", "depth": 1}
+        wait = {"reason": "agent_run", "run_id": "run_00later", "code": "run_00later"}
+        api.on("GET", RUN, answer(run_object("running", parent=above, children=below, waiting=wait)))
+        out = CommandResult(api, "show", RUN_ID).out
+        assert "called by     run_00above step 4/c9\n" in out
+        assert "runs below    run_00below researcher: completed\n" in out
+        assert "runs below    run_00later researcher: goes on\n" in out
+        assert "waiting       run of an agent, run_00later\n" in out
+
     def test_a_list_of_runs_that_wait_for_somebody(self, api: ScriptedAPI) -> None:
         wait = {"reason": "approval", "until": "2026-01-02T00:00:00Z"}
         waiting = run_object("requires_action", waiting=wait, pending_actions=[SEND, SHOUT])

@@ -129,8 +129,8 @@ class Capabilities:
                 else MissingCapability("provider", agent.provider)
             )
         for name in agent.tools if call is None else (call.name,):
-            # What the model made up is not lacked: it is told so.
-            if name not in self.tools and name in agent.tools:
+            # What the model made up is not lacked: it is told so. An agent needs no tool.
+            if name not in self.tools and name in agent.tools and name not in agent.subagents:
                 return MissingCapability("tool", name)
         return None
 

@@ -18,6 +18,7 @@ from ..models.call_clock import CallProgress
 from ..models.provider_permit import BYTES_A_TOKEN
 from ..protocols import AnswerReader, CallSettings, ModelProtocol, ModelReply, Offer
 from ..tracing.attempt_notes import AttemptNotes, word_of
+from .agent_tools import offer_of
 from .prompt import Prompt
 from .runtime import Runtime
 
@@ -152,11 +153,16 @@ class ModelCalls:
         return wait
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:
-        tools = (self._runtime.tools[name] for name in agent.tools)
         return [
-            *(Offer(tool.name, tool.description, tool.parameters) for tool in tools),
+            *(self._offer(agent, name) for name in agent.tools),
             *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
         ]
+
+    def _offer(self, agent: AgentSpec, name: str) -> Offer:
+        if (subagent := agent.subagents.get(name)) is not None:
+            return offer_of(name, subagent)
+        tool = self._runtime.tools[name]
+        return Offer(tool.name, tool.description, tool.parameters)
 
     def _answer_began(self) -> None:
         """Neither the model nor its provider is out, and the key is taken."""

@@ -19,6 +19,8 @@ from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
 from ..sources.containment import ToolAnswer, failure_of
+from .agent_calls import call_agent
+from .agent_tools import message_of
 from .asking import ask_model
 from .attempt import Attempt
 from .condensing import condense
@@ -32,7 +34,9 @@ _STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 @step(MODEL, retry=MODEL_CALL)
 async def call_model(attempt: Attempt) -> Verdict | Wait:
-    """Call the model, and run quick inline tools at once."""
+    """Call the model, and run quick inline tools at once; or call an agent."""
+    if attempt.lease.call is not None:
+        return await call_agent(attempt)
     if attempt.lease.condenses:
         return await _condense(attempt)
     if (stuck := attempt.prompt.detect_repetition()) is not None:
@@ -113,6 +117,9 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                 else:
                     open_calls.append(OpenCall(call, False, awaits="client_tool", timeout=client_tool.timeout))
                 continue
+            if call.name in attempt.lease.agent.subagents:
+                open_calls.append(_of_agent(attempt, call, alone=len(calls) == 1))
+                continue
             tool, arguments = tool_of(attempt, call)
             approvals = attempt.lease.agent.approvals
             if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
@@ -143,6 +150,20 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
             log_raised(error, call.name, attempt.lease)
             outcomes.append(ToolOutcome.failed(call, failure_of(error)))
     return outcomes, open_calls
+
+
+def _of_agent(attempt: Attempt, call: ToolCall, *, alone: bool) -> OpenCall:
+    """The step of a call of an agent, which needs no worker with tools. Trying it again begins no second run.
+
+    Raises:
+        ToolFailure: the arguments do not fit.
+    """
+    message_of(call)
+    approvals = attempt.lease.agent.approvals
+    if not approvals.ask(call.name, risky=False, alone=alone):
+        return OpenCall(call, idempotent=True, kind=MODEL)
+    by_other = approvals.needs_second_person(call.name)
+    return OpenCall(call, True, "approval", approvals.timeout, kind=MODEL, second_person=by_other)
 
 
 def answer(call: ToolCall, output: ToolAnswer, *, edited: bool = False, ends_run: bool = False) -> ToolOutcome:

@@ -57,7 +57,8 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
 
 def is_risky(attempt: Attempt, call: ToolCall) -> bool:
     """Tell whether the tool that ``call`` names is declared risky."""
-    return call.name in attempt.lease.agent.tools and attempt.runtime.tools[call.name].risky
+    agent = attempt.lease.agent
+    return call.name in agent.tools and call.name not in agent.subagents and attempt.runtime.tools[call.name].risky
 
 
 async def make_call(

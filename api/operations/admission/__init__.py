@@ -18,10 +18,11 @@ from palaver.schemas.models import AgentSpec, Message, Retry, Run, Submission, W
 
 from ..backend import Backend, Caller, within_deadline
 from . import content, governing, history, items, money, schedule, spec
-from .agents import as_it_was, refuse_other_agents, refuse_other_names, with_named
+from .agents import as_it_was, refuse_other_agents, refuse_other_names
 from .faults import at_the_root, refuse
 from .resolution import look_up, resolve
 from .spec import AGENT_PROBLEMS
+from .subagents import faults_below, with_named, with_policies, with_subagents
 
 __all__ = [
     "AGENT_PROBLEMS",
@@ -68,6 +69,7 @@ async def admit_submission(submission: Submission, backend: Backend, caller: Cal
             money.faults(submission.budget, models, owner),
             history.faults(submission),
             schedule.faults(submission),
+            await faults_below(agent, submission.budget, backend),
         )
     )
     lacks = None
@@ -98,13 +100,12 @@ async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Cal
         StoreUnavailable: it is not known yet whether its tools are there.
     """
     refuse_other_names(name, caller)
-    known = await look_up(agent, backend)
     with at_the_root():
-        refuse(chain(spec.kept_faults(name, agent), spec.faults(agent, known)))
-        body = _with_policy(NewConversation(agent=agent), backend)
-        numbered = agent.model_copy(
-            update={"retry": body.spec.retry if body.spec else None, "name": name, "version": 1}
-        )
+        whole = await with_subagents(agent, backend, caller, name)
+        known = await look_up(whole, backend)
+        faults = (spec.kept_faults(name, agent), spec.faults(whole, known), await faults_below(whole, None, backend))
+        refuse(chain(*faults))
+        numbered = with_policies(whole, backend).model_copy(update={"name": name, "version": 1})
         await governing.check(numbered, backend, caller)
 
 
@@ -129,6 +130,7 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller
             money.faults(body.budget, models, owner),
             history.input_faults(body.input) if body.input is not None else (),
             schedule.faults(body),
+            await faults_below(body.spec, body.budget, backend),
         )
     )
     body = _with_policy(body, backend)
@@ -163,6 +165,7 @@ async def admit_conversation(body: OfConversation, backend: Backend, caller: Cal
         chain(
             spec.faults(body.spec, known) if body.spec is not None else (),
             spec.secret_faults(secrets, "/secrets", seals=known.seals),
+            await faults_below(body.spec, None, backend),
         )
     )
     return await governing.conversation(_with_policy(body, backend), backend, caller)
@@ -236,10 +239,5 @@ async def _check_heard(conversation_id: str, backend: Backend, caller: Caller) -
 
 
 def _with_policy(body: Body, backend: Backend) -> Body:
-    agent = body.spec
-    if agent is None or not isinstance(agent.retry, str):
-        return body
-    named = agent.model_copy(update={"retry": backend.policies[agent.retry].dump()})
-    if "retry" not in agent.model_fields_set:
-        named.model_fields_set.discard("retry")
-    return body.model_copy(update={"agent": named})
+    agent = None if body.spec is None else with_policies(body.spec, backend)
+    return body if agent is body.spec else body.model_copy(update={"agent": agent})

@@ -1,34 +1,28 @@
-"""The agent of a request: looked up by its name on the server, and one that the key is for."""
+"""Agents on the server: looked up by their names, and those that the key is for."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from palaver.errors import FieldError, Refused, UnknownAgent
 from palaver.schemas.agents import referred, split_reference
-from palaver.schemas.models import AgentSpec, WithAgent
+from palaver.schemas.models import AgentSpec
 
 from ..backend import Backend, Caller, within_deadline
 
-Body = TypeVar("Body", bound=WithAgent)
 
-
-async def with_named(body: Body, backend: Backend, caller: Caller) -> Body:
-    """Return the body with the agent itself in the place of its name.
+async def kept_agent(reference: str, pointer: str, backend: Backend, caller: Caller) -> AgentSpec:
+    """Return the agent on the server that a field at ``pointer`` names.
 
     Raises:
         Refused: ``unknown_agent``.
         StoreUnavailable: the store took too long.
     """
-    if not isinstance(body.agent, str):
-        return body
-    name, version = split_reference(body.agent)
+    name, version = split_reference(reference)
     try:
         kept = await within_deadline(backend.store.agents.get(caller.tenant, name, version))
     except UnknownAgent:
         why = "is not on the server" if version is None else "is not on the server in that version"
-        raise Refused.of_faults([FieldError("/agent", "unknown_agent", f"{why}: see GET /v1/agents")]) from None
-    return body.model_copy(update={"agent": as_it_was(kept.agent)})
+        raise Refused.of_faults([FieldError(pointer, "unknown_agent", f"{why}: see GET /v1/agents")]) from None
+    return as_it_was(kept.agent)
 
 
 def as_it_was(agent: AgentSpec) -> AgentSpec:

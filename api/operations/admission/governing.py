@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from palaver.config.policy import DEFAULT_TENANT
 from palaver.errors import FieldError
-from palaver.schemas.models import AgentSpec, Budget, Retry, Run, Submission, WithAgent
+from palaver.schemas.models import AgentSpec, Budget, Retry, Run, Subagent, Submission, WithAgent
 from palaver.vocabulary.ids import tenant_of
 
 from ..backend import Backend, Caller, within_deadline
@@ -14,6 +14,7 @@ from . import money, policy
 from .agents import as_it_was, refuse_other_agents
 from .faults import refuse
 from .resolution import resolve
+from .subagents import all_of
 
 Body = TypeVar("Body", bound=WithAgent)
 
@@ -106,10 +107,36 @@ async def _governed(
         subject = policy.Subject(agent, budget, given, tools, owner)
         refuse(policy.faults(subject, rules))
         agent, budget = policy.tightened(subject, rules)
+    agent = await _governed_below(agent, budget, backend, caller, submits=submits, about=about)
     if submits:
         refuse(money.faults(budget, resolve(agent, backend.providers), owner))
         _check_principal(agent, caller)
     return agent, budget
+
+
+async def _governed_below(
+    agent: AgentSpec, budget: Budget | None, backend: Backend, caller: Caller, *, submits: bool, about: str | None
+) -> AgentSpec:
+    """Return the agent with what the rules demand of those below it. Each of their runs has the budget that the rules
+    for it allow, and no more than is left of that of the run above."""
+    below: dict[str, Subagent] = {}
+    for name, subagent in agent.subagents.items():
+        before = as_it_was(subagent.agent)
+        governed, own = await _governed(
+            before,
+            None,
+            backend,
+            caller,
+            given=False,
+            owner=f"agent {subagent.agent.name}",
+            submits=submits,
+            about=about,
+        )
+        if submits:
+            refuse(money.faults(budget, resolve(governed, backend.providers), f"agent {subagent.agent.name}"))
+        if governed is not before or own != subagent.budget:
+            below[name] = Subagent(agent=governed, budget=own)
+    return agent.model_copy(update={"subagents": {**agent.subagents, **below}}) if below else agent
 
 
 def _changes(
@@ -124,7 +151,9 @@ def _changes(
 
 def _check_principal(agent: AgentSpec | None, caller: Caller) -> None:
     """Check that somebody else can be told from the caller, where a second person has to approve."""
-    if agent is not None and agent.approvals.second_person and caller.name is None:
+    if agent is None or caller.name is not None:
+        return
+    if any(each.approvals.second_person for each in all_of(agent)):
         why = "cannot be had: the caller has no key with a name, and nobody can be told to be somebody else"
         refuse([FieldError("/agent/approvals/second_person", "second_person_required", why)])
 

@@ -60,6 +60,7 @@ async def look_up(agent: AgentSpec | None, backend: Backend) -> KnownNames:
         StoreUnavailable: the store took too long.
     """
     tools, models = (agent.tools, agent.models) if agent is not None else ((), ())
+    tools = tuple(name for name in tools if agent is None or name not in agent.subagents)
     providers = [model.partition("/")[0] for model in models]
     return KnownNames(
         models=resolve(agent, backend.providers),

@@ -137,7 +137,7 @@ def _provider_faults(agent: AgentSpec, known: KnownNames) -> Iterator[FieldError
 def _tool_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[FieldError | UnknownName]:
     before: set[str] = set()
     for index, name in enumerate(agent.tools):
-        if tools is not None and name not in tools:
+        if tools is not None and name not in tools and name not in agent.subagents:
             yield UnknownName(f"/agent/tools/{index}", "unknown_tool", "is a tool that no worker has", name, tools)
         elif name in before:
             yield FieldError(f"/agent/tools/{index}", "duplicate_tool", "is named before")
@@ -159,7 +159,7 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[Fie
     """Yield a fault for each pattern that fits no tool: one with a typing error would let calls through without
     approval."""
     servers = frozenset(agent.tools)
-    known = [name for name in agent.tools if tools is None or name in tools]
+    known = [name for name in agent.tools if tools is None or name in tools or name in agent.subagents]
     approvals = agent.approvals
     require = () if isinstance(approvals.require, str) else approvals.require
     lists = {

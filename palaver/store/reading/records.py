@@ -61,7 +61,8 @@ RUN_FIELDS: Final = (
     "id", "conversation", "status", "stop_reason", "waiting", "actions", "pausing", "withdrawn", "submitted_by",
     "retried_from", "retried_as", "agent", "model", "seq", "attempt", "input_preview", "output", "error",
     "incomplete_details", "cancel", "created_at", "started_at", "ended_at", "deadline", "start_by", "start_after",
-    "events", "budget", "priority", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace",
+    "events", "budget", "priority", "metadata", "tags", *USAGE_FIELDS, "deleting", "progress", "trace", "parent",
+    "children",
 )  # fmt: skip
 """The fields of a run's hash that `run` reads. The others may be long, such as how each of its actions was resolved."""
 _RUN_FIELDS: Final = tuple(map(str.encode, RUN_FIELDS))
@@ -72,6 +73,11 @@ _COUNTED: Final = {name: name.encode() for name in Usage.model_fields if name !=
 def agent_json(spec: AgentSpec) -> str:
     """An agent as JSON, as it was meant when it came in: with the defaults of today. Options of the model, of client
     tools, and newer ones are left out if nobody gave them, so that they say nothing to older code."""
+    return spec.model_dump_json(exclude=_unsaid(spec))
+
+
+def _unsaid(spec: AgentSpec) -> dict[str, Any]:
+    """Return the fields that the JSON of an agent leaves out."""
     unsaid: dict[str, Any] = {name: True for name in ModelOptions.model_fields if getattr(spec, name) is None}
     unsaid["client_tools"] = {
         place: {"acknowledgement"} for place, tool in enumerate(spec.client_tools) if tool.acknowledgement is None
@@ -82,7 +88,10 @@ def agent_json(spec: AgentSpec) -> str:
     unsaid["condense_at_messages"] = spec.condense_at_messages is None
     # The key of an endpoint is stored apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
-    return spec.model_dump_json(exclude=unsaid)
+    unsaid["description"] = spec.description is None
+    below = {name: {"agent": _unsaid(subagent.agent)} for name, subagent in spec.subagents.items()}
+    unsaid["subagents"] = below or True
+    return unsaid
 
 
 def names(agent: AgentSpec) -> str:
@@ -124,6 +133,8 @@ def _run(fields: Fields) -> Run:
         submitted_by=_text(fields.get(b"submitted_by")),
         retried_from=_text(fields.get(b"retried_from")),
         retried_as=_text(fields.get(b"retried_as")),
+        parent=_json(fields.get(b"parent")),
+        children=tuple(_json(fields.get(b"children")) or ()),
         agent=spec,
         model=spec.models[int(fields.get(b"model", 0))],
         step=int(fields[b"seq"]),

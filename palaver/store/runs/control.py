@@ -200,7 +200,7 @@ def _acted(run_id: str, items: int, reply: Accepted | Ended | Mismatch | Refused
     """Read the reply to so many items. Raises as `RunControl.act`."""
     match reply:
         case Accepted() as done:
-            return Acted(Settled(done.status, done.deliveries, done.next_run), done.replayed)
+            return Acted(Settled(done.status, done.deliveries, done.next_run, due=done.due), done.replayed)
         case Unknown():
             raise UnknownRun(run_id)
         case Mismatch():

@@ -26,6 +26,7 @@ from palaver.store.scripting.contracts import Cancel, CopyLog, Submit
 from palaver.store.scripting.contracts.logs import Copied
 from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
 from palaver.store.scripting.contracts.runs import (
+    Barred,
     Created,
     Full,
     Past,
@@ -40,11 +41,11 @@ from palaver.store.scripting.log_entries import Withdrawn
 from palaver.store.scripting.moving import durable_reply, settled
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.telemetry.traces import new_trace
+from palaver.telemetry.traces import Trace, new_trace
 from palaver.vocabulary.ids import new_run_id, pick_shard, shard_of, tenant_of
 from palaver.vocabulary.limits import count_exceeded
 
-SubmitReply = Created | Steered | Replayed | Mismatch | Past | Rejected | Full | TenantFull | Unknown
+SubmitReply = Created | Steered | Replayed | Mismatch | Past | Rejected | Full | TenantFull | Barred | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,16 @@ class CopiedLog:
     """The parts of the copy that models do not see."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Opened: they are sealed for the copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewChild:
+    """A run that a call of another run begins."""
+
+    run_id: str
+    parent: bytes
+    """As in `Submit`."""
+    trace: Trace | None
 
 
 class Runs(Listing):
@@ -158,16 +169,18 @@ class Runs(Listing):
         retried_from: str | None = None,
         lacks: str | None = None,
         fork: CopiedLog | None = None,
+        child: NewChild | None = None,
     ) -> Submit:
         """Return the request to the store for a run in the conversation ``target``: with ``retry`` only right behind
-        the run that it goes on with, and with ``fork`` in one that begins as another one did."""
+        the run that it goes on with, with ``fork`` in one that begins as another one did, and as a ``child`` under the
+        lease of the call that it answers."""
         nearly_full = await self._capacity.nearly_full()
         shard = shard_of(target)
-        run_id = new_run_id(shard, tenant_of(target))
+        run_id = child.run_id if child else new_run_id(shard, tenant_of(target))
         content = submission.input
         messages = (Message(role="user", content=content),) if isinstance(content, str) else content
         agent, ceiling = submission.spec, 0 if nearly_full else self._capacity.runs_of_a_shard()
-        trace = new_trace()
+        trace = child.trace if child else new_trace()
         secrets = with_key(submission.secrets, agent)
         hidden = tuple(filter(None, secrets.values()))
         title = first_words(messages, TITLE, hidden)
@@ -192,6 +205,7 @@ class Runs(Listing):
             budget=submission.budget.model_dump_json(exclude_none=True) if submission.budget else None,
             submitted_by=by,
             retried_from=retried_from,
+            parent=child.parent if child else None,
             lacks=lacks,
             copy=fork.copy if fork else None,
             copied_through=fork.through if fork else None,
@@ -271,6 +285,14 @@ class Runs(Listing):
         return await durable_reply(self._scripts.run_durably(cancel), partial(cancelled, run_id))
 
 
+class ChildBarred(Exception):
+    """The call may not begin the run: why, as in `Barred`."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
     """Read the reply to ``submit``. Raises as `Runs.take_on`."""
     match reply:
@@ -294,6 +316,8 @@ def taken_on(submit: Submit, reply: SubmitReply) -> Submitted:
             raise NoRoom("tenant_queue_full", "as many runs of the tenant have not begun as there may be")
         case Rejected(code, other):
             raise refusal(code, other or submit.retried_from)
+        case Barred(why):
+            raise ChildBarred(why)
         case Unknown():
             raise unknown_conversation(submit.conversation_id)
         case none:

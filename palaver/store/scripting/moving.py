@@ -39,4 +39,4 @@ def outcome(read: Callable[[R], T], reply: R | Exception) -> T | Exception:
 
 def settled(moved: Moved) -> Settled:
     """The status of the run now, and the deliveries to publish."""
-    return Settled(moved.status, moved.deliveries, moved.next_run)
+    return Settled(moved.status, moved.deliveries, moved.next_run, due=moved.due)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, Self, get_args
 
 import orjson
 
@@ -39,12 +39,18 @@ _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 @dataclass(frozen=True, slots=True)
 class DueItem:
-    """Something that may be due: a step of a run, its ``start`` or its ``end``."""
+    """Something that may be due: a step of a run, its ``start``, its ``end``, or a look at its ``parent``."""
 
     run_id: str
     what: str
     ready: str | None = None
     """The queue among whose unclaimed deliveries it was found; None: it is in the due index."""
+
+    @classmethod
+    def of(cls, entry: str, ready: str | None = None) -> Self:
+        """Read an entry of the index, or of the deliveries of the queue ``ready``."""
+        run_id, _, what = entry.partition("/")
+        return cls(run_id, what, ready)
 
 
 class DueIndex:
@@ -293,5 +299,4 @@ def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:
 
 
 def _due_item(member: bytes, ready: str | None = None) -> DueItem:
-    run_id, _, what = member.decode().partition("/")
-    return DueItem(run_id, what, ready)
+    return DueItem.of(member.decode(), ready)

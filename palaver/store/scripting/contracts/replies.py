@@ -17,6 +17,8 @@ class Moved:
     deliveries: tuple[Delivery, ...]
     next_run: str | None
     """The conversation's next run."""
+    due: tuple[str, ...] = ()
+    """Entries of the due index, of children and parents of the run, that the caller acts on now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,16 @@ class TenantFull:
     """As many runs of the tenant have not begun as there may be."""
 
 
-class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | Full | TenantFull | Unknown]):
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """The call of another run may not begin this one, its child."""
+
+    why: Literal["stale", "stopping", "gone", "full"]
+    """Its lease is lost; its run is being cancelled or paused; it has begun one that was deleted since; its run has as
+    many children as it may have."""
+
+
+class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | Full | TenantFull | Barred | Unknown]):
     """Take a run on: its record, its place in the conversation and its idempotency key in one step."""
 
     grows = True
@@ -103,6 +112,8 @@ class Submit(Script[Created | Steered | Replayed | Mismatch | Past | Rejected | 
     """The name of the key that asks."""
     retried_from: str | None
     """The run that this one goes on with. With ``retry`` it says what that one was to say and did not."""
+    parent: Json | None
+    """The call that begins this run: run_id, step and fence of its lease, and the name of the agent."""
     lacks: str | None
     """The code of what no worker has that its first step needs; None if one may be there."""
     copy: str | None
@@ -178,6 +189,8 @@ class Accepted:
     deliveries: tuple[Delivery, ...]
     next_run: str | None
     replayed: bool
+    due: tuple[str, ...]
+    """As in `Moved`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ class RunDue(StrEnum):
     """Its start time, or its turn in the conversation."""
     END = "end"
     """A time limit is reached, or 80 % of it are used."""
+    PARENT = "parent"
+    """Its parent has ended, pauses, or goes on: it does the same."""
 
 
 class Used(NamedTuple):

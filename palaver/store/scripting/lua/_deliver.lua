@@ -52,6 +52,7 @@ end
 local function park_step(name, step)
   step.state, step.since, step.parked = StepState.PARKED, NOW, NOW
   save_step(name, step)
+  family.call_on(step)
 end
 
 -- The lease ends before its worker tried the step: the times of the step go on as if it had not been claimed.
@@ -114,5 +115,5 @@ end
 
 -- The reply of a script that moved the run.
 local function moved(next_run)
-  return reply.moved { status = STATUS, deliveries = to_publish(), next_run = next_run }
+  return reply.moved { status = STATUS, deliveries = to_publish(), next_run = next_run, due = family.due }
 end

@@ -43,17 +43,22 @@ local function count_end(status, reason, failure)
   end
 end
 
--- What the run used is the conversation's from now on; until here it is counted with the run alone.
+-- What the run used is the conversation's from now on; until here it is counted with the run alone. A child hands it to
+-- its parent, too, and wakes the call that waits for it.
 local function hand_on_usage()
   local names = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls',
     'tool_calls', 'cost',
   }
-  local used = redis.call('HMGET', RUN, 'unpriced', unpack(names))
-  if used[1] then redis.call('HSET', CONV, 'unpriced', 1) end
+  local used = redis.call('HMGET', RUN, 'parent', 'unpriced', unpack(names))
+  if used[2] then redis.call('HSET', CONV, 'unpriced', 1) end
   for i, name in ipairs(names) do
-    if used[i + 1] then redis.call('HINCRBY', CONV, name, used[i + 1]) end
+    if used[i + 2] then redis.call('HINCRBY', CONV, name, used[i + 2]) end
   end
+  if not used[1] then return end
+  local parent = cjson.decode(used[1])
+  family.hand_up(parent, used[2], names, { unpack(used, 3, 2 + #names) })
+  family.wake(parent)
 end
 
 -- End the run; nothing else ends one. `failure` is the run's error, JSON, or what there is to say of an answer that was
@@ -81,9 +86,10 @@ local function finish(reason, failure)
       count_lease(step, StepOutcome.ABANDONED)
     end
     unindex_step(open[i], step)
+    if step.state ~= StepState.ABORTED then family.call_on(step) end
   end
   redis.call('UNLINK', STEPS)
-  redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END))
+  redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END), member(RunDue.PARENT))
   wait_no_more()
   if PAUSING then redis.call('HDEL', RUN, 'pausing') end
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'

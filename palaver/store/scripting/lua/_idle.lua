@@ -21,7 +21,8 @@ local function wait_for_step(step)
   mark_running()
   local class = step.failed and step.failed.class
   if step.postponed == step['until'] then
-    wait_for(step.reason, { ['until'] = step['until'], code = step.code, error_class = step.out_since and class })
+    wait_for(step.reason, { ['until'] = step['until'], code = step.code, error_class = step.out_since and class,
+      run_id = step.child })
   else
     wait_for(WaitReason.BACKOFF, { ['until'] = step['until'], attempt = try_of(step), error_class = class })
   end

@@ -8,7 +8,12 @@ local function spoke(by) redis.call('HSET', RUN, 'spoke:' .. (by or ''), 1) end
 -- can tell.
 local function is_second_person(by)
   if not by or not SUBMITTER or SUBMITTER == by then return false end
-  local spoken = redis.call('HMGET', RUN, 'spoke:' .. by, 'spoke:')
+  local spoken = redis.call('HMGET', RUN, 'spoke:' .. by, 'spoke:', 'parent')
+  -- Who spoke into a run has said something of what its children are to do.
+  while spoken[3] and not spoken[1] and not spoken[2] do
+    local above = PREFIX .. 'run:' .. cjson.decode(spoken[3]).run_id
+    spoken = redis.call('HMGET', above, 'spoke:' .. by, 'spoke:', 'parent')
+  end
   return not spoken[1] and not spoken[2]
 end
 
@@ -86,6 +91,7 @@ local function resume()
   emit(EventKind.RUN_RESUMED, '{}')
   for _, each in ipairs(steps_in_order()) do
     local name, step = each[1], each[2]
+    family.call_on(step)
     if step.state == StepState.PARKED then
       -- The pause does not count as the step's time; a postponement is not counted anyway.
       local since = step.postponed and step.postponed == step['until'] and math.max(step.parked, step.postponed)

@@ -1,5 +1,5 @@
 -- The open steps of a run.
--- needs: run, turns
+-- needs: run, turns, family
 --
 -- A step is JSON in the steps hash: state (StepState in Python), queue, attempt, losses, deliveries, blamed (how often it
 -- may have ended its worker), age (of its lease at the last loss, ms), row (how many losses came at this age, one behind
@@ -14,6 +14,7 @@
 -- them that is).
 -- Later: until (ms) and, if it was postponed, postponed (= until), reason, code;
 -- needs (of its next call, as _allowance.lua has it: a cap of the tenant holds it up) and held (since when, ms);
+-- child (the run that a call began, _family.lua), child_ended (that is over);
 -- out_since (when it first met the outage of its provider, ms), lacking_since (when a worker first lacked what it needs, ms).
 -- Awaiting: action (its id), until, client (its output is what is waited for). Parked: parked (since when, ms), until if it
 -- was later.
@@ -96,6 +97,7 @@ end
 
 local function drop_step(name, step)
   redis.call('HDEL', STEPS, name)
+  family.call_on(step)
   unindex_step(name, step)
 end
 

@@ -1,7 +1,8 @@
 -- needs: input, request, stop, version
 if not STATUS then return reply.unknown() end
 local function accepted(next_run, replayed)
-  return reply.accepted { status = STATUS, deliveries = to_publish(), next_run = next_run, replayed = replayed }
+  return reply.accepted { status = STATUS, deliveries = to_publish(), next_run = next_run, replayed = replayed,
+    due = family.due }
 end
 
 local earlier = earlier_request(args.request)
@@ -79,6 +80,8 @@ for _, item in ipairs(args.items) do
     local id = apply_decision(item, action, by)
     if id then answered[id] = true end
   end
+  -- From here on it does not follow its parent, if it has one, in that.
+  if item.type == ItemType.PAUSE or item.type == ItemType.RESUME then redis.call('HDEL', RUN, 'paused_with') end
   if item.type == ItemType.PAUSE then pause(item.now, item.reason) end
   if item.type == ItemType.RESUME then resume() end
 end

@@ -21,7 +21,12 @@ elseif args.used.model_calls > 0 then
   step.out_since = nil
 end
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
-if not PAUSING then emit_waiting(name, args.reason, args.code, args.delay_ms, args.error) end
+if step.child_ended then
+  -- It waited for a run that has ended meanwhile.
+  step.first, step.postponed = step.first and step.first - args.delay_ms, NOW
+elseif not PAUSING then
+  emit_waiting(name, args.reason, args.code, args.delay_ms, args.error)
+end
 deliver_later(name, step, step.postponed)
 update_idle_status()
 return moved()

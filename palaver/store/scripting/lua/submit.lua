@@ -1,4 +1,4 @@
--- needs: caps, input, other_runs, copied, create, erased, left_to_say, request, secrets, version
+-- needs: caps, input, other_runs, copied, create, erased, begun_by, left_to_say, request, secrets, version
 local kind, conflict, start_after = args.kind, args.on_conflict, args.start_after
 -- The same run id: the API repeats this submit because the answer was lost.
 if ID then
@@ -12,6 +12,7 @@ if args.fingerprint or conflict == OnConflict.STEER then
   if earlier[3] == ID then return reply.steered { run_id = earlier[1] } end
   if earlier[1] then return reply.replayed { run_id = earlier[1], steered = earlier[3] } end
 end
+if family.why_barred() then return reply.barred { why = family.why_barred() } end
 if (args.start_by or NOW + 1) <= NOW then return reply.past { field = 'start_by' } end
 if (args.deadline or NOW + 1) <= NOW then return reply.past { field = 'deadline' } end
 local function refused(code, other) return reply.rejected { code = code, other = other } end

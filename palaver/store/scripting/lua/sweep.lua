@@ -1,4 +1,4 @@
--- needs: overdue, time_limits
+-- needs: overdue, time_limits, heed
 local what = args.what
 if not STATUS then return reply.gone() end
 if NEWEST > Format.VERSION then
@@ -20,6 +20,10 @@ if what == RunDue.START then
   if not due then return moved() end
   redis.call('ZREM', DUE, member(what))
   return moved(enter())
+elseif what == RunDue.PARENT then
+  if not due then return moved() end
+  redis.call('ZREM', DUE, member(what))
+  return moved(heed_parent())
 elseif what == RunDue.END then
   local limit = first_time_limit()
   if limit.at <= NOW then

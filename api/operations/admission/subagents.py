@@ -1,0 +1,151 @@
+"""The agents of a request: looked up by their names on the server, with all that they have as tools (ADR 0113)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from palaver.errors import FieldError, Refused
+from palaver.schemas.agents import split_reference
+from palaver.schemas.family import AGENT_TOOL, tool_name
+from palaver.schemas.models import AgentSpec, Budget, Subagent, WithAgent
+from palaver.store.reading.records import agent_json
+from palaver.vocabulary.limits import count_exceeded, limit_of
+
+from ..backend import Backend, Caller
+from . import money, spec
+from .agents import kept_agent
+from .resolution import look_up
+from .spec import UnknownName
+
+Body = TypeVar("Body", bound=WithAgent)
+
+
+async def with_named(body: Body, backend: Backend, caller: Caller) -> Body:
+    """Return the body with the agent itself in the place of its name, and the agents that it has as tools within it.
+
+    Raises:
+        Refused: ``unknown_agent``, or what is wrong with these agents.
+        StoreUnavailable: the store took too long.
+    """
+    if body.agent is None:
+        return body
+    named = await kept_agent(body.agent, "/agent", backend, caller) if isinstance(body.agent, str) else body.agent
+    agent = await with_subagents(named, backend, caller, named.name)
+    return body if agent is body.agent else body.model_copy(update={"agent": agent})
+
+
+async def with_subagents(agent: AgentSpec, backend: Backend, caller: Caller, name: str | None) -> AgentSpec:
+    """Return the agent of that name with the agents among its tools, in their versions of now, and those among theirs.
+
+    Raises:
+        Refused: one of them is unknown, is below itself, or they are too many.
+        StoreUnavailable: the store took too long.
+    """
+    if agent.subagents and "subagents" in agent.model_fields_set:
+        raise _refused("/agent/subagents", "is filled in by the server: name agents in tools, as agent:NAME")
+    tree = _Tree(backend, caller)
+    whole = await tree.grown(agent, () if name is None else (name,), None)
+    if whole is not agent and len(agent_json(whole).encode()) > limit_of("agent_tree"):
+        count_exceeded("agent_tree")
+        raise _refused("/agent/tools", f"has agents of more than {limit_of('agent_tree')} bytes together, as JSON")
+    return whole
+
+
+class _Tree:
+    """An agent and those below it, while they are looked up."""
+
+    def __init__(self, backend: Backend, caller: Caller) -> None:
+        self._backend = backend
+        self._caller = caller
+        self._size = 0
+
+    async def grown(self, agent: AgentSpec, path: tuple[str, ...], pointer: str | None) -> AgentSpec:
+        """Return an agent with those below it; the same if it has none. ``path`` leads to it, and ``pointer`` to where
+        the request names that."""
+        below: dict[str, Subagent] = {}
+        tools: list[str] = []
+        for index, tool in enumerate(agent.tools):
+            where = pointer or f"/agent/tools/{index}"
+            if not tool.startswith(AGENT_TOOL):
+                tools.append(tool)
+                continue
+            reference = tool.removeprefix(AGENT_TOOL)
+            name, _ = split_reference(reference)
+            called = tool_name(name)
+            self._check(name, path, where)
+            if called in below:
+                raise Refused.of_faults([FieldError(where, "duplicate_tool", f"is another agent that is {called}")])
+            kept = await kept_agent(reference, where, self._backend, self._caller)
+            below[called] = Subagent(agent=await self.grown(kept, (*path, name), where))
+            tools.append(called)
+        if not below:
+            return agent
+        whole = agent.model_copy(update={"tools": tuple(tools), "subagents": below})
+        # It gives what it gave before.
+        whole.model_fields_set.intersection_update(agent.model_fields_set)
+        return whole
+
+    def _check(self, name: str, path: tuple[str, ...], where: str) -> None:
+        self._size += 1
+        if name in path:
+            raise _refused(where, f"leads to itself: {' > '.join((*path, name))}")
+        if len(path) > limit_of("subagent_depth"):
+            count_exceeded("subagent_depth")
+            raise _refused(where, f"has agents at more than {limit_of('subagent_depth')} levels: {' > '.join(path)}")
+        if self._size > limit_of("subagents"):
+            count_exceeded("subagents")
+            raise _refused(where, f"has more than {limit_of('subagents')} agents at all levels")
+
+
+async def faults_below(agent: AgentSpec | None, budget: Budget | None, backend: Backend) -> list[FieldError]:
+    """Return the faults of the agents below one, at the place of the tool that leads to them.
+
+    Raises:
+        StoreUnavailable: it is not known yet whether their tools are there.
+    """
+    found: list[FieldError] = []
+    for index, tool in enumerate(() if agent is None else agent.tools):
+        if agent is not None and tool in agent.subagents:
+            found += await _faults_of(agent.subagents[tool].agent, budget, f"/agent/tools/{index}", backend)
+    return found
+
+
+async def _faults_of(agent: AgentSpec, budget: Budget | None, pointer: str, backend: Backend) -> list[FieldError]:
+    known = await look_up(agent, backend)
+    found = []
+    for fault in (*spec.faults(agent, known), *money.faults(budget, known.models)):
+        own = fault.as_fault() if isinstance(fault, UnknownName) else fault
+        found.append(FieldError(pointer, own.code, f"the agent {agent.name}: {own.pointer} {own.message}"))
+    for subagent in agent.subagents.values():
+        found += await _faults_of(subagent.agent, budget, pointer, backend)
+    return found
+
+
+def with_policies(agent: AgentSpec, backend: Backend) -> AgentSpec:
+    """Return the agent with retry policies in the place of their names, its own and those below it."""
+    changes: dict[str, object] = {}
+    if isinstance(agent.retry, str):
+        changes["retry"] = backend.policies[agent.retry].dump()
+    below = {
+        name: subagent.model_copy(update={"agent": with_policies(subagent.agent, backend)})
+        for name, subagent in agent.subagents.items()
+    }
+    if any(below[name].agent is not subagent.agent for name, subagent in agent.subagents.items()):
+        changes["subagents"] = below
+    if not changes:
+        return agent
+    named = agent.model_copy(update=changes)
+    named.model_fields_set.intersection_update(agent.model_fields_set)
+    return named
+
+
+def all_of(agent: AgentSpec) -> Iterator[AgentSpec]:
+    """Yield an agent and all below it."""
+    yield agent
+    for subagent in agent.subagents.values():
+        yield from all_of(subagent.agent)
+
+
+def _refused(pointer: str, why: str) -> Refused:
+    return Refused.of_faults([FieldError(pointer, "validation_error", why)])

@@ -1,0 +1,65 @@
+-- A run that a call of another run begins is its child (ADR 0113). It is of the same shard, so a script may use both.
+-- needs: run
+-- RUN `parent` of a child is JSON: run_id, step (of the call), depth (1 below a run without a parent). RUN `children` of a
+-- parent is a JSON list: run_id, step, agent, and status once it has ended. The step of the call has child (its run id)
+-- and child_ended.
+
+-- `due` has the entries of DUE that this script adds for other runs: the caller acts on them, or a sweeper.
+local family = { due = {} }
+
+local function add_due(entry)
+  redis.call('ZADD', DUE, NOW, entry)
+  family.due[#family.due + 1] = entry
+end
+
+-- Something has become of the run, or of the call: the child that it waits for is to look at it.
+function family.call_on(step)
+  if step.child and not step.child_ended then add_due(step.child .. '/' .. RunDue.PARENT) end
+end
+
+local function add_usage(key, unpriced, names, used)
+  if unpriced then redis.call('HSET', key, 'unpriced', 1) end
+  for i, name in ipairs(names) do
+    if used[i] then redis.call('HINCRBY', key, name, used[i]) end
+  end
+end
+
+-- What a child used is its parent's, too, and that of all above it who have ended before: the ledgers have it once.
+function family.hand_up(parent, unpriced, names, used)
+  local run = PREFIX .. 'run:' .. parent.run_id
+  local kept = redis.call('HMGET', run, 'conversation', 'ended_at', 'parent')
+  if not kept[1] then return end
+  add_usage(run, unpriced, names, used)
+  if not kept[2] then return end
+  local conversation = PREFIX .. 'conv:' .. kept[1]
+  if redis.call('EXISTS', conversation) == 1 then add_usage(conversation, unpriced, names, used) end
+  if kept[3] then family.hand_up(cjson.decode(kept[3]), unpriced, names, used) end
+end
+
+local function note_end(parent)
+  local run = PREFIX .. 'run:' .. parent.run_id
+  local text = redis.call('HGET', run, 'children')
+  if not text then return end
+  local children = cjson.decode(text)
+  for _, child in ipairs(children) do
+    if child.run_id == ID then child.status = STATUS end
+  end
+  redis.call('HSET', run, 'children', cjson.encode(children))
+end
+
+-- The child has ended: the step that waits for it is due now, or, where its run is paused, as soon as that is resumed.
+function family.wake(parent)
+  note_end(parent)
+  local steps = PREFIX .. 'steps:' .. parent.run_id
+  local text = redis.call('HGET', steps, parent.step)
+  if not text then return end
+  local step = cjson.decode(text)
+  step.child_ended = true
+  if (step.state == StepState.LATER or step.state == StepState.PARKED) and step.postponed == step['until'] then
+    -- The time of its attempts begins after the wait.
+    if step.first then step.first = step.first - math.max(0, step['until'] - NOW) end
+    step.postponed, step['until'] = NOW, NOW
+    if step.state == StepState.LATER then add_due(parent.run_id .. '/' .. parent.step) end
+  end
+  redis.call('HSET', steps, parent.step, cjson.encode(step))
+end
