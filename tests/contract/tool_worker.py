@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from celery.exceptions import Retry
@@ -25,6 +26,9 @@ from workers.steps.histograms import Histograms
 from workers.steps.registry import handler_of
 from workers.steps.runtime import Runtime
 from workers.steps.step import make_attempt
+
+_WITHIN: Final = 20.0
+"""Seconds for all attempts of a call."""
 
 
 class ToolWorker:
@@ -57,10 +61,12 @@ class ToolWorker:
         (settled,) = await self.driver.hasten(delivery.run_id, delivery.step)
         return await self.attempt(settled.deliveries[0])
 
-    async def follow(self, delivery: Delivery, most: int = 30) -> list[str]:
-        """Attempts until the call is answered: what Flower is shown of each."""
+    async def follow(self, delivery: Delivery) -> list[str]:
+        """Attempts until the call is answered: what Flower is shown of each. A service that is out is asked again only
+        after some time, however often the step is."""
+        give_up_at = time.monotonic() + _WITHIN
         shown = [await self.attempt(delivery)]
-        while shown[-1].startswith(("RETRY", "waits")) and len(shown) < most:
+        while shown[-1].startswith(("RETRY", "waits")) and time.monotonic() < give_up_at:
             shown.append(await self.again(delivery))
         return shown
 
