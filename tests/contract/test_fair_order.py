@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
@@ -409,9 +410,12 @@ async def test_who_comes_late_to_a_provider_has_no_turns_to_catch_up_on(driver: 
 async def test_no_two_tenants_have_one_turn_behind_a_cool_down(driver: StoreDriver) -> None:
     """Who are told the same time would come together, again and again."""
     await driver.store.providers.cool_down("p", 30)
-    waits = [await driver.store.providers.admit("p", call_of(f"{n:06}", 0), Limits(), 0) for n in range(60)]
-    turns = sorted(wait.seconds for wait in waits if isinstance(wait, Wait))
-    assert len(turns) == 60
+    begun, turns = time.monotonic(), []
+    for number in range(60):
+        wait = await driver.store.providers.admit("p", call_of(f"{number:06}", 0), Limits(), 0)
+        assert isinstance(wait, Wait)
+        turns.append(time.monotonic() - begun + wait.seconds)
+    turns.sort()
     assert turns[-1] - turns[0] > 2
     assert max(Counter(round(turn, 1) for turn in turns).values()) < 12
 
