@@ -414,10 +414,10 @@ async def test_a_start_with_a_key_is_one_start(api: World, capabilities: Any) ->
     ],
 )  # fmt: skip
 async def test_a_refusal_says_what_is_wrong_to_the_model(
-    api: World, tool: str, arguments: dict[str, Any], code: str
+    api: World, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any], code: str
 ) -> None:
     if len(arguments.get("message", "")) > 65_000:
-        api.app.state.backend.settings.__dict__["max_body"] = 1 << 20
+        monkeypatch.setitem(api.app.state.backend.settings.__dict__, "max_body", 1 << 20)
     refused = await Host(api.client).refused(tool, **arguments)
     assert (refused["code"], refused["retryable"]) == (code, False)
     assert refused["message"]
@@ -425,9 +425,9 @@ async def test_a_refusal_says_what_is_wrong_to_the_model(
     assert "/input" not in refused["message"]
 
 
-async def test_what_may_pass_is_worth_another_try(api: World) -> None:
+async def test_what_may_pass_is_worth_another_try(api: World, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(api.client)
-    api.app.state.backend.settings.__dict__["max_watchers"] = 0
+    monkeypatch.setitem(api.app.state.backend.settings.__dict__, "max_watchers", 0)
     state = await host.state("agent_support", message="hello", wait_s=25)
     assert (await host.refused("run_get", run_id=state["run_id"], wait_s=1)) == {
         "code": "limit",

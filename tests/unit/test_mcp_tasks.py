@@ -126,8 +126,10 @@ async def test_a_form_that_is_declined_denies_the_call(api: World, host: Host, r
         {"action": "accept", "content": {"approve": False, "reason": "x" * 100_000}},
     ],
 )
-async def test_a_response_that_does_not_fit_changes_nothing(api: World, host: Host, response: Any) -> None:
-    api.app.state.backend.settings.__dict__["max_body"] = 1 << 20
+async def test_a_response_that_does_not_fit_changes_nothing(
+    api: World, host: Host, monkeypatch: pytest.MonkeyPatch, response: Any
+) -> None:
+    monkeypatch.setitem(api.app.state.backend.settings.__dict__, "max_body", 1 << 20)
     task_id = await begun(host)
     run = await api.ask(await run_of(api, task_id), call("c1", "approval"))
     params = {"taskId": task_id, "inputResponses": {run["pending_actions"][0]["id"]: response}}
