@@ -17,6 +17,9 @@ from pydantic_core import PydanticCustomError
 from palaver.schemas.fields import AtMost, Strict
 from palaver.vocabulary.addresses import leads_within
 
+IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+"""The media types of images that models look at."""
+
 
 def _outward(url: str) -> str:
     """Raises PydanticCustomError for an address that leads into the network of whoever fetches it."""

@@ -16,5 +16,10 @@ def pointer(path: Path) -> str:
     return "".join(f"/{_escaped(str(part))[:_LONGEST_NAME]}" for part in path)[:_LONGEST]
 
 
+def names_in(text: str) -> list[str]:
+    """The names on the way to what the pointer ``text`` leads to."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
 def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")

@@ -10,9 +10,8 @@ from typing import Any
 from palaver.config.settings import Settings
 from palaver.schemas.fields import Strict
 from palaver.tools import ToolContext, ToolDeclaration
-from palaver.tools.schemas import fitting
 from workers.sources.containment import ToolAnswer, contained
-from workers.sources.guests import SourceFinding
+from workers.sources.guests import SourceFinding, ToolsOfFile
 from workers.sources.port import RunBlocking, ToolSource
 
 
@@ -23,17 +22,12 @@ class Shouting(Strict):
     broken: bool = False
 
 
-class _Source:
-    name = "PALAVER_TOOL_SOURCES"
-
+class _Source(ToolsOfFile):
     def __init__(self, sections: Mapping[str, Shouting]) -> None:
         self._sections = sections
         self.declarations = [
             ToolDeclaration(name=f"shout_{name}", description="Shout.", timeout=1) for name in sections
         ]
-
-    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
-        return fitting(declared, text)
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         section = self._sections[declared.name.removeprefix("shout_")]

@@ -20,7 +20,9 @@ from palaver.tools import ToolContext
 from tests.unit import mcp_process
 from tests.unit.mcp_server import McpServer, Message, answer, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import OpenedTools, opened, opened_at
+from tests.unit.test_guarded_resolver import Names
 from tests.waiting import aeventually
+from workers.connections import guarded_resolver
 from workers.sources import open_toolbox
 from workers.sources.companions import companions
 from workers.sources.guests import declared_sources
@@ -204,6 +206,17 @@ async def test_a_server_that_is_down_holds_up_only_its_own_tools(tmp_path: Path)
             assert time.monotonic() - begun < PATIENCE
             assert tools.names == ["up__t"]
             assert await tools.box.call("up__t", {}, ToolContext()) == "{}"
+
+
+async def test_a_server_whose_name_leads_to_where_clouds_keep_keys_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever looks: there may be any number of attempts within the time for it."""
+    names = Names(*[("169.254.169.254",)] * 100)
+    monkeypatch.setattr(guarded_resolver, "DefaultResolver", lambda: names)
+    async with opened(tmp_path, 'url = "https://tools.example.com/mcp"\nconnect_timeout = 0.6') as tools:
+        assert tools.names == []
+        assert "the host of the server leads to an address at which nothing is asked" in caplog.text
 
 
 async def test_a_secret_that_is_not_set_leaves_the_server_to_others(

@@ -23,6 +23,8 @@ from palaver.config.settings import Settings
 from palaver.config.toml_file import read_strictly, read_toml
 from palaver.errors import ConfigurationError
 from palaver.schemas.fields import Strict
+from palaver.tools import ToolDeclaration
+from palaver.tools.schemas import fitting
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
 
@@ -49,6 +51,16 @@ class SourceFinding:
     tools: tuple[str, ...] = ()
     advice: str = ""
     """A sentence that says what to do; empty if it is well."""
+
+
+class ToolsOfFile:
+    """The part of a source whose tools stand in the file, or behind it: all that is known of them is their schema."""
+
+    name = VARIABLE
+
+    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
+        """As ``ToolSource``."""
+        return fitting(declared, text)
 
 
 class SourceKind(Protocol[S]):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, field_validator
 
+from palaver.config.secret_files import secret_of
+from palaver.errors import ConfigurationError
 from palaver.schemas import json_schemas
-from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.fields import UNFIT_FOR_HEADERS, AtMost, Strict, fits_a_header
 from palaver.schemas.json_schemas import Unfit
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import limit_of
@@ -16,6 +18,32 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,1
 """The name of an environment variable."""
 Timeout = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
 """Seconds that a call may take."""
+OF_THE_REQUEST: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te"})
+"""Headers that say how a request is sent: none of them is for a file to say."""
+
+
+def required(variable: Variable) -> str:
+    """Return what an environment variable holds, or its file.
+
+    Raises:
+        ConfigurationError: it is not set.
+    """
+    value = secret_of(variable)
+    if value is None:
+        raise ConfigurationError(f"{variable} is not set, or hidden from tools")
+    return value
+
+
+def required_for_header(variable: Variable) -> str:
+    """Return the same for a header.
+
+    Raises:
+        ConfigurationError: it is not set, or no header can carry it.
+    """
+    value = required(variable)
+    if not fits_a_header(value):
+        raise ConfigurationError(f"{variable}: {UNFIT_FOR_HEADERS}")
+    return value
 
 
 class ToolTable(Strict):

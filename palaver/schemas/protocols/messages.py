@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from palaver.schemas.content import IMAGE_TYPES
 from palaver.schemas.model_options import ModelOptions, NamedTool
 
 from .provider_options import CHAT_COMPLETIONS_ALONE
@@ -44,7 +45,7 @@ MESSAGES: Final = ProtocolRules(
     parts={"user": IMAGES_AND_FILES, "assistant": frozenset(), "tool": IMAGES_AND_FILES},
     addresses=IMAGES_AND_FILES,
     media={
-        "image": frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"}),
+        "image": IMAGE_TYPES,
         "file": frozenset({"application/pdf", "text/plain"}),
     },
     provider_options=frozenset({"cache", "thinking", "max_output_tokens"}),

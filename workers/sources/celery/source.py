@@ -12,10 +12,9 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, ToolTimeout
 from palaver.errors.sentences import IN_DOUBT
 from palaver.tools import ToolContext, ToolDeclaration
-from palaver.tools.schemas import fitting
 
 from ..containment import ToolAnswer, contained
-from ..guests import VARIABLE, SourceFinding
+from ..guests import SourceFinding, ToolsOfFile
 from ..port import RunBlocking, ToolSource
 from .applications import Application, Order
 from .calls import TaskCalls
@@ -33,18 +32,12 @@ class _Task:
     declared: ToolDeclaration
 
 
-class TaskTools:
+class TaskTools(ToolsOfFile):
     """The tools of all applications."""
-
-    name = VARIABLE
 
     def __init__(self, tasks: Sequence[_Task]) -> None:
         self.declarations: Sequence[ToolDeclaration] = tuple(task.declared for task in tasks)
         self._tasks = {task.declared.name: task for task in tasks}
-
-    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
-        """As ``ToolSource``."""
-        return fitting(declared, text)
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """As ``ToolSource``."""

@@ -17,12 +17,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
-from palaver.config.secret_files import secret_of
-from palaver.errors import ConfigurationError
 from palaver.schemas.fields import Strict, ToolName
 from palaver.secrets.redaction import password_of, register_secrets
 
-from ..tables import Timeout, ToolTable, Variable
+from ..tables import Timeout, ToolTable, Variable, required
 
 Address = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9+]*://\S*$", max_length=2000)]
 
@@ -80,8 +78,6 @@ class CelerySection(Strict):
         if variable is None:
             address: str | None = getattr(self, name)
             return address
-        value = secret_of(variable)
-        if value is None:
-            raise ConfigurationError(f"{variable} is not set, or hidden from tools")
+        value = required(variable)
         register_secrets([value, password_of(value)])
         return value

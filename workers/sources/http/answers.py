@@ -13,7 +13,8 @@ import httpx
 from palaver.errors import ConfigurationError, RetryableToolError, ToolError, ToolFailure
 from palaver.errors.headers import retry_after
 from palaver.errors.sentences import IN_DOUBT
-from palaver.schemas.content import ImagePart
+from palaver.schemas.content import IMAGE_TYPES, ImagePart
+from palaver.schemas.json_pointers import names_in
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .tables import HttpTool
@@ -22,7 +23,6 @@ _NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
 """The request did not leave: no address, no connection, no TLS."""
 _NOT_DONE: Final = frozenset({425, 429, 503})
 """Statuses of a service that did nothing, and may be asked again."""
-_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _TEXTS: Final = ("application/json", "application/xml", "application/javascript", "application/x-www-form-urlencoded")
 _HEADS: Final = ("content-type", "content-length", "last-modified", "etag")
 """Headers that the model gets as the answer to a ``HEAD``."""
@@ -97,7 +97,7 @@ def _shown(tool: HttpTool, response: httpx.Response, body: bytes, *, whole: bool
         return f"HTTP {response.status_code}, without content"
     if tool.answer:
         return _selected(tool.answer, response, body, whole=whole)
-    if kind in _IMAGES:
+    if kind in IMAGE_TYPES:
         if not whole:
             _too_large(response)
         return ImagePart.of(body, kind)
@@ -116,8 +116,7 @@ def _selected(pointer: str, response: httpx.Response, body: bytes, *, whole: boo
         value = json.loads(body)
     except (ValueError, RecursionError):
         raise ToolError(f"the service answered HTTP {response.status_code} with what is no JSON") from None
-    for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
+    for name in names_in(pointer):
         try:
             value = value[int(name)] if isinstance(value, list) else value[name]
         except (KeyError, IndexError, ValueError, TypeError):

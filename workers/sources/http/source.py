@@ -18,13 +18,12 @@ from palaver.errors import ConfigurationError, ToolError, ToolFailure, ToolTimeo
 from palaver.errors.sentences import IN_DOUBT
 from palaver.secrets.redaction import register_secrets
 from palaver.tools import ToolContext, ToolDeclaration
-from palaver.tools.schemas import fitting
 
 from ...connections.guarded_resolver import GuardedResolver
 from ...connections.pool import open_pool
 from ...connections.transport import AiohttpTransport
 from ..containment import ToolAnswer, contained
-from ..guests import VARIABLE, SourceFinding
+from ..guests import VARIABLE, SourceFinding, ToolsOfFile
 from ..port import RunBlocking, ToolSource
 from .answers import answer_of, unanswered
 from .requests import Requests
@@ -116,10 +115,8 @@ class _Tool:
     declared: ToolDeclaration
 
 
-class HttpTools:
+class HttpTools(ToolsOfFile):
     """The tools of these services."""
-
-    name = VARIABLE
 
     def __init__(self, services: Mapping[str, HttpService], sections: Mapping[str, HttpSection]) -> None:
         tools = [
@@ -129,10 +126,6 @@ class HttpTools:
         ]
         self.declarations: Sequence[ToolDeclaration] = tuple(tool.declared for tool in tools)
         self._tools = {tool.declared.name: tool for tool in tools}
-
-    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
-        """As ``ToolSource``."""
-        return fitting(declared, text)
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """As ``ToolSource``."""

@@ -17,18 +17,14 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from palaver.config.secret_files import secret_of
-from palaver.errors import ConfigurationError
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, SecretName, Strict, ToolName, fits_a_header
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
 
-from ..tables import Timeout, ToolTable, Variable
+from ..tables import OF_THE_REQUEST, Timeout, ToolTable, Variable, required_for_header
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SAFE: Final = frozenset({"GET", "HEAD"})
-_OF_THE_REQUEST: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te"})
-"""Headers that say how the request is sent."""
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
 
 
@@ -54,14 +50,7 @@ class HeaderFromSecret(Strict):
         Raises:
             ConfigurationError: it is not set, or no header can carry it.
         """
-        if self.env is None:
-            return None
-        value = secret_of(self.env)
-        if value is None:
-            raise ConfigurationError(f"{self.env} is not set, or hidden from tools")
-        if not fits_a_header(value):
-            raise ConfigurationError(f"{self.env}: {UNFIT_FOR_HEADERS}")
-        return value
+        return None if self.env is None else required_for_header(self.env)
 
     def of_conversation(self, context: ToolContext) -> str:
         """The secret of the conversation.
@@ -147,7 +136,7 @@ class HttpSection(Strict):
     def _can_be_sent(cls, headers: Mapping[str, str | HeaderFromSecret]) -> Mapping[str, str | HeaderFromSecret]:
         """Raises ValueError for a header that is not for the file to say, or cannot be sent."""
         for name, value in headers.items():
-            if name.lower() in _OF_THE_REQUEST:
+            if name.lower() in OF_THE_REQUEST:
                 raise ValueError(f"{name} is said by how the request is sent")
             if isinstance(value, str) and not fits_a_header(value):
                 raise ValueError(f"{name}: {UNFIT_FOR_HEADERS}")

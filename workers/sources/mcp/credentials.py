@@ -12,12 +12,11 @@ from urllib.parse import quote
 
 import orjson
 
-from palaver.config.secret_files import secret_of
-from palaver.errors import ConfigurationError
 from palaver.errors.headers import retry_after
-from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
+from palaver.schemas.fields import fits_a_header
 from palaver.secrets.redaction import register_secrets
 
+from ..tables import required, required_for_header
 from .http_client import answering, http_client, whole
 from .section import ClientCredentials, McpServer
 from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused
@@ -38,13 +37,13 @@ class Credentials:
         """Raises:
         ConfigurationError: a variable is not set.
         """
-        values = {name: _secret(header.env) for name, header in section.headers.items()}
+        values = {name: required_for_header(header.env) for name, header in section.headers.items()}
         self._fixed = {name: f"{section.headers[name].prefix}{value}" for name, value in values.items()}
         secrets = [*values.values()]
         self._grant = None
         if section.oauth is not None:
             assert section.url is not None
-            secret = _secret(section.oauth.client_secret_env)
+            secret = required_for_header(section.oauth.client_secret_env)
             secrets.append(secret)
             self._grant = _Grant(section.oauth, secret, section.oauth.resource or section.url)
         register_secrets(secrets)
@@ -136,20 +135,6 @@ def environment_of(section: McpServer) -> dict[str, str]:
     Raises:
         ConfigurationError: one is not set.
     """
-    values = {name: _required(name) for name in section.env}
+    values = {name: required(name) for name in section.env}
     register_secrets(value for name, value in values.items() if _SECRET.search(name))
     return values
-
-
-def _secret(name: str) -> str:
-    value = _required(name)
-    if not fits_a_header(value):
-        raise ConfigurationError(f"{name}: {UNFIT_FOR_HEADERS}")
-    return value
-
-
-def _required(name: str) -> str:
-    value = secret_of(name)
-    if value is None:
-        raise ConfigurationError(f"{name} is not set, or hidden from tools")
-    return value

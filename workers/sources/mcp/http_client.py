@@ -3,48 +3,25 @@ connection to an address at which clouds keep keys."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import DefaultResolver
 
-from palaver.vocabulary.addresses import is_loopback, never_asked
+from palaver.errors import ConfigurationError
 
+from ...connections.guarded_resolver import GuardedResolver
 from .wire import MAX_BODY, InvalidAnswer, Lost, NeverSent
 
 _CONNECT: Final = 10.0
 _PIECE: Final = 64 * 1024
 
 
-class _Resolver(AbstractResolver):
-    """Leaves out addresses at which nothing is ever asked, whoever names them."""
-
-    def __init__(self) -> None:
-        self._names = DefaultResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """The addresses of ``host``. Raises OSError if none is left."""
-        found = await self._names.resolve(host, port, family)
-        allowed = [address for address in found if not never_asked(address["host"], loopback=is_loopback(host))]
-        if not allowed:
-            raise OSError("its name leads to an address at which nothing is asked")
-        return allowed
-
-    async def close(self) -> None:
-        """Look nothing up any more."""
-        await self._names.close()
-
-
 def http_client() -> aiohttp.ClientSession:
     """A client for servers of tools."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=_Resolver(), limit=0),
+        connector=aiohttp.TCPConnector(resolver=GuardedResolver("the server"), limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         auto_decompress=False,
@@ -69,6 +46,8 @@ async def answering(response: Awaitable[aiohttp.ClientResponse]) -> AsyncIterato
             answer.close()
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise NeverSent(f"no connection: {type(error).__name__}") from error
+    except ConfigurationError as error:
+        raise NeverSent(str(error)) from error
     except aiohttp.ClientResponseError as error:
         raise Lost("it answered with what is no HTTP") from error
     except (aiohttp.ClientError, OSError) as error:

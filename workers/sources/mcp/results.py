@@ -9,14 +9,13 @@ from typing import Any, Final
 
 from palaver.errors import ToolError
 from palaver.schemas import json_schemas
-from palaver.schemas.content import ImagePart, Part, TextPart
+from palaver.schemas.content import IMAGE_TYPES, ImagePart, Part, TextPart
 from palaver.tools.rendering import render
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .offers import visible
 from .wire import InvalidAnswer
 
-_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _SHORT: Final = 200
 
 
@@ -110,7 +109,7 @@ def _names(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _image(data: str, kind: str) -> Part:
-    if kind not in _IMAGES:
+    if kind not in IMAGE_TYPES:
         return TextPart(type="text", text=f"[{visible(kind)[:40]} is left out: {len(data) * 3 // 4:,} bytes]")
     if len(data) > limit_of("tool_result_media"):
         count_exceeded("tool_result_media")

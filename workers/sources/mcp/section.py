@@ -12,6 +12,8 @@ from palaver.schemas.fields import Strict
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.limits import limit_of
 
+from ..tables import OF_THE_REQUEST, Timeout, Variable
+
 
 def _reachable(url: str) -> str:
     parts = urlsplit(url)
@@ -31,19 +33,14 @@ def is_plain(url: str) -> bool:
 
 
 Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_reachable)]
-Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-"""The name of an environment variable."""
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
-Seconds = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
-
-
-_OF_THE_REQUEST: Final = frozenset(
+_OF_MESSAGES: Final = frozenset(
     {
-        *("accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te"),
-        *("mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "transfer-encoding", "upgrade"),
+        *("accept", "accept-encoding", "content-type"),
+        *("mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
     }
 )
-"""Headers that say how a request is sent, and what it is."""
+"""Headers that say what a request is."""
 
 
 class Override(Strict):
@@ -51,7 +48,7 @@ class Override(Strict):
 
     idempotent: bool | None = None
     risky: bool | None = None
-    timeout: Seconds | None = None
+    timeout: Timeout | None = None
 
 
 class SecretHeader(Strict):
@@ -90,7 +87,7 @@ class McpServer(Strict):
     allow: Annotated[tuple[str, ...], Field(max_length=limit_of("mcp_tools"))] | None = None
     """The tools that are taken, ``*`` stands for others; all if it is left out."""
     risky: bool | None = None
-    timeout: Seconds = 60.0
+    timeout: Timeout = 60.0
     connect_timeout: Annotated[float, Field(gt=0, le=20)] = 10.0
     """Seconds until it has to be there: a command to start, and its list to be read."""
     pin: bool = False
@@ -108,7 +105,7 @@ class McpServer(Strict):
             raise ValueError("env is for a command; a url has headers")
         if self.oauth and any(name.lower() == "authorization" for name in self.headers):
             raise ValueError("has both oauth and a header Authorization: take one")
-        if taken := sorted(name for name in self.headers if name.lower() in _OF_THE_REQUEST):
+        if taken := sorted(name for name in self.headers if name.lower() in OF_THE_REQUEST | _OF_MESSAGES):
             raise ValueError(f"the header {taken[0]} is of the request itself")
         addresses = [self.url, self.oauth and self.oauth.token_url]
         if not self.plain_http and any(is_plain(url) for url in addresses if url):

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from palaver.errors import RetryableToolError, ToolError, ToolTimeout
 from palaver.tools import ToolContext, ToolDeclaration
-from palaver.tools.schemas import fitting
 
 from ..containment import ToolAnswer, failing, presented, timed_out
+from ..guests import ToolsOfFile
 from .budget import taken_together
 from .lists import read_list
 from .offers import OfferedTool, offers_of, visible
@@ -38,19 +38,13 @@ _PROGRESS_APART: Final = 0.5
 """Seconds between two reports of progress that are looked at."""
 
 
-class McpTools:
+class McpTools(ToolsOfFile):
     """The source of all tools of these servers."""
-
-    name = "PALAVER_TOOL_SOURCES"
 
     def __init__(self, servers: Iterable[Server]) -> None:
         """Take what fits together: a name that two servers have is nobody's."""
         self._tools = {offer.declaration.name: (server, offer) for server, offer in taken_together(servers)}
         self.declarations = tuple(offer.declaration for _, offer in self._tools.values())
-
-    def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
-        """As ``ToolSource``: by the schema of the server."""
-        return fitting(declared, text)
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """As ``ToolSource``: ask the server that has it."""
