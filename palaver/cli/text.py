@@ -50,6 +50,15 @@ def one_line(value: object, limit: int = SNIPPET) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def checked(name: str, found: str, notes: Mapping[str, str | None], *, ok: bool, width: int = 0) -> str:
+    """``openai  ok     It answers.`` for what was looked at, with its name in ``width`` columns; below it a line
+    for each of the notes that has a text."""
+    name = name.ljust(width)
+    indent = " " * (len(name) + len("  WRONG  "))
+    lines = [f"{name}  {'ok   ' if ok else 'WRONG'}  {found}"]
+    return "\n".join([*lines, *(f"{indent}{word}: {text}" for word, text in notes.items() if text)])
+
+
 def document(value: Any) -> str:
     """JSON on one line, in ASCII so that every terminal and pipe takes it."""
     return json.dumps(value)

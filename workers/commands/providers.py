@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from palaver.cli.text import clock, document, one_line, outage_of
+from palaver.cli.text import checked, clock, document, one_line, outage_of
 from palaver.config.exits import EX_USAGE, refuse, refusing
 from palaver.config.providers import Provider, load_providers
 from palaver.config.settings import settings
@@ -31,6 +31,8 @@ _LONGEST: Final = 600.0
 _STORE_WAIT: Final = 3.0
 """Seconds for what the store knows."""
 _SAID: Final = limit_of("provider_message")
+_MOST: Final = 600
+"""Characters of a sentence."""
 _INTERRUPTED: Final = 130
 
 
@@ -171,13 +173,8 @@ async def _check(chosen: Mapping[str, Provider], options: argparse.Namespace) ->
 def _described(finding: ProviderFinding, width: int) -> str:
     """Format a line such as ``openai ok It answers.``, with the advice and the provider's message on lines of their
     own."""
-    lines = [f"{finding.provider.ljust(width)}  {'ok   ' if finding.ok else 'WRONG'}  {one_line(finding.said, 600)}"]
-    indent = " " * (width + 9)
-    if finding.provider_said:
-        lines.append(f"{indent}it said: {one_line(finding.provider_said, _SAID)}")
-    if finding.advice:
-        lines.append(f"{indent}what to do: {one_line(finding.advice, 600)}")
-    return "\n".join(lines)
+    notes = {"it said": one_line(finding.provider_said, _SAID), "what to do": one_line(finding.advice, _MOST)}
+    return checked(finding.provider, one_line(finding.said, _MOST), notes, ok=finding.ok, width=width)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from palaver.cli.text import document, one_line
+from palaver.cli.text import checked, document, one_line
 from palaver.config.exits import EX_USAGE, refuse, refusing
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
@@ -70,14 +70,9 @@ async def _check(here: Settings, sources: Sequence[SourceTables[Any]], *, as_jso
 
 
 def _described(finding: SourceFinding) -> str:
-    """``http.crm  ok     2 tools: find_customer, add_note``, with what to do on a line of its own."""
-    lines = [f"{finding.source}  {'ok   ' if finding.ok else 'WRONG'}  {one_line(finding.found, _LONGEST)}"]
-    indent = " " * (len(finding.source) + 9)
-    if finding.tools:
-        lines.append(f"{indent}tools: {one_line(', '.join(finding.tools), _LONGEST)}")
-    if finding.advice:
-        lines.append(f"{indent}what to do: {one_line(finding.advice, _LONGEST)}")
-    return "\n".join(lines)
+    """``http.crm  ok     It answers.``, with its tools and what to do on lines of their own."""
+    notes = {"tools": one_line(", ".join(finding.tools), _LONGEST), "what to do": one_line(finding.advice, _LONGEST)}
+    return checked(finding.source, one_line(finding.found, _LONGEST), notes, ok=finding.ok)
 
 
 if __name__ == "__main__":

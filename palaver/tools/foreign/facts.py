@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from palaver.errors import ToolError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignTool:
@@ -23,3 +25,10 @@ class ForeignTool:
     """True if its result would be the agent's answer."""
     timeout: float | None = None
     """Seconds; None if it has none of its own."""
+
+
+def for_the_model(error: Exception, said_by: str) -> Exception:
+    """Return the error as it is, or as a `ToolError` if it is of the framework's class ``said_by``: that is what a tool
+    there says to the model."""
+    is_said = any(cls.__name__ == said_by for cls in type(error).__mro__)
+    return ToolError(str(error)) if is_said else error

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from palaver.errors import ToolError
-from palaver.tools.foreign.facts import ForeignTool
+from palaver.tools.foreign.facts import ForeignTool, for_the_model
 
 
 def foreign_tool(tool: Any) -> ForeignTool:
@@ -16,13 +15,13 @@ def foreign_tool(tool: Any) -> ForeignTool:
         try:
             return tool.invoke(arguments)
         except Exception as error:
-            raise _for_the_model(error) from error
+            raise for_the_model(error, "ToolException") from error
 
     async def call_async(**arguments: Any) -> Any:
         try:
             return await tool.ainvoke(arguments)
         except Exception as error:
-            raise _for_the_model(error) from error
+            raise for_the_model(error, "ToolException") from error
 
     return ForeignTool(
         name=tool.name,
@@ -39,9 +38,3 @@ def _is_async(tool: Any) -> bool:
         return tool.coroutine is not None
     base = next(cls for cls in type(tool).__mro__ if cls.__name__ == "BaseTool")
     return type(tool)._arun is not base._arun  # type: ignore[attr-defined]
-
-
-def _for_the_model(error: Exception) -> Exception:
-    """``ToolException`` is what a tool there says to the model."""
-    is_said = any(cls.__name__ == "ToolException" for cls in type(error).__mro__)
-    return ToolError(str(error)) if is_said else error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from palaver.errors import ConfigurationError, InvalidToolCall, ToolError
-from palaver.tools.foreign.facts import ForeignTool
+from palaver.errors import ConfigurationError, InvalidToolCall
+from palaver.tools.foreign.facts import ForeignTool, for_the_model
 
 
 def foreign_tool(tool: Any) -> ForeignTool:
@@ -26,14 +26,14 @@ def foreign_tool(tool: Any) -> ForeignTool:
         try:
             return schema.function(*positional, **named)
         except Exception as error:
-            raise _for_the_model(error) from error
+            raise for_the_model(error, "ModelRetry") from error
 
     async def call_async(**arguments: Any) -> Any:
         positional, named = _bound(tool.name, schema, arguments)
         try:
             return await schema.function(*positional, **named)
         except Exception as error:
-            raise _for_the_model(error) from error
+            raise for_the_model(error, "ModelRetry") from error
 
     return ForeignTool(
         name=definition.name,
@@ -59,9 +59,3 @@ def _bound(name: str, schema: Any, arguments: dict[str, Any]) -> tuple[list[Any]
     if schema.var_positional_field:
         positional.extend(named.pop(schema.var_positional_field))
     return positional, named
-
-
-def _for_the_model(error: Exception) -> Exception:
-    """``ModelRetry`` is what a tool there says to the model."""
-    is_said = any(cls.__name__ == "ModelRetry" for cls in type(error).__mro__)
-    return ToolError(str(error)) if is_said else error
