@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin, overload
+from typing import Annotated, Any, Final, TypedDict, Union, Unpack, get_args, get_origin, overload
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, create_model
 
@@ -17,6 +17,7 @@ from palaver.schemas.arguments import in_words, read
 from palaver.schemas.fields import ToolName
 from palaver.tools.context import ToolContext
 from palaver.tools.declared import ToolDeclaration, check_queue
+from palaver.tools.facts import ToolFacts
 from palaver.tools.foreign import foreign_tool
 from palaver.tools.service import Errors, Retries, Service
 from palaver.vocabulary.limits import limit_of
@@ -163,53 +164,39 @@ def _require_schema(name: str, parameters: dict[str, Any]) -> None:
 
 
 _NAME: Final[TypeAdapter[str]] = TypeAdapter(ToolName)
-_OPTIONS: Final = (
-    *("name", "description", "idempotent", "inline", "risky", "ends_run", "timeout", "queue"),
-    *("retry", "errors", "limit_key", "max_in_flight", "per_minute"),
-)
 _INLINE: Final = (
     "an inline tool is called within a step of the model, once: retry, errors, limit_key, max_in_flight and per_minute"
     " are for tools whose calls are steps of their own; leave inline out"
 )
 
 
+class ToolOptions(TypedDict, total=False):
+    """The options of ``@tool``."""
+
+    name: str | None
+    """The name that models call it by; the function's if it is left out."""
+    description: str | None
+    """The words about it for models; the docstring if they are left out."""
+    idempotent: bool
+    inline: bool
+    risky: bool
+    ends_run: bool
+    timeout: float | None
+    """Seconds."""
+    queue: str | None
+    retry: Retries | None
+    errors: Errors | None
+    limit_key: str | None
+    max_in_flight: int | None
+    per_minute: int | None
+
+
 @overload
 def tool(function: Callable[..., Any], /) -> Tool: ...
 @overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    idempotent: bool = False,
-    inline: bool = False,
-    risky: bool = False,
-    ends_run: bool = False,
-    timeout: float | None = None,
-    queue: str | None = None,
-    retry: Retries | None = None,
-    errors: Errors | None = None,
-    limit_key: str | None = None,
-    max_in_flight: int | None = None,
-    per_minute: int | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    idempotent: bool = False,
-    inline: bool = False,
-    risky: bool = False,
-    ends_run: bool = False,
-    timeout: float | None = None,
-    queue: str | None = None,
-    retry: Retries | None = None,
-    errors: Errors | None = None,
-    limit_key: str | None = None,
-    max_in_flight: int | None = None,
-    per_minute: int | None = None,
-    **others: object,
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Declare a function, sync or async, as a tool; or a tool of another framework, which has a schema already.
 
@@ -229,54 +216,61 @@ def tool(
     Raises:
         ConfigurationError: when the signature cannot be a schema, an option does not fit, or there is no such option.
     """
-    for option in others:
-        hint = did_you_mean(option, _OPTIONS) or f"; there are: {', '.join(_OPTIONS)}"
-        raise ConfigurationError(f"@tool has no option {option}{hint}")
-    service = Service(retry, errors or {}, limit_key, max_in_flight, per_minute)
-    if timeout is not None:
+    known = tuple(ToolOptions.__annotations__)
+    for option in options:
+        if option not in known:
+            hint = did_you_mean(option, known) or f"; there are: {', '.join(known)}"
+            raise ConfigurationError(f"@tool has no option {option}{hint}")
+    service = Service(
+        options.get("retry"),
+        options.get("errors") or {},
+        options.get("limit_key"),
+        options.get("max_in_flight"),
+        options.get("per_minute"),
+    )
+    if (timeout := options.get("timeout")) is not None:
         _require_timeout(timeout)
+    return partial(_declared, options, service) if function is None else _declared(options, service, function)
 
-    def declare(function: Callable[..., Any]) -> Tool:
-        if (foreign := foreign_tool(function)) is not None:
-            return Tool(
-                name or foreign.name,
-                foreign.description if description is None else description,
-                foreign.parameters,
-                foreign.call,
-                idempotent=idempotent,
-                inline=inline,
-                risky=risky or foreign.risky,
-                ends_run=ends_run or foreign.ends_run,
-                timeout=timeout or foreign.timeout or _TIMEOUT,
-                queue=queue,
-                service=service,
-            )
-        try:
-            arguments, context_parameter = _parameters_of(function)
-            schema = arguments.model_json_schema()
-        except PydanticUserError as error:
-            why = error.message.partition("\n")[0].partition(". ")[0]
-            raise ConfigurationError(f"tool {function.__name__}: a type has no JSON schema: {why}") from error
-        schema.pop("title", None)
-        for field_schema in schema.get("properties", {}).values():
-            field_schema.pop("title", None)
-        return Tool(
-            name=name or function.__name__,
-            description=description if description is not None else inspect.getdoc(function) or "",
-            parameters=schema,
-            call=function,
-            idempotent=idempotent,
-            inline=inline,
-            risky=risky,
-            ends_run=ends_run,
-            timeout=timeout or _TIMEOUT,
-            arguments=arguments,
-            queue=queue,
-            context_parameter=context_parameter,
-            service=service,
-        )
 
-    return declare if function is None else declare(function)
+def _declared(options: ToolOptions, service: Service, function: Callable[..., Any]) -> Tool:
+    found = foreign_tool(function) or _of_signature(function)
+    description = options.get("description")
+    return Tool(
+        options.get("name") or found.name,
+        found.description if description is None else description,
+        found.parameters,
+        found.call,
+        idempotent=options.get("idempotent", False),
+        inline=options.get("inline", False),
+        risky=options.get("risky", False) or found.risky,
+        ends_run=options.get("ends_run", False) or found.ends_run,
+        timeout=options.get("timeout") or found.timeout or _TIMEOUT,
+        queue=options.get("queue"),
+        service=service,
+        arguments=found.arguments,
+        context_parameter=found.context_parameter,
+    )
+
+
+def _of_signature(function: Callable[..., Any]) -> ToolFacts:
+    try:
+        arguments, context_parameter = _parameters_of(function)
+        schema = arguments.model_json_schema()
+    except PydanticUserError as error:
+        why = error.message.partition("\n")[0].partition(". ")[0]
+        raise ConfigurationError(f"tool {function.__name__}: a type has no JSON schema: {why}") from error
+    schema.pop("title", None)
+    for field_schema in schema.get("properties", {}).values():
+        field_schema.pop("title", None)
+    return ToolFacts(
+        name=function.__name__,
+        description=inspect.getdoc(function) or "",
+        parameters=schema,
+        call=function,
+        arguments=arguments,
+        context_parameter=context_parameter,
+    )
 
 
 def _parameters_of(function: Callable[..., Any]) -> tuple[type[BaseModel], str | None]:

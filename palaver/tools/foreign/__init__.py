@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from palaver.tools.foreign.facts import ForeignTool
+from palaver.tools.facts import ToolFacts
 
-__all__ = ["ForeignTool", "foreign_tool"]
+__all__ = ["foreign_tool"]
 
 _FRAMEWORKS: Final = {
     ("langchain_core", "BaseTool"): "langchain",
@@ -21,7 +21,7 @@ _FRAMEWORKS: Final = {
 """The module here for a class of tools, by its package and name. The last package is the OpenAI Agents SDK."""
 
 
-def foreign_tool(value: object) -> ForeignTool | None:
+def foreign_tool(value: object) -> ToolFacts | None:
     """Return the facts about ``value`` if it is a tool of one of the frameworks; None if it is not, or is turned off.
 
     Raises:
@@ -30,6 +30,6 @@ def foreign_tool(value: object) -> ForeignTool | None:
     for cls in type(value).__mro__:
         if (name := _FRAMEWORKS.get((cls.__module__.partition(".")[0], cls.__name__))) is not None:
             framework = import_module(f"{__name__}.{name}")
-            made: ForeignTool | None = framework.foreign_tool(value)
+            made: ToolFacts | None = framework.foreign_tool(value)
             return made
     return None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from palaver.tools.foreign.facts import ForeignTool, for_the_model
+from palaver.tools.facts import ToolFacts
+from palaver.tools.foreign.errors import for_the_model
 
 
-def foreign_tool(tool: Any) -> ForeignTool:
+def foreign_tool(tool: Any) -> ToolFacts:
     """Return the facts about ``tool``. Its callbacks and handlers of errors are run by its own ``invoke``."""
     schema = tool.tool_call_schema
 
@@ -23,7 +24,7 @@ def foreign_tool(tool: Any) -> ForeignTool:
         except Exception as error:
             raise for_the_model(error, "ToolException") from error
 
-    return ForeignTool(
+    return ToolFacts(
         name=tool.name,
         description=tool.description,
         parameters=schema if isinstance(schema, dict) else schema.model_json_schema(),

@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from palaver.tools.context import ToolContext
-from palaver.tools.foreign.facts import ForeignTool
+from palaver.tools.facts import ToolFacts
 
 
-def foreign_tool(tool: Any) -> ForeignTool | None:
+def foreign_tool(tool: Any) -> ToolFacts | None:
     """Return the facts about ``tool``; None if it is not enabled. Its own handler of errors says what a model is told
     of them. The ``context`` of the context that it gets is that of the call here."""
     if tool.is_enabled is False:
@@ -25,7 +25,7 @@ def foreign_tool(tool: Any) -> ForeignTool | None:
         )
         return await tool.on_invoke_tool(context, text)
 
-    return ForeignTool(
+    return ToolFacts(
         name=tool.name,
         description=tool.description,
         parameters=tool.params_json_schema,

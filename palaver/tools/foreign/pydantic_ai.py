@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from palaver.errors import ConfigurationError, InvalidToolCall
-from palaver.tools.foreign.facts import ForeignTool, for_the_model
+from palaver.tools.facts import ToolFacts
+from palaver.tools.foreign.errors import for_the_model
 
 
-def foreign_tool(tool: Any) -> ForeignTool:
+def foreign_tool(tool: Any) -> ToolFacts:
     """Return the facts about ``tool``. Its own validator makes the arguments what its function takes.
 
     Raises:
@@ -35,7 +36,7 @@ def foreign_tool(tool: Any) -> ForeignTool:
         except Exception as error:
             raise for_the_model(error, "ModelRetry") from error
 
-    return ForeignTool(
+    return ToolFacts(
         name=definition.name,
         description=definition.description or "",
         parameters=definition.parameters_json_schema,

@@ -1,4 +1,4 @@
-"""The facts about a tool of another framework."""
+"""The facts about a tool that its signature says, or the framework that it is of."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from palaver.errors import ToolError
+from pydantic import BaseModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignTool:
-    """A tool as its framework has it. It is as much of a declaration as the framework knows of."""
+class ToolFacts:
+    """As much of a declaration as is known without anybody's word."""
 
     name: str
     description: str
@@ -25,10 +25,7 @@ class ForeignTool:
     """True if its result would be the agent's answer."""
     timeout: float | None = None
     """Seconds; None if it has none of its own."""
-
-
-def for_the_model(error: Exception, said_by: str) -> Exception:
-    """Return the error as it is, or as a `ToolError` if it is of the framework's class ``said_by``: that is what a tool
-    there says to the model."""
-    is_said = any(cls.__name__ == said_by for cls in type(error).__mro__)
-    return ToolError(str(error)) if is_said else error
+    arguments: type[BaseModel] | None = None
+    """The arguments as the signature has them; None: the schema is all that is known of them."""
+    context_parameter: str | None = None
+    """The parameter that takes the ``ToolContext``, as the signature has it."""
