@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from palaver.config.settings import Settings
 from palaver.errors import ToolFailure
 from palaver.tools import ToolContext
+from tests.unit.declared_tools import tools_of_file
 from tests.unit.mcp_server import McpServer
-from workers.sources import Toolbox, open_toolbox
+from workers.sources import Toolbox
 from workers.sources.containment import ToolAnswer
-from workers.sources.guests import declared_sources
 
 
 class OpenedTools:
@@ -45,10 +44,7 @@ class OpenedTools:
 @asynccontextmanager
 async def opened(folder: Path, table: str, others: str = "") -> AsyncIterator[OpenedTools]:
     """Open the tools of ``[mcp.s]`` with the lines of ``table``."""
-    path = folder / "tools.toml"
-    path.write_text(f"[mcp.s]\n{table}\n{others}")
-    settings = Settings(tool_sources=path, tool_lists=folder / "lists")
-    async with open_toolbox(settings, [declared.opening for declared in declared_sources(path)]) as tools:
+    async with tools_of_file(folder, f"[mcp.s]\n{table}\n{others}", beside=()) as tools:
         yield OpenedTools(tools)
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,10 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, InvalidToolCall, RetryableToolError, ToolError, ToolTimeout
 from palaver.errors.sentences import IN_DOUBT
 from palaver.tools import ToolDeclaration
+from tests.unit.declared_tools import tools_of_file
 from tests.waiting import aeventually
 from workers.commands import tool_sources
-from workers.sources import Toolbox, open_toolbox, sources_of
+from workers.sources import Toolbox
 from workers.sources.celery import applications
 from workers.sources.containment import cancel, is_cancel, left_behind
 from workers.sources.guests import declared_sources
@@ -95,18 +95,9 @@ def revoked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ids
 
 
-@asynccontextmanager
-async def _opened(path: Path, text: str = _TOOLS) -> AsyncIterator[Toolbox]:
-    file = path / "tools.toml"
-    file.write_text(text)
-    here = Settings(tool_sources=file)
-    async with open_toolbox(here, sources_of(here)) as tools:
-        yield tools
-
-
 @pytest.fixture
 async def tools(tmp_path: Path, server: Reports) -> AsyncIterator[Toolbox]:
-    async with _opened(tmp_path) as opened:
+    async with tools_of_file(tmp_path, _TOOLS) as opened:
         yield opened
 
 
@@ -261,7 +252,7 @@ async def test_a_broker_that_is_not_reached_was_sent_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[dict[str, Any]]
 ) -> None:
     text = '[celery.far]\nbroker = "redis://127.0.0.1:1/0"\ntasks.x = { parameters = { type = "object" } }'
-    async with _opened(tmp_path, text) as tools:
+    async with tools_of_file(tmp_path, text) as tools:
         with pytest.raises(RetryableToolError, match="nothing was sent"):
             await tools.call("x", {}, _context())
     assert sent == []
@@ -273,7 +264,7 @@ async def test_without_reports_the_result_backend_is_asked(
     known: dict[str, Any] = {"status": "PENDING", "result": None}
     monkeypatch.setattr(applications, "DisabledBackend", type(None))
     monkeypatch.setattr(type(shop.backend), "get_task_meta", lambda *_: known, raising=False)
-    async with _opened(tmp_path) as tools:
+    async with tools_of_file(tmp_path, _TOOLS) as tools:
         known.update(status="SUCCESS", result=[1, 2])
         assert await tools.call("refund", {"order": "1"}, _context()) == "[1, 2]"
         for status, result, said in (("FAILURE", ValueError("no"), "ValueError: no"), ("REVOKED", None, "revoked")):
@@ -389,7 +380,7 @@ def test_report_may_be_called_twice() -> None:
 )
 async def test_a_table_that_does_not_fit_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        async with _opened(tmp_path, f"[celery.shop]\n{text}\n"):
+        async with tools_of_file(tmp_path, f"[celery.shop]\n{text}\n"):
             pass
     assert str(refused.value).startswith("PALAVER_TOOL_SOURCES: ")
     assert said in str(refused.value)

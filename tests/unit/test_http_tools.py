@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from palaver.errors import ConfigurationError, InvalidToolCall, RetryableToolErr
 from palaver.errors.sentences import IN_DOUBT
 from palaver.schemas.models import ToolCall
 from palaver.vocabulary.limits import limit_of
+from tests.unit.declared_tools import tools_of_file
 from tests.unit.test_guarded_resolver import Names
 from tests.waiting import aeventually
 from workers.commands import tool_sources
 from workers.connections.guarded_resolver import GuardedResolver
-from workers.sources import Toolbox, open_toolbox, sources_of
+from workers.sources import Toolbox, sources_of
 from workers.sources.containment import failure_of
 from workers.sources.guests import declared_sources
 from workers.steps.step_functions import answer
@@ -132,15 +133,6 @@ async def service() -> AsyncIterator[Service]:
         await aeventually(lambda: not service.open)
 
 
-@asynccontextmanager
-async def _opened(path: Path, text: str) -> AsyncIterator[Toolbox]:
-    file = path / "tools.toml"
-    file.write_text(text)
-    here = Settings(tool_sources=file)
-    async with open_toolbox(here, sources_of(here)) as tools:
-        yield tools
-
-
 @pytest.fixture
 async def tools(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Toolbox]:
     monkeypatch.setenv("CRM_TOKEN", _TOKEN)
@@ -151,7 +143,7 @@ async def tools(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         headers.X-User = {{ secret = "user" }}
         headers.X-Plain = "yes"
         """
-    async with _opened(tmp_path, section + _TOOLS) as opened:
+    async with tools_of_file(tmp_path, section + _TOOLS) as opened:
         yield opened
 
 
@@ -299,7 +291,7 @@ async def test_a_service_that_is_not_reached_did_nothing_and_is_asked_again(
     closed.close()
     await closed.wait_closed()
     url = base.format(free=free, port=service.port)
-    async with _opened(tmp_path, f'[http.crm]\nbase_url = "{url}"\nconnect_timeout = 0.3\n{_TOOLS}') as tools:
+    async with tools_of_file(tmp_path, f'[http.crm]\nbase_url = "{url}"\nconnect_timeout = 0.3\n{_TOOLS}') as tools:
         with pytest.raises(RetryableToolError, match="nothing was sent"):
             await _call(tools, "add", name="x")
     assert service.bodies == []
@@ -410,7 +402,7 @@ async def test_a_public_name_leads_into_no_private_network_unless_the_file_says_
     whole = GuardedResolver.resolve
     monkeypatch.setattr(GuardedResolver, "resolve", resolve)
     text = f'[http.crm]\nbase_url = "http://crm.example.com"\n{options}\n{_TOOLS}'
-    async with _opened(tmp_path, text) as tools:
+    async with tools_of_file(tmp_path, text) as tools:
         with pytest.raises(ToolError) as raised:
             await _call(tools, "add", name="x")
     assert bool(resolved) is reached
@@ -448,7 +440,7 @@ def test_a_table_that_does_not_fit_is_a_sentence(tmp_path: Path, text: str, said
 async def test_a_secret_that_is_missing_keeps_the_worker_from_starting(tmp_path: Path) -> None:
     text = '[http.crm]\nbase_url = "http://x.example"\nheaders.A = { env = "NO_SUCH_TOKEN" }\n' + _TOOLS
     with pytest.raises(ConfigurationError, match=r"PALAVER_TOOL_SOURCES: http\.crm: NO_SUCH_TOKEN is not set"):
-        async with _opened(tmp_path, text):
+        async with tools_of_file(tmp_path, text):
             pass
 
 

@@ -83,9 +83,8 @@ class Toolbox:
         """Raises:
         UnknownTool: there is none of this name here; says which one may be meant.
         """
-        if self.elsewhere is not None and name not in self._tools and name in self.elsewhere:
-            return self.elsewhere[name]
-        return self._of(name)[0]
+        there = self._others_with(name)
+        return self._of(name)[0] if there is None else there[name]
 
     def check(self, name: str, text: str) -> tuple[ToolDeclaration, dict[str, Any]]:
         """The tool, and the arguments in ``text``, which fit it, as far as this process can say.
@@ -94,8 +93,8 @@ class Toolbox:
             UnknownTool: there is none of this name here.
             InvalidToolCall: the arguments do not fit.
         """
-        if self.elsewhere is not None and name not in self._tools and name in self.elsewhere:
-            return self.elsewhere.check(name, text)
+        if (there := self._others_with(name)) is not None:
+            return there.check(name, text)
         declared, source = self._of(name)
         return declared, source.check(declared, text)
 
@@ -105,8 +104,8 @@ class Toolbox:
         Raises:
             InvalidToolCall: the arguments do not fit the schema of a tool elsewhere.
         """
-        if self.elsewhere is not None and name not in self._tools:
-            self.elsewhere.hold_to_schema(name, text)
+        if (there := self._others_with(name)) is not None:
+            there.hold_to_schema(name, text)
 
     async def call(self, name: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """Call a tool; return the result for the model.
@@ -118,6 +117,11 @@ class Toolbox:
         with self._watch(declared):
             call = source.call(declared, arguments, context)
             return await (left_behind(declared, call) if self._leaves_behind else call)
+
+    def _others_with(self, name: str) -> Elsewhere | None:
+        """The declarations of other workers, if it is one of theirs and not at hand."""
+        there = self.elsewhere
+        return there if there is not None and name not in self._tools and name in there else None
 
     def _of(self, name: str) -> tuple[ToolDeclaration, ToolSource]:
         try:

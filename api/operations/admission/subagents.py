@@ -81,10 +81,7 @@ class _Tree:
             tools.append(called)
         if not below:
             return agent
-        whole = agent.model_copy(update={"tools": tuple(tools), "subagents": below})
-        # It gives what it gave before.
-        whole.model_fields_set.intersection_update(agent.model_fields_set)
-        return whole
+        return _changed(agent, tools=tuple(tools), subagents=below)
 
     def _check(self, name: str, path: tuple[str, ...], where: str) -> None:
         self._size += 1
@@ -133,11 +130,7 @@ def with_policies(agent: AgentSpec, backend: Backend) -> AgentSpec:
     }
     if any(below[name].agent is not subagent.agent for name, subagent in agent.subagents.items()):
         changes["subagents"] = below
-    if not changes:
-        return agent
-    named = agent.model_copy(update=changes)
-    named.model_fields_set.intersection_update(agent.model_fields_set)
-    return named
+    return _changed(agent, **changes) if changes else agent
 
 
 def all_of(agent: AgentSpec) -> Iterator[AgentSpec]:
@@ -145,6 +138,13 @@ def all_of(agent: AgentSpec) -> Iterator[AgentSpec]:
     yield agent
     for subagent in agent.subagents.values():
         yield from all_of(subagent.agent)
+
+
+def _changed(agent: AgentSpec, **fields: object) -> AgentSpec:
+    """Return the agent with other values of these fields. It gives what it gave before, and no more."""
+    changed = agent.model_copy(update=fields)
+    changed.model_fields_set.intersection_update(agent.model_fields_set)
+    return changed
 
 
 def _refused(pointer: str, why: str) -> Refused:

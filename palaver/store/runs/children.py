@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -113,11 +112,7 @@ def _left(budget: Budget | None, usage: Usage) -> dict[str, float]:
 
 
 def _least(*limits: float | None) -> float | None:
-    return min(_there(limits), default=None)
-
-
-def _there(limits: Iterable[float | None]) -> list[float]:
-    return [limit for limit in limits if limit is not None]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _trace(lease: Lease, run_id: str) -> Trace | None:

@@ -70,16 +70,20 @@ async def read_list(connection: McpConnection) -> OfferedList:
             if too_many or too_large:
                 count_exceeded("mcp_tools" if too_many else "mcp_list")
                 log.warning("a server's list is longer than may be: %d tools are taken", len(tools))
-                return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
+                return _read_now(tools, fresh)
             tools.append(tool)
         cursor = page.get("nextCursor")
         if cursor is None:
-            return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
+            return _read_now(tools, fresh)
         if not isinstance(cursor, str) or cursor in seen:
             raise InvalidAnswer("its list of tools does not go on where it says")
         seen.add(cursor)
     count_exceeded("mcp_pages")
     log.warning("a server's list has more pages than are read: %d tools are taken", len(tools))
+    return _read_now(tools, fresh)
+
+
+def _read_now(tools: list[Any], fresh: float) -> OfferedList:
     return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
 
 

@@ -12,7 +12,10 @@ if args.fingerprint or conflict == OnConflict.STEER then
   if earlier[3] == ID then return reply.steered { run_id = earlier[1] } end
   if earlier[1] then return reply.replayed { run_id = earlier[1], steered = earlier[3] } end
 end
-if family.why_barred() then return reply.barred { why = family.why_barred() } end
+do
+  local why = family.why_barred()
+  if why then return reply.barred { why = why } end
+end
 if (args.start_by or NOW + 1) <= NOW then return reply.past { field = 'start_by' } end
 if (args.deadline or NOW + 1) <= NOW then return reply.past { field = 'deadline' } end
 local function refused(code, other) return reply.rejected { code = code, other = other } end
