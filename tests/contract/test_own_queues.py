@@ -12,12 +12,13 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.schemas.models import Run
 from palaver.schemas.tenants import CapsChange
-from palaver.steps.leases import Delivery, Lease, Stray
+from palaver.steps.leases import Delivery, Lease, Settled, Stray
 from palaver.steps.wire import delivery_in, in_redis
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
+from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StepState
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import QUEUES, WINDOW
@@ -125,13 +126,18 @@ async def test_each_queue_has_a_window_of_its_own(known: StoreDriver) -> None:
     assert tenant.waiting == 2
 
 
-async def test_a_tenant_below_its_cap_has_a_turn_in_each_queue_again(known: StoreDriver) -> None:
-    driver = known
+async def _two_calls_in_one_place(driver: StoreDriver) -> tuple[Tenant, Settled]:
+    """A tenant that may have one step in flight, and the verdict that opens two of the queue."""
     tenant = await driver.store.tenants.create("acme")
     await driver.store.caps.change(tenant.tag, CapsChange(max_in_flight=1))
     with within(Reach(tenant.tag)):
         _, lease = await driver.begin()
-        opened = await driver.store.steps.settle(lease, calls("a", "b", queue=OWN))
+        return tenant, await driver.store.steps.settle(lease, calls("a", "b", queue=OWN))
+
+
+async def test_a_tenant_below_its_cap_has_a_turn_in_each_queue_again(known: StoreDriver) -> None:
+    driver = known
+    _, opened = await _two_calls_in_one_place(driver)
     (first,) = opened.deliveries
     assert (await driver.store.waiting_tenants.by_queue())[OWN][0].at_cap
     settled = await driver.answer(await driver.claim(first))
@@ -142,11 +148,7 @@ async def test_a_tenant_below_its_cap_has_a_turn_in_each_queue_again(known: Stor
 
 async def test_a_cap_that_is_lifted_lets_them_go(known: StoreDriver) -> None:
     driver = known
-    tenant = await driver.store.tenants.create("acme")
-    await driver.store.caps.change(tenant.tag, CapsChange(max_in_flight=1))
-    with within(Reach(tenant.tag)):
-        _, lease = await driver.begin()
-        await driver.store.steps.settle(lease, calls("a", "b", queue=OWN))
+    tenant, _ = await _two_calls_in_one_place(driver)
     await driver.store.caps.change(tenant.tag, CapsChange(max_in_flight=None))
     assert [each.queue for each in await driver.store.due.fill()] == ["tools.gpu"]
 
