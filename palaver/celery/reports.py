@@ -43,7 +43,6 @@ if not redis.call('SET', KEYS[1], '', 'NX', 'EX', ARGV[1]) then return 0 end
 redis.call('DEL', KEYS[2])
 return 1
 """
-_UNMARK: Final = "return redis.call('DEL', KEYS[1])"
 _ADD: Final = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 redis.call('RPUSH', KEYS[2], ARGV[1])
@@ -64,10 +63,6 @@ class Reports:
     def mark(self, task_id: str) -> bool:
         """Mark the task as about to be published. False if it was before."""
         return bool(self._client.eval(_MARK, 2, *self._keys(task_id), _WEEK))
-
-    def unmark(self, task_id: str) -> None:
-        """It was not published after all."""
-        self._client.eval(_UNMARK, 1, self._keys(task_id)[0])
 
     def add(self, task_id: str, state: State, **facts: Any) -> None:
         """Report what has become of the task."""

@@ -57,7 +57,7 @@ def queue(name: str) -> Queue:
 
 
 QUEUES: Final[Mapping[str, Queue]] = {name: queue(name) for name in QUEUE_NAMES}
-"""Every queue there is, by name."""
+"""The queues of the kinds of steps, by name; those that tools name are made as they are needed."""
 
 
 def transport_options(url: str) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Publisher:
     def _declare(self, producer: Any, name: str) -> None:
         """Declare the queue once a connection: RabbitMQ silently drops a message to a queue that does not exist."""
         if name not in self._local.declared:
-            declaration: Any = QUEUES.get(name) or queue(name)
+            declaration: Any = queue(name)
             declaration.declare(channel=producer.channel)
             self._local.declared.add(name)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from palaver.errors import ToolFailure
 from palaver.errors.finding import ToolFinding
@@ -16,8 +15,6 @@ from palaver.vocabulary.lifecycle import WaitReason
 
 from ..sources.containment import failure_of
 from .attempt import Attempt
-
-_OUTAGE: Final = "outage"
 
 
 async def verdict_on_call(error: ToolFailure, attempt: Attempt, tool: ToolDeclaration) -> Verdict:

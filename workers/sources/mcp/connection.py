@@ -67,11 +67,6 @@ class McpConnection:
         """The era that is spoken."""
         return MODERN if self._modern else "an older revision"
 
-    @property
-    def modern(self) -> bool:
-        """True if the server knows the revision without sessions."""
-        return self._modern
-
     async def ask(
         self,
         method: str,
