@@ -35,7 +35,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package check-clients openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package typescript check-clients openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,8 +83,14 @@ package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 check-package: $(DEV) ## install the wheel with all that it needs into an empty environment, and run it
 	$(BIN)/python -m pytest tests/process/test_wheel.py -m "chaos or not chaos" $(ARGS)
 
-check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
-	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
+typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ (needs Node.js 20 or newer)
+	$(BIN)/python -m deploy.openapi > clients/typescript/openapi.json
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+	@mkdir -p dist
+	cd clients/typescript && npm pack --ignore-scripts --pack-destination ../../dist
+
+check-clients: $(DEV) $(CLIENTS)/.installed ## make clients from the API's document, compile and run programs on each
+	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_example_pages.py -m chaos $(ARGS)
 
 openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install
