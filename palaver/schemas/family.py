@@ -34,6 +34,8 @@ class ChildRun(BaseModel):
     """The agent, by its name."""
     status: RunStatus | None = None
     """Its status once it has ended; None while it goes on."""
+    pending_actions: int = 0
+    """Calls that wait for a decision or a client's output, in it and below it."""
 
 
 def tool_name(agent: str) -> str:

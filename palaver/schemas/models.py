@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from palaver.errors import ErrorClassName, ErrorObject
-from palaver.schemas.actions import Approvals, ClientTool, PendingAction
+from palaver.schemas.actions import Approvals, ClientTool, PendingAction, PendingBelow
 from palaver.schemas.content import Content, text_of
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.endpoints import Endpoint
@@ -265,6 +265,8 @@ class Run(BaseModel):
     """All of its open steps."""
     pending_actions: tuple[PendingAction, ...] = ()
     """Calls that wait for a decision or a client's output, in call order."""
+    pending_below: tuple[PendingBelow, ...] = ()
+    """Such calls of its children and of those below them, 100 at most. They are answered there, or on this run."""
     pausing: bool = False
     """A pause is asked for; it holds once nothing is under way any more."""
     withdrawn: bool = False
@@ -311,7 +313,12 @@ class Run(BaseModel):
     @property
     def needs_somebody(self) -> bool:
         """True if it goes on only after an approval, a client's output or a resume."""
-        return self.status is RunStatus.PAUSED or bool(self.pending_actions)
+        return self.status is RunStatus.PAUSED or bool(self.all_pending)
+
+    @property
+    def all_pending(self) -> tuple[PendingAction, ...]:
+        """The calls that wait for somebody: its own, and those below it that it shows."""
+        return (*self.pending_actions, *self.pending_below)
 
 
 class Submission(WithAgent):
