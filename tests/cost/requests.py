@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+import orjson
 from fastapi.routing import APIRoute
 
 from api.app import create_app
@@ -152,6 +153,33 @@ async def _list_long(api: World, n: int) -> Ask:
 async def _bulk(api: World, n: int) -> Ask:
     await _many_runs(api, n)
     return Ask("/v1/runs/actions", {"action": "cancel", "all": True})
+
+
+async def _as_parent(api: World, run_ids: Sequence[str], **row: object) -> str:
+    """Write runs down as the children of one; return its id."""
+    parent = (await submitted(api))["id"]
+    for number, run_id in enumerate(run_ids):
+        of = {"run_id": parent, "step": f"1/{number}", "depth": 1}
+        await api.redis.hset(keys.run(run_id), "parent", orjson.dumps(of))
+    rows = [{"run_id": each, "step": f"1/{number}", "agent": "a", **row} for number, each in enumerate(run_ids)]
+    await api.redis.hset(keys.run(parent), "children", orjson.dumps(rows))
+    return str(parent)
+
+
+async def _list_children(api: World, n: int) -> Ask:
+    parent = await _as_parent(api, [(await submitted(api))["id"] for _ in range(n)])
+    return Ask(f"/v1/runs?limit=200&parent={parent}")
+
+
+async def _pending_below(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{await _as_parent(api, [(await _asked(api, n))['id']], pending_actions=n)}")
+
+
+async def _answer_below(api: World, n: int) -> Ask:
+    """Nobody has the action: all of them are looked through."""
+    parent = await _as_parent(api, [(await submitted(api))["id"] for _ in range(n)])
+    item = {"type": "approval", "action_id": "act_none", "decision": "approve"}
+    return Ask(f"/v1/runs/{parent}/input", {"items": [item]})
 
 
 async def _pending(api: World, n: int) -> Ask:
@@ -348,7 +376,9 @@ CASES: Final = (
         {"name": "tool", "parameters": _schema(n)}]}, "input": "x"})),
     Case("GET /v1/runs", "runs that a filter looks at", 5_000, _list, counted_at=400),
     Case("GET /v1/runs", "runs with the longest instructions", 40, _list_long, counted_at=20),
+    Case("GET /v1/runs", "runs that calls of one began", limit_of("children"), _list_children, counted_at=50),
     Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),
+    Case("GET /v1/runs/{run_id}", "pending actions below", limit_of("pending_below"), _pending_below),
     Case("DELETE /v1/runs/{run_id}", "messages of the run", limit_of("input_messages"), _delete),
     Case("POST /v1/runs/actions", "runs", limit_of("bulk_runs"), _bulk, counted_at=200),
     Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", fields)),
@@ -356,6 +386,7 @@ CASES: Final = (
     Case("POST /v1/runs/{run_id}/cancel", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=fields)),
     Case(_INPUT, "calls that are answered", CALLS, _answers),
+    Case(_INPUT, "runs below without that action", limit_of("children"), _answer_below, counted_at=50),
     Case(_INPUT, "words", limit_of("run_items"), _runs(
         lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
         "items": [{"type": "message", "content": "In metres, please."}] * n})),

@@ -125,3 +125,15 @@ async def test_who_waits_for_the_run_hears_of_them() -> None:
         page = await api.client.get(f"{run['links']['self']}/events", headers={"Accept": "application/json"})
         (event,) = [each for each in page.json()["data"] if each["type"] == "child.action_required"]
         assert (event["run_id"], event["child_run_id"], event["action"]["call_id"]) == (run["id"], child["id"], "c1")
+
+
+async def test_they_are_listed_by_the_run_above() -> None:
+    async with world() as api:
+        run, children = await _family(api, "c1", "c2")
+        await api.submit()
+        listed = (await api.client.get("/v1/runs", params={"parent": run["id"]})).json()
+        assert [each["id"] for each in listed["data"]] == [child["id"] for child in reversed(children)]
+        answer = await api.client.get("/v1/runs", params={"parent": "run_1"})
+        assert_problem(answer, 422, "validation_error", "?parent")
+        done = await api.client.post("/v1/runs/actions", json={"action": "cancel", "filter": {"parent": run["id"]}})
+        assert done.json()["done"] == 2
