@@ -150,6 +150,7 @@ _ALL: Final = (
         ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
         ("tool_sources", "sources that a file declares", 64, "sources", "the worker does not start"),
         ("tool_queues", "queues that tools name, in an installation", 32, "queues", "the worker does not start"),
+        ("services", "services of tools that are shown", 200, "services", "the first by name are shown"),
         ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
         (
             "tools_remembered",

@@ -233,6 +233,12 @@ def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
     return prepare
 
 
+async def _services(api: World, n: int) -> Ask:
+    tools = [ToolDeclaration(name=f"t{k}", description="", timeout=1, limit_key=f"s{k}") for k in range(n)]
+    await api.store.tools.publish(ToolSet.of(tools), ("tools",))
+    return Ask("/v1/queues")
+
+
 async def _agents(api: World, n: int) -> Ask:
     for k in range(n):
         await api.store.agents.keep("", f"agent-{k}", AgentSpec(model="fake/echo"))
@@ -442,6 +448,7 @@ CASES: Final = (
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
+    Case("GET /v1/queues", "services of tools", limit_of("services"), _services, counted_at=50),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/usage", "rows of a day", limit_of("usage_rows"), _rows_of_usage),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),
