@@ -10,7 +10,7 @@ import pytest
 
 from palaver.delivery.publishing import follow_up
 from palaver.errors import StateConflict
-from palaver.schemas.models import AgentSpec, Budget, Message, Subagent, Submission, ToolCall, Usage
+from palaver.schemas.models import AgentSpec, Budget, Message, Retry, Subagent, Submission, ToolCall, Usage
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Continue, Finish, OpenCall, Postpone, ToolOutcome
 from palaver.store.redis import keys
@@ -520,3 +520,22 @@ async def test_the_runs_below_a_run_are_listed_by_it(driver: Family) -> None:
     assert (await runs.list({"parent": leases[0].run_id, "tag": "x"}, limit=7)).runs == []
     with within(Reach("aaaaaa")):
         assert (await runs.list({"parent": run_id}, limit=7)).runs == []
+
+
+@pytest.mark.parametrize("how", ["retry", "fork"])
+async def test_a_finished_child_is_not_run_again(driver: Family, how: str) -> None:
+    """Its answer is in the log: a run that goes on with its parent, or repeats a later step of it, has that."""
+    run_id, (lease,) = await driver.waiting()
+    (woken,) = await driver.follow([await driver.end(lease)])
+    (following,) = (await driver.reply(woken)).deliveries
+    await driver.give_up(await driver.claim(following))
+    runs = len(await driver.redis.keys("*:run:*"))
+    again = await driver.store.control.retry(run_id, Retry(from_step=2 if how == "fork" else None))
+    (delivery,) = again.deliveries
+    model_step = await driver.claim(delivery)
+    assert await driver.results(again.run_id) == [("c1", "found")]
+    await driver.end(model_step)
+    run = await driver.get(again.run_id)
+    assert (run.status, run.children) == (RunStatus.COMPLETED, ())
+    assert len(await driver.redis.keys("*:run:*")) == runs + 1
+    assert [child.run_id for child in (await driver.get(run_id)).children] == [lease.run_id]
