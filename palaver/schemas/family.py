@@ -10,6 +10,8 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 AGENT_TOOL: Final = "agent:"
 """Stands before the name of an agent on the server among the tools of another one."""
+INLINE_TOOL: Final = "agent_"
+"""Stands before the name of an agent in the names that models have for agents."""
 _LONGEST: Final = 64
 """Characters of a tool's name at every provider."""
 
@@ -40,4 +42,4 @@ class ChildRun(BaseModel):
 
 def tool_name(agent: str) -> str:
     """Return the name that models have for the agent ``agent``."""
-    return f"agent_{agent.replace('.', '_')}"[:_LONGEST]
+    return f"{INLINE_TOOL}{agent.replace('.', '_')}"[:_LONGEST]

@@ -72,8 +72,9 @@ class AgentSpec(ModelOptions):
     """Names of server tools, in the order in which the model sees them. ``agent:NAME``, or ``agent:NAME@VERSION``, is
     an agent on the server: its calls are runs of it. A run says ``agent_NAME`` instead, as its model does."""
     subagents: dict[str, Subagent] = Field(default={})
-    """The agents among ``tools``, by the names that the model has for them, in the versions that they had when the run
-    was submitted. Filled in by the server."""
+    """The agents among ``tools``, by the names that the model has for them. Those on the server are filled in, in the
+    versions that they had when the run was submitted. An agent that is not there stands here in the request, under a
+    name ``agent_…`` that is among ``tools``."""
     client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
     """Tools that the client runs; the model sees them behind the server's."""
     approvals: Approvals = Approvals()
@@ -118,7 +119,7 @@ class Subagent(Strict):
 
     agent: AgentSpec
     budget: Budget | None = None
-    """The most that each of its runs may use, by the operator's policy."""
+    """The most that each of its runs may use; with what the operator's policy allows, the least of both."""
 
 
 AgentSpec.model_rebuild()
