@@ -255,10 +255,10 @@ async def test_inline_ones_are_bounded_with_the_others() -> None:
         for _ in range(limit_of("subagent_depth")):
             agent = {**HELPER, "tools": ["agent_x"], "subagents": {"agent_x": {"agent": agent}}}
         await api.submit(agent=agent)
-        deeper = {"tools": ["agent_x"], "subagents": {"agent_x": {"agent": agent}}}
+        deeper: dict[str, Any] = {"tools": ["agent_x"], "subagents": {"agent_x": {"agent": agent}}}
         await refused(api, "validation_error", "/agent/tools/0", "levels", **deeper)
         names = [f"agent_n{number}" for number in range(limit_of("subagents") + 1)]
-        many = {"tools": names, "subagents": {name: {"agent": HELPER} for name in names}}
+        many: dict[str, Any] = {"tools": names, "subagents": {name: {"agent": HELPER} for name in names}}
         await refused(api, "validation_error", "/agent/tools/32", "more than 32 agents", **many)
 
 
