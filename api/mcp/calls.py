@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -176,7 +176,7 @@ async def keep_to(backend: Backend, caller: Caller, run_id: str) -> None:
         await operations.keep_to_run(backend, caller, run_id)
 
 
-def note_answers(tool: str, run_id: str, items: list[Item]) -> None:
+def note_answers(tool: str, run_id: str, items: Sequence[Item]) -> None:
     """Note for the audit which kinds of answers a run gets."""
     kinds = [" ".join(filter(None, (item.type, getattr(item, "decision", None)))) for item in items]
     detail(tool=tool, run=run_id, items=kinds)

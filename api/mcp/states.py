@@ -96,8 +96,8 @@ def state_of(run: Run, retention: float) -> dict[str, Any]:
         state["reason"] = reason
     if not run.status.terminal:
         state["poll_after_ms"] = _poll(run)
-    if run.pending_actions:
-        state["actions"] = [_action(action) for action in run.pending_actions]
+    if run.all_pending:
+        state["actions"] = [_action(action) for action in run.all_pending]
     result = run.output if run.structured_output is None else run.structured_output
     if result is not None:
         state["result"] = result
@@ -143,7 +143,7 @@ def whole_task(run: Run, retention: float, client: ClientSide) -> dict[str, Any]
     task = task_of(run, retention, client)
     match task["status"]:
         case State.INPUT_REQUIRED:
-            task["inputRequests"] = {action.id: _form(action) for action in run.pending_actions}
+            task["inputRequests"] = {action.id: _form(action) for action in run.all_pending}
         case State.COMPLETED:
             failed = _status(run) is State.FAILED
             task["result"] = answer_of(state_of(run, retention), client, failed=failed)
@@ -151,7 +151,7 @@ def whole_task(run: Run, retention: float, client: ClientSide) -> dict[str, Any]
 
 
 def _status(run: Run) -> State:
-    if run.pending_actions and not run.status.terminal:
+    if run.all_pending and not run.status.terminal:
         return State.INPUT_REQUIRED
     return STATES.get(run.status, State.WORKING)
 

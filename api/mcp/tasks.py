@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from palaver.errors import Refused, StateConflict, UnknownRun
-from palaver.schemas.actions import ApprovalDecision, Item, PendingAction, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, Item, PendingAction, PendingBelow, ToolOutput
 from palaver.schemas.models import Run
 from palaver.vocabulary.limits import limit_of
 
@@ -63,11 +63,18 @@ async def _update(task_id: str, responses: Any, backend: Backend, caller: Caller
     if not isinstance(responses, dict) or len(responses) > _MOST_RESPONSES:
         raise RpcFault(INVALID_PARAMS, f"params need inputResponses, an object of at most {_MOST_RESPONSES}")
     run = await _run(task_id, backend, caller)
-    found = [_item(action, responses[action.id]) for action in run.pending_actions if action.id in responses]
-    items = [item for item in found if item is not None]
-    if not items:
+    by_run: dict[str, list[Item]] = {}
+    for action in run.all_pending:
+        item = _item(action, responses[action.id]) if action.id in responses else None
+        if item is not None:
+            by_run.setdefault(action.run_id if isinstance(action, PendingBelow) else task_id, []).append(item)
+    if not by_run:
         only_read()
-        return
+    for items in by_run.values():
+        await _answer(task_id, items, backend, caller)
+
+
+async def _answer(task_id: str, items: Sequence[Item], backend: Backend, caller: Caller) -> None:
     note_answers("tasks/update", task_id, items)
     try:
         await operations.act(backend, task_id, items, caller)

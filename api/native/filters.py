@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJson
 from palaver.errors import FACTS, ErrorClass, Failure
 from palaver.schemas.fields import Metadata
 from palaver.steps.retry import stop_reason
-from palaver.vocabulary.ids import CONVERSATION_ID, is_id
+from palaver.vocabulary.ids import CONVERSATION_ID, RUN_ID, is_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.names import did_you_mean
@@ -72,6 +72,12 @@ def _conversation_id(text: str) -> str:
     return text
 
 
+def _run_id(text: str) -> str:
+    if not is_id("run", text):
+        raise ValueError("must be the id of a run: run_, 28 letters and digits, and a tenant's tag among them")
+    return text
+
+
 def _entries(written: object) -> object:
     """``key=value,other=value`` of a URL as an object; what a body has is one, and a URL may have one as JSON."""
     if not isinstance(written, str):
@@ -99,6 +105,8 @@ Moment = Annotated[datetime, BeforeValidator(_moment)]
 ConversationId = Annotated[
     str, AfterValidator(_conversation_id), WithJsonSchema({"type": "string", "pattern": CONVERSATION_ID})
 ]
+
+ParentId = Annotated[str, AfterValidator(_run_id), WithJsonSchema({"type": "string", "pattern": RUN_ID})]
 
 
 def _failing(error_class: ErrorClass) -> ErrorClass:
@@ -132,6 +140,7 @@ class Filters(BaseModel):
     )
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation_id: ConversationId | None = Field(default=None, description="Only runs of this conversation.")
+    parent: ParentId | None = Field(default=None, description="Only runs that calls of this run began.")
     submitted_by: SubmitterName | None = Field(
         default=None, description="Only runs that the API key of this name submitted."
     )

@@ -11,7 +11,7 @@ from palaver.vocabulary.step_kinds import OWN_QUEUE
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState
+from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState
 from ..queries import Query
 from .dialect import NATIVE
 
@@ -30,10 +30,12 @@ class QueuesQuery(Query):
 
 
 class QueueList(BaseModel):
-    """Every queue, every provider that the API knows, what steps lack a worker for, and how much room there is."""
+    """Every queue, every provider that the API knows, the services of tools, what steps lack a worker for, and how much
+    room there is."""
 
     data: list[QueueState]
     providers: list[ProviderState]
+    services: list[ServiceState]
     no_worker: list[LackedState]
     room: RoomState
 
@@ -59,6 +61,7 @@ async def queues(backend: Backend, query: QueuesQuery) -> Response:
     if query.format == "keda":
         return answer(ScalerValue(value=sum(state.ready + state.running for state in states)))
     providers = await operations.read_providers(backend)
+    services = await operations.read_services(backend)
     lacked = await operations.read_lacked(backend)
     room = await operations.read_room(backend)
-    return answer(QueueList(data=states, providers=providers, no_worker=lacked, room=room))
+    return answer(QueueList(data=states, providers=providers, services=services, no_worker=lacked, room=room))

@@ -66,6 +66,7 @@ from .scopes import (
     require_scope,
 )
 from .secrets import secret_names, set_secrets
+from .services import ServiceState, read_services
 from .stored_keys import StoredKeys
 from .submitting import Taken, begin, condense, retry, submit
 from .tenants import change_tenant, list_tenants, read_tenant
@@ -113,6 +114,7 @@ __all__ = [
     "RoomState",
     "RunFilter",
     "RunPage",
+    "ServiceState",
     "SingleFlight",
     "StoredEvent",
     "StoredKeys",
@@ -184,6 +186,7 @@ __all__ = [
     "read_refused",
     "read_room",
     "read_run",
+    "read_services",
     "read_tenant",
     "read_tools",
     "read_usage",

@@ -9,9 +9,11 @@ from palaver.errors import StateConflict
 from palaver.processes.failpoints import failpoint
 from palaver.schemas.actions import ApprovalDecision, Item, Steering
 from palaver.schemas.models import CancelMode, Run
+from palaver.store.scripting.contracts.replies import RefusalCode
 
 from .admission import admit_items
 from .backend import Backend, Caller, durable_reply, within_deadline
+from .below import answered_below
 from .scopes import require_scope
 from .submitting import explained
 
@@ -51,6 +53,8 @@ async def act(
 ) -> InputOutcome:
     """Send approvals, outputs of client tools, steering, pause and resume to a run: all take effect, or none.
 
+    Answers of calls that wait below the run go to the run whose calls these are.
+
     Raises:
         InsufficientScope: the caller's key is not for one of them.
         Refused: everything that is wrong with them.
@@ -67,7 +71,12 @@ async def act(
             backend.store.control.act(run_id, items, by=caller.name, idempotency_key=key)
         )
     except StateConflict as conflict:
-        raise await explained(conflict, backend) from None
+        below = await answered_below(backend, run_id, items) if conflict.code == RefusalCode.UNKNOWN_ACTION else None
+        if below is None:
+            raise await explained(conflict, backend) from None
+        # The record of the key itself is this run's.
+        answered = await act(backend, below, items, caller, key=key and f"{key} {below}")
+        return InputOutcome(await within_deadline(backend.store.runs.get(run_id)), answered.replayed)
     failpoint("run.acted")
     await backend.follow_up(acted.settled)
     if unsafe:

@@ -250,7 +250,7 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
                     CoolDownState(model=gate.model, until=gate.until, waiting=gate.waiting) for gate in usage.cooling
                 ],
                 waiting=usage.waiting,
-                outages=[_outage(outage) for outage in usage.outages],
+                outages=[state_of_outage(outage) for outage in usage.outages],
                 in_flight=usage.in_flight if limits.max_in_flight else None,
                 max_in_flight=limits.max_in_flight,
                 requests_last_minute=usage.requests_last_minute if limits else None,
@@ -262,7 +262,8 @@ async def read_providers(backend: Backend) -> list[ProviderState]:
     return states
 
 
-def _outage(outage: Outage) -> OutageState:
+def state_of_outage(outage: Outage) -> OutageState:
+    """Return an outage as it is shown."""
     return OutageState(
         model=outage.model,
         since=outage.since,

@@ -142,7 +142,7 @@ async def explained(conflict: StateConflict, backend: Backend) -> StateConflict:
     """Return the conflict, with the pending actions of the run that stands in the way."""
     if conflict.run_id is not None:
         with suppress(UnknownRun):
-            conflict.pending_actions = (await within_deadline(backend.store.runs.get(conflict.run_id))).pending_actions
+            conflict.pending_actions = (await within_deadline(backend.store.runs.get(conflict.run_id))).all_pending
     return conflict
 
 

@@ -45,7 +45,7 @@ class Until(StrEnum):
 
 
 def _place(run: Run) -> tuple[object, ...]:
-    return run.status, run.step, run.attempt, run.waiting, run.pausing, run.pending_actions
+    return run.status, run.step, run.attempt, run.waiting, run.pausing, run.all_pending
 
 
 def admit_watcher(backend: Backend) -> None:

@@ -32,6 +32,9 @@ class FilterOptions:
     conversation: Annotated[
         str | None, typer.Option("--conversation", "-c", help="Only runs of this conversation.")
     ] = None
+    parent: Annotated[
+        str | None, typer.Option("--parent", metavar="RUN_ID", help="Only runs that calls of this run began.")
+    ] = None
     tag: Annotated[str | None, typer.Option("--tag", help="Only runs with this tag.")] = None
     metadata: Annotated[
         list[Any] | None,
@@ -103,6 +106,7 @@ class FilterOptions:
                 "status": self.status or None,
                 "stop_reason": self.stop_reason,
                 "conversation_id": self.conversation,
+                "parent": self.parent,
                 "tag": self.tag,
                 "metadata": dict(self.metadata) if self.metadata else None,
                 "submitted_by": self.submitted_by,

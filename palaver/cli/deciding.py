@@ -15,8 +15,8 @@ from palaver.cli.options import ActionId, Reason, RunId, json_object, text_or_st
 from palaver.cli.text import one_line
 from palaver.client import ClientError, Conflict, Palaver, Unprocessable
 from palaver.client.backoff import passing
-from palaver.events import ActionRequired, Event, RunPaused
-from palaver.schemas.actions import ALL, PendingAction
+from palaver.events import ActionRequired, ChildActionRequired, Event, RunPaused
+from palaver.schemas.actions import ALL, PendingAction, PendingBelow
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
@@ -93,9 +93,17 @@ def _decide(
     more: Sequence[Mapping[str, Any]] = (),
 ) -> Run:
     """Decide on exactly these calls. Without any, the API is asked all the same: it knows best what is wrong."""
-    about = [{"action_id": action.id, "digest": action.digest} for action in actions]
-    items = about or [{"action_id": action_id or ALL}]
-    return client.send(run_id, [*({"type": "approval", **item, **details} for item in items), *more])
+    by_run: dict[str, list[Mapping[str, Any]]] = {}
+    for action in actions:
+        # What is for a run below is a request of its own.
+        whose = action.run_id if isinstance(action, PendingBelow) else ""
+        item = {"type": "approval", "action_id": action.id, "digest": action.digest, **details}
+        by_run.setdefault(whose, []).append(item)
+    if not actions:
+        by_run[""] = [{"type": "approval", "action_id": action_id or ALL, **details}]
+    if more:
+        by_run.setdefault("", []).extend(more)
+    return [client.send(run_id, by_run[whose]) for whose in sorted(by_run, reverse=True)][-1]
 
 
 def _decision_text(done: str, actions: Sequence[PendingAction], action_id: str | None, run: Run, more: str = "") -> str:
@@ -126,7 +134,7 @@ class ApprovalPrompt:
         """
         if isinstance(event, RunPaused) and self._is(lambda run: run.status is RunStatus.PAUSED):
             say(f"  palaver resume {self._run_id}")
-        if not isinstance(event, ActionRequired):
+        if not isinstance(event, ActionRequired | ChildActionRequired):
             return
         action = event.action
         if self._ask and action.type == "approval":

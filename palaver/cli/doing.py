@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from palaver.cli.text import clock, moment, one_line, seconds, visible
 from palaver.client.errors import ClientError
-from palaver.schemas.actions import ActionType, PendingAction
+from palaver.schemas.actions import ActionType, PendingAction, PendingBelow
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import StepState, WaitReason
@@ -150,7 +150,8 @@ def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]
     """Each action with its commands, one to a line."""
     for action in actions:
         whose = " of a second person" if action.second_person else ""
-        yield f"{call_text(action)} waits for {awaited(action.type)}{whose} until {moment(action.expires_at)}"
+        where = f" in {' > '.join(map(one_line, action.path))}" if isinstance(action, PendingBelow) else ""
+        yield f"{call_text(action)}{where} waits for {awaited(action.type)}{whose} until {moment(action.expires_at)}"
         for command in answer_commands(run_id, action):
             yield f"  {command}"
 
@@ -160,8 +161,8 @@ def status_line(run: Run) -> str:
     where = f"{run.id} is {run.status}"
     if run.pausing:
         return f"{where} and pauses once nothing is under way any more"
-    if run.pending_actions:
-        count = len(run.pending_actions)
+    if run.all_pending:
+        count = len(run.all_pending)
         return f"{where}; {count} call{'' if count == 1 else 's'} still wait{'s' if count == 1 else ''}"
     return where
 
@@ -169,9 +170,7 @@ def status_line(run: Run) -> str:
 def matching_actions(run: Run, action_id: str | None, kind: ActionType) -> tuple[PendingAction, ...]:
     """The pending actions of this type that are meant: all of them, or the one of this id (or of this call's)."""
     return tuple(
-        action
-        for action in run.pending_actions
-        if action.type == kind and action_id in (None, action.id, action.call_id)
+        action for action in run.all_pending if action.type == kind and action_id in (None, action.id, action.call_id)
     )
 
 

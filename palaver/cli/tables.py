@@ -64,7 +64,7 @@ def show_runs(to: Console, runs: Iterable[Run]) -> None:
     """One line a run, or on a terminal as many as it needs there."""
     rows = []
     for run in runs:
-        tools = ", ".join(action.tool for action in run.pending_actions)
+        tools = ", ".join(action.tool for action in run.all_pending)
         waits = f"{waiting(run)}: {one_line(tools)}" if tools else waiting(run)
         what = advise(run).why or waits or doing(run) or one_line(run.output, 80)
         question = one_line(run.input_preview, _QUESTION)
@@ -118,7 +118,7 @@ def show_run(to: Console, run: Run, refused: Iterable[str] = ()) -> None:
         to.print(Text(f"{'now':13} {line}"), soft_wrap=True)
     for line in refused:
         to.print(Text(f"{'':13} {plain(line)}", "yellow"), soft_wrap=True)
-    for line in action_lines(run.id, run.pending_actions):
+    for line in action_lines(run.id, run.all_pending):
         to.print(Text(plain(line)), soft_wrap=True)
     if run.output:
         to.print()

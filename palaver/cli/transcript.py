@@ -18,6 +18,8 @@ from palaver.events import (
     ActionResolved,
     BaseEvent,
     BudgetWarning,
+    ChildActionRequired,
+    ChildActionResolved,
     ConversationCondensed,
     Event,
     MessageCreated,
@@ -180,6 +182,17 @@ class Transcript:
         self.doing = "running"
         who = f"decided by {one_line(event.by)}" if event.by else "decided"
         self._line(f"{who}: {event.decision}{f' ({one_line(event.reason)})' if event.reason else ''}")
+
+    @_tell.register
+    def _child_action_required(self, event: ChildActionRequired) -> None:
+        action = event.action
+        call = f"{one_line(action.tool)} {one_line(action.arguments)} in {one_line(event.child_run_id)}"
+        self._line(f"{call} waits for {awaited(action.type)} (action {one_line(action.id)})", "yellow")
+
+    @_tell.register
+    def _child_action_resolved(self, event: ChildActionResolved) -> None:
+        who = f"decided by {one_line(event.by)}" if event.by else "decided"
+        self._line(f"{who}: {event.decision} in {one_line(event.child_run_id)}")
 
     @_tell.register
     def _warning(self, event: BudgetWarning) -> None:

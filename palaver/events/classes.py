@@ -271,6 +271,33 @@ class ActionResolved(BaseEvent):
     """JSON text: those that take the place of the model's, with ``edit``."""
 
 
+class ChildActionRequired(BaseEvent):
+    """A tool call of a run below waits for an approval or for the client's output. It is answered here, too."""
+
+    type: Literal[EventKind.CHILD_ACTION_REQUIRED] = EventKind.CHILD_ACTION_REQUIRED
+    child_run_id: str
+    """The run that waits."""
+    path: tuple[str, ...]
+    """The runs that lead from this one down to it, and it."""
+    step: str
+    """The step of that run."""
+    action: PendingAction
+
+
+class ChildActionResolved(BaseEvent):
+    """Such a call of a run below waits no more, whoever has answered it."""
+
+    type: Literal[EventKind.CHILD_ACTION_RESOLVED] = EventKind.CHILD_ACTION_RESOLVED
+    child_run_id: str
+    path: tuple[str, ...]
+    action_id: str
+    call_id: str
+    decision: Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
+    by: str | None = None
+    reason: str | None = None
+    arguments: str | None = None
+
+
 class BudgetWarning(BaseEvent):
     """80 % of a limit of the run are used up. There is one for each limit."""
 
@@ -356,6 +383,8 @@ KnownEvent = TypeAliasType(
         | ToolFinished
         | ActionRequired
         | ActionResolved
+        | ChildActionRequired
+        | ChildActionResolved
         | BudgetWarning
         | ConversationCondensed
         | ReasoningDropped

@@ -51,6 +51,8 @@ class EventKind(StrEnum):
     TOOL_FINISHED = "tool.finished", StoredIn.LOG
     ACTION_REQUIRED = "action.required", StoredIn.LOG
     ACTION_RESOLVED = "action.resolved", StoredIn.LOG
+    CHILD_ACTION_REQUIRED = "child.action_required", StoredIn.FEED
+    CHILD_ACTION_RESOLVED = "child.action_resolved", StoredIn.FEED
     BUDGET_WARNING = "budget.warning", StoredIn.LOG
     CONVERSATION_CONDENSED = "conversation.condensed", StoredIn.LOG
     REASONING_DROPPED = "reasoning.dropped", StoredIn.LOG

@@ -82,6 +82,15 @@ class PendingAction(BaseModel):
     somebody else has to approve it as it is."""
 
 
+class PendingBelow(PendingAction):
+    """A call of a run below another one that waits so."""
+
+    run_id: str
+    """The run whose call it is."""
+    path: tuple[str, ...]
+    """The runs that lead down to that, and it: the first is a child of the run that shows this."""
+
+
 def digest(tool: str, arguments: str) -> str:
     """The ``digest`` of a pending action."""
     return hashlib.sha256(f"{tool}\n{arguments}".encode()).hexdigest()

@@ -10,6 +10,8 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 AGENT_TOOL: Final = "agent:"
 """Stands before the name of an agent on the server among the tools of another one."""
+INLINE_TOOL: Final = "agent_"
+"""Stands before the name of an agent in the names that models have for agents."""
 _LONGEST: Final = 64
 """Characters of a tool's name at every provider."""
 
@@ -34,8 +36,10 @@ class ChildRun(BaseModel):
     """The agent, by its name."""
     status: RunStatus | None = None
     """Its status once it has ended; None while it goes on."""
+    pending_actions: int = 0
+    """Calls that wait for a decision or a client's output, in it and below it."""
 
 
 def tool_name(agent: str) -> str:
     """Return the name that models have for the agent ``agent``."""
-    return f"agent_{agent.replace('.', '_')}"[:_LONGEST]
+    return f"{INLINE_TOOL}{agent.replace('.', '_')}"[:_LONGEST]

@@ -21,6 +21,8 @@ class RunFilter(TypedDict, total=False):
     """One of several statuses: a list, or a text with commas between them."""
     stop_reason: str | None
     conversation_id: str | None
+    parent: str | None
+    """The run whose calls began it."""
     tag: str | None
     metadata: Mapping[str, str] | None
     """It has all of these entries."""
@@ -75,6 +77,7 @@ def admits(filters: RunFilter, run: Run) -> bool:
         (named is None or run.status in named)
         and filters.get("stop_reason") in (None, run.stop_reason)
         and filters.get("conversation_id") in (None, run.conversation_id)
+        and filters.get("parent") in (None, run.parent and run.parent.run_id)
         and (tag is None or tag in run.tags)
         and metadata.items() <= run.metadata.items()
         and filters.get("submitted_by") in (None, run.submitted_by)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, field_validator, model_validator
 
 from palaver.errors import ErrorClassName, ErrorObject
-from palaver.schemas.actions import Approvals, ClientTool, PendingAction
+from palaver.schemas.actions import Approvals, ClientTool, PendingAction, PendingBelow
 from palaver.schemas.content import Content, text_of
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.endpoints import Endpoint
@@ -72,8 +72,9 @@ class AgentSpec(ModelOptions):
     """Names of server tools, in the order in which the model sees them. ``agent:NAME``, or ``agent:NAME@VERSION``, is
     an agent on the server: its calls are runs of it. A run says ``agent_NAME`` instead, as its model does."""
     subagents: dict[str, Subagent] = Field(default={})
-    """The agents among ``tools``, by the names that the model has for them, in the versions that they had when the run
-    was submitted. Filled in by the server."""
+    """The agents among ``tools``, by the names that the model has for them. Those on the server are filled in, in the
+    versions that they had when the run was submitted. An agent that is not there stands here in the request, under a
+    name ``agent_…`` that is among ``tools``."""
     client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
     """Tools that the client runs; the model sees them behind the server's."""
     approvals: Approvals = Approvals()
@@ -118,7 +119,7 @@ class Subagent(Strict):
 
     agent: AgentSpec
     budget: Budget | None = None
-    """The most that each of its runs may use, by the operator's policy."""
+    """The most that each of its runs may use; with what the operator's policy allows, the least of both."""
 
 
 AgentSpec.model_rebuild()
@@ -265,6 +266,8 @@ class Run(BaseModel):
     """All of its open steps."""
     pending_actions: tuple[PendingAction, ...] = ()
     """Calls that wait for a decision or a client's output, in call order."""
+    pending_below: tuple[PendingBelow, ...] = ()
+    """Such calls of its children and of those below them, 100 at most. They are answered there, or on this run."""
     pausing: bool = False
     """A pause is asked for; it holds once nothing is under way any more."""
     withdrawn: bool = False
@@ -311,7 +314,12 @@ class Run(BaseModel):
     @property
     def needs_somebody(self) -> bool:
         """True if it goes on only after an approval, a client's output or a resume."""
-        return self.status is RunStatus.PAUSED or bool(self.pending_actions)
+        return self.status is RunStatus.PAUSED or bool(self.all_pending)
+
+    @property
+    def all_pending(self) -> tuple[PendingAction, ...]:
+        """The calls that wait for somebody: its own, and those below it that it shows."""
+        return (*self.pending_actions, *self.pending_below)
 
 
 class Submission(WithAgent):

@@ -64,7 +64,7 @@ class Store:
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)
-        self.children = Children(self.runs)
+        self.children = Children(connection, self.runs)
         self.history = History(scripts, self.runs, self.capacity, self.vault)
         self.agents = Agents(connection, scripts, self.capacity)
         self.bulk = BulkControl(scripts, self.runs)

@@ -14,6 +14,8 @@ _LIMIT_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MOST: Final = 1_000_000
 _EXAMPLE: Final = "retry=RetryPolicy({ErrorClass.TIMEOUT: Rule(attempts=3)})"
 
+_GATE: Final = "tool:"
+"""No provider's name has a colon, but that of an agent's own endpoint, which begins otherwise."""
 Errors = Mapping[type[Exception], ErrorClass]
 """The classes of a tool's own exceptions."""
 
@@ -68,6 +70,11 @@ class Service:
     def key_of(self, tool: str) -> str | None:
         """Return the limit key of the tool of this name; its own name, if it has limits and names no service."""
         return self.limit_key or (tool if self.max_in_flight or self.per_minute else None)
+
+
+def gate_of_service(limit_key: str) -> str:
+    """Return the name that the gate of a service has among those of providers."""
+    return _GATE + limit_key
 
 
 def _check_policy(retry: object) -> None:

@@ -24,8 +24,11 @@ _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _TAG_LENGTH: Final = 6
 _PATTERN: Final = re.compile(rf"(run|conv)_([0-9a-f]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})")
 _LETTERS: Final = 26
-CONVERSATION_ID: Final = f"^conv_[0-9a-f]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
+_OF_KIND: Final = f"_[0-9a-f]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
+CONVERSATION_ID: Final = f"^conv{_OF_KIND}"
 """The pattern of the id of a conversation, for documents."""
+RUN_ID: Final = f"^run{_OF_KIND}"
+"""The pattern of the id of a run."""
 _TOOL_CALL: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

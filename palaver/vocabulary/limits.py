@@ -123,6 +123,8 @@ _ALL: Final = (
         ("subagent_depth", "levels of agents below an agent", 4, "levels", "422 `validation_error`"),
         ("agent_tree", "an agent with those below it, as JSON", 512 * KIB, "bytes", "422 `validation_error`"),
         ("children", "runs that the calls of a run begin", 200, "runs", "the model is told"),
+        ("pending_below", "calls of runs below that a run shows", 100, "calls", "the nearest are shown"),
+        ("runs_below", "runs below one that are looked through for an action", 1_000, "runs", "409 `unknown_action`"),
         ("policy_rules", "rules of PALAVER_POLICY", 1_000, "rules", "the process does not start"),
         ("policy_patterns", "names and globs in a list of a rule", 200, "patterns", "the process does not start"),
         ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),
@@ -148,6 +150,7 @@ _ALL: Final = (
         ("declared_tools_bytes", "their declarations, as JSON", 256 * KIB, "bytes", "the worker does not start"),
         ("tool_sources", "sources that a file declares", 64, "sources", "the worker does not start"),
         ("tool_queues", "queues that tools name, in an installation", 32, "queues", "the worker does not start"),
+        ("services", "services of tools that are shown", 200, "services", "the first by name are shown"),
         ("tool_sets", "versions of workers whose tools are known", 8, "versions", "the others are left out"),
         (
             "tools_remembered",

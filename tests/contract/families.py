@@ -68,6 +68,7 @@ def _check_children(shard: Shard, run_id: str, run: dict[str, str]) -> None:
         if of is not None:
             status = of["status"] if of["status"] not in _OPEN else None
             assert child.get("status") == status, f"{run_id}: {child} is {of['status']}"
+    _check_pending(shard, run_id, listed)
     there = _children_of(shard, run_id).keys()
     assert there <= {child["run_id"] for child in listed}, f"{run_id}: children that it does not list"
     for name in ("model_calls", "tool_calls", "input_tokens", "cost"):
@@ -83,3 +84,19 @@ def _check_call(shard: Shard, said: str, step: dict[str, Any]) -> None:
     if "child_ended" in step and waits:
         ended = float(child["ended_at"])
         assert shard.due[said] <= ended, f"{said} is due at {shard.due[said]}, and its child ended at {ended}"
+
+
+def _check_pending(shard: Shard, run_id: str, listed: list[dict[str, Any]]) -> None:
+    """A run says of each child how many calls wait in it and below it."""
+    for child in listed:
+        of = shard.runs.get(child["run_id"])
+        waits = 0 if of is None else _waiting(of)
+        assert of is None or child.get("pending_actions", 0) == waits, f"{run_id}: {child}, and {waits} wait there"
+
+
+def _waiting(run: dict[str, str]) -> int:
+    """Count the calls that wait in a run, and below it by what it says itself."""
+    if run["status"] not in _OPEN:
+        return 0
+    rows = orjson.loads(run.get("children", "[]"))
+    return len(orjson.loads(run.get("actions", "[]"))) + sum(int(child.get("pending_actions", 0)) for child in rows)

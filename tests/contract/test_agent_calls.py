@@ -10,14 +10,14 @@ import pytest
 
 from palaver.delivery.publishing import follow_up
 from palaver.errors import StateConflict
-from palaver.schemas.models import AgentSpec, Budget, Message, Subagent, Submission, ToolCall, Usage
+from palaver.schemas.models import AgentSpec, Budget, Message, Retry, Subagent, Submission, ToolCall, Usage
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Continue, Finish, OpenCall, Postpone, ToolOutcome
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.runs.children import BudgetUsed, child_id
 from palaver.store.runs.runs import ChildBarred
-from palaver.vocabulary.ids import shard_of, tenant_of
+from palaver.vocabulary.ids import new_run_id, shard_of, tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL
@@ -493,3 +493,49 @@ async def test_a_lease_that_is_lost_while_it_waits_for_nobody_is_the_steps_loss(
     assert found.status is RunStatus.COMPLETED
     await driver.answer(again)
     assert (await driver.get(run_id)).step == 2
+
+
+async def test_the_runs_below_a_run_are_listed_by_it(driver: Family) -> None:
+    run_id, leases = await driver.waiting(*(f"c{number}" for number in range(5)))
+    other, _ = await driver.waiting()
+    begun = [lease.run_id for lease in reversed(leases)]
+    # Between them are such as were deleted.
+    rows = orjson.loads(await driver.redis.hget(keys.run(run_id), "children"))
+    gone = [{"run_id": new_run_id("00"), "step": f"0/{n}", "agent": "x", "status": "failed"} for n in range(60)]
+    await driver.redis.hset(keys.run(run_id), "children", orjson.dumps([*rows[:2], *gone, *rows[2:]]))
+    runs = driver.store.runs
+    assert [run.id for run in (await runs.list({"parent": run_id}, limit=50)).runs] == begun
+    listed: list[str] = []
+    cursor = None
+    while cursor is not None or not listed:
+        page = await runs.list({"parent": run_id}, limit=2, cursor=cursor)
+        listed, cursor = [*listed, *(run.id for run in page.runs)], page.next_cursor
+    assert listed == begun
+    await driver.end(leases[3])
+    assert [run.id for run in (await runs.list({"parent": run_id, "status": "completed"}, limit=7)).runs] == [
+        leases[3].run_id
+    ]
+    (only,) = (await runs.list({"parent": other}, limit=7)).runs
+    assert (await runs.list({"parent": only.id}, limit=7)).runs == []
+    assert (await runs.list({"parent": leases[0].run_id, "tag": "x"}, limit=7)).runs == []
+    with within(Reach("aaaaaa")):
+        assert (await runs.list({"parent": run_id}, limit=7)).runs == []
+
+
+@pytest.mark.parametrize("how", ["retry", "fork"])
+async def test_a_finished_child_is_not_run_again(driver: Family, how: str) -> None:
+    """Its answer is in the log: a run that goes on with its parent, or repeats a later step of it, has that."""
+    run_id, (lease,) = await driver.waiting()
+    (woken,) = await driver.follow([await driver.end(lease)])
+    (following,) = (await driver.reply(woken)).deliveries
+    await driver.give_up(await driver.claim(following))
+    runs = len(await driver.redis.keys("*:run:*"))
+    again = await driver.store.control.retry(run_id, Retry(from_step=2 if how == "fork" else None))
+    (delivery,) = again.deliveries
+    model_step = await driver.claim(delivery)
+    assert await driver.results(again.run_id) == [("c1", "found")]
+    await driver.end(model_step)
+    run = await driver.get(again.run_id)
+    assert (run.status, run.children) == (RunStatus.COMPLETED, ())
+    assert len(await driver.redis.keys("*:run:*")) == runs + 1
+    assert [child.run_id for child in (await driver.get(run_id)).children] == [lease.run_id]

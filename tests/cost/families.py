@@ -12,8 +12,9 @@ from palaver.steps.verdicts import Continue, OpenCall, Postpone
 from palaver.store.redis import keys
 from palaver.store.runs.children import child_id
 from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL
-from tests.contract.store_driver import AGENT, StoreDriver
+from tests.contract.store_driver import AGENT, StoreDriver, calls, deny
 
 Act = Callable[[], Awaitable[object]]
 BELOW = Subagent(agent=AGENT)
@@ -75,3 +76,39 @@ async def look_at_parent(driver: StoreDriver, n: int) -> Act:
     await driver.ask(child, *(f"c{i}" for i in range(n)))
     await driver.store.runs.cancel(run_id)
     return lambda: driver.sweep(child.run_id, "parent")
+
+
+async def _below(driver: StoreDriver, lease: Lease) -> Lease:
+    """The first step of a run that a call of the leased step begins."""
+    asked = ToolCall(id="c1", name="agent_a", arguments='{"message": "look"}')
+    verdict = Continue(
+        Message(role="assistant", tool_calls=(asked,)), calls=(OpenCall(asked, idempotent=True, kind=MODEL),)
+    )
+    settled = await driver.store.steps.settle(lease, verdict)
+    called = await driver.claim(settled.deliveries[0])
+    begun = await driver.store.children.begin(called, BELOW, "look")
+    await driver.store.steps.settle(called, Postpone(60.0, child_id(called), WaitReason.AGENT_RUN))
+    return await driver.claim(begun.deliveries[0])
+
+
+async def _at_the_bottom(driver: StoreDriver) -> tuple[str, Lease]:
+    """The top of a tree that is as deep as it may be, and the lease of the run at its end."""
+    run_id, lease = await driver.begin(agent=LEAD)
+    for _ in range(limit_of("subagent_depth")):
+        lease = await _below(driver, lease)
+    return run_id, lease
+
+
+async def wait_below(driver: StoreDriver, n: int) -> Act:
+    """Calls wait below as many runs as there may be."""
+    _, lease = await _at_the_bottom(driver)
+    ids = [f"c{i}" for i in range(n)]
+    return lambda: driver.store.steps.settle(lease, calls(*ids, approval=ids))
+
+
+async def deny_below(driver: StoreDriver, n: int) -> Act:
+    """They are answered."""
+    _, lease = await _at_the_bottom(driver)
+    ids = [f"c{i}" for i in range(n)]
+    await driver.ask(lease, *ids, approval=ids)
+    return lambda: driver.store.control.act(lease.run_id, [deny("all", "no")])

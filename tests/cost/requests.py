@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+import orjson
 from fastapi.routing import APIRoute
 
 from api.app import create_app
@@ -154,6 +155,33 @@ async def _bulk(api: World, n: int) -> Ask:
     return Ask("/v1/runs/actions", {"action": "cancel", "all": True})
 
 
+async def _as_parent(api: World, run_ids: Sequence[str], **row: object) -> str:
+    """Write runs down as the children of one; return its id."""
+    parent = (await submitted(api))["id"]
+    for number, run_id in enumerate(run_ids):
+        of = {"run_id": parent, "step": f"1/{number}", "depth": 1}
+        await api.redis.hset(keys.run(run_id), "parent", orjson.dumps(of))
+    rows = [{"run_id": each, "step": f"1/{number}", "agent": "a", **row} for number, each in enumerate(run_ids)]
+    await api.redis.hset(keys.run(parent), "children", orjson.dumps(rows))
+    return str(parent)
+
+
+async def _list_children(api: World, n: int) -> Ask:
+    parent = await _as_parent(api, [(await submitted(api))["id"] for _ in range(n)])
+    return Ask(f"/v1/runs?limit=200&parent={parent}")
+
+
+async def _pending_below(api: World, n: int) -> Ask:
+    return Ask(f"/v1/runs/{await _as_parent(api, [(await _asked(api, n))['id']], pending_actions=n)}")
+
+
+async def _answer_below(api: World, n: int) -> Ask:
+    """Nobody has the action: all of them are looked through."""
+    parent = await _as_parent(api, [(await submitted(api))["id"] for _ in range(n)])
+    item = {"type": "approval", "action_id": "act_none", "decision": "approve"}
+    return Ask(f"/v1/runs/{parent}/input", {"items": [item]})
+
+
 async def _pending(api: World, n: int) -> Ask:
     return Ask(f"/v1/runs/{(await _asked(api, n))['id']}")
 
@@ -203,6 +231,12 @@ def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
         return Ask(path)
 
     return prepare
+
+
+async def _services(api: World, n: int) -> Ask:
+    tools = [ToolDeclaration(name=f"t{k}", description="", timeout=1, limit_key=f"s{k}") for k in range(n)]
+    await api.store.tools.publish(ToolSet.of(tools), ("tools",))
+    return Ask("/v1/queues")
 
 
 async def _agents(api: World, n: int) -> Ask:
@@ -340,6 +374,9 @@ CASES: Final = (
          _body("/v1/runs", lambda n: {"agent": {**AGENT, "tools": [f"nothing_{k}" for k in range(n)]}, "input": "x"})),
     Case(_SUBMIT, "globs", limit_of("approval_patterns"), _body("/v1/runs", lambda n: {"agent": {
         **AGENT, "tools": ["calculator"], "approvals": {"require": [_glob(k) for k in range(n)]}}, "input": "x"})),
+    Case(_SUBMIT, "agents below in the request", limit_of("subagents"), _body("/v1/runs", lambda n: {"input": "x", "agent": {
+        **AGENT, "tools": [f"agent_{k}" for k in range(n)],
+        "subagents": {f"agent_{k}": {"agent": {**AGENT, "instructions": "x" * 2000}} for k in range(n)}}})),
     Case(_SUBMIT, "client tools", limit_of("agent_tools"), _body("/v1/runs", lambda n: {"agent": {
         **AGENT, "client_tools": [
         {"name": f"tool_{k}", "parameters": _schema(30)} for k in range(n)]}, "input": "x"})),
@@ -348,7 +385,9 @@ CASES: Final = (
         {"name": "tool", "parameters": _schema(n)}]}, "input": "x"})),
     Case("GET /v1/runs", "runs that a filter looks at", 5_000, _list, counted_at=400),
     Case("GET /v1/runs", "runs with the longest instructions", 40, _list_long, counted_at=20),
+    Case("GET /v1/runs", "runs that calls of one began", limit_of("children"), _list_children, counted_at=50),
     Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),
+    Case("GET /v1/runs/{run_id}", "pending actions below", limit_of("pending_below"), _pending_below),
     Case("DELETE /v1/runs/{run_id}", "messages of the run", limit_of("input_messages"), _delete),
     Case("POST /v1/runs/actions", "runs", limit_of("bulk_runs"), _bulk, counted_at=200),
     Case("POST /v1/runs/actions", "unknown fields", _VALUES, _body("/v1/runs/actions", fields)),
@@ -356,6 +395,7 @@ CASES: Final = (
     Case("POST /v1/runs/{run_id}/cancel", "unknown fields", _VALUES,
          _runs(lambda api, run: Ask(f"/v1/runs/{run['id']}/cancel"), body=fields)),
     Case(_INPUT, "calls that are answered", CALLS, _answers),
+    Case(_INPUT, "runs below without that action", limit_of("children"), _answer_below, counted_at=50),
     Case(_INPUT, "words", limit_of("run_items"), _runs(
         lambda api, run: Ask(f"/v1/runs/{run['id']}/input"), body=lambda n: {
         "items": [{"type": "message", "content": "In metres, please."}] * n})),
@@ -411,6 +451,7 @@ CASES: Final = (
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
+    Case("GET /v1/queues", "services of tools", limit_of("services"), _services, counted_at=50),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/usage", "rows of a day", limit_of("usage_rows"), _rows_of_usage),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),

@@ -137,3 +137,27 @@ def test_a_worker_that_dies_at_any_point_begins_no_second_run(cluster: Cluster, 
         run = cluster.ended(run_id, within=40)
         assert (run.status, len(run.children)) == ("completed", 1), run
         check_tree(cluster, run)
+
+
+def test_what_waits_below_is_answered_above(cluster: Cluster) -> None:
+    """Each call of the child waits; the workers are killed while the first does."""
+    keep(cluster, "careful", model="fake/tool-2", approvals={"require": "always"})
+    run_id = lead(cluster, "careful")
+    (child,) = children(cluster, run_id)
+    for number in range(2):
+        (action,) = eventually(lambda: cluster.run(run_id).pending_below, why=f"nothing waits below {run_id}")
+        assert (action.run_id, action.path) == (child, (child,))
+        if number == 0:
+            cluster.kill("worker")
+            cluster.start("worker")
+        item = {"type": "approval", "action_id": action.id, "decision": "approve", "digest": action.digest}
+        answer = cluster.http.post(f"/v1/runs/{run_id}/input", json={"items": [item]})
+        assert answer.status_code == 202, answer.text
+        again = cluster.http.post(f"/v1/runs/{child}/input", json={"items": [item]})
+        assert (again.status_code, again.json()["code"]) == (409, "action_already_resolved")
+        assert action.id not in [each.id for each in cluster.run(run_id).pending_below]
+    run = cluster.ended(run_id)
+    assert (run.status, run.pending_below) == ("completed", ())
+    shown = [event.type for event in cluster.events(run_id) if event.type.startswith("child.")]
+    assert shown == ["child.action_required", "child.action_resolved"] * 2
+    check_tree(cluster, run)

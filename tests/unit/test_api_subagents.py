@@ -72,8 +72,6 @@ async def test_what_is_wrong_is_refused_at_its_place() -> None:
         await refused(
             api, "duplicate_tool", where, "is another agent", tools=["agent:researcher", "agent:researcher@1"]
         )
-        given = {"agent_researcher": {"agent": AGENT}}
-        await refused(api, "validation_error", "/agent/subagents", "filled in by the server", subagents=given)
         for name in ("agent:", "agent:a b", "tool:x", "agent:x@0"):
             answer = await api.client.post("/v1/runs", json={"agent": {**LEAD, "tools": [name]}, "input": "hi"})
             assert answer.status_code == 422, name
@@ -198,3 +196,100 @@ async def test_each_tenant_has_agents_of_its_own() -> None:
         assert (await api.client.post("/v1/runs", json=body, headers=acme)).status_code == 202
         other = await api.client.post("/v1/runs", json=body, headers=globex)
         assert_problem(other, 422, "unknown_agent", "/agent/tools/1")
+
+
+HELPER: dict[str, Any] = {"model": "fake/echo", "tools": ["calculator"]}
+INLINE: dict[str, Any] = {"tools": ["agent_helper"], "subagents": {"agent_helper": {"agent": HELPER}}}
+
+
+async def test_an_agent_may_stand_in_the_request() -> None:
+    async with world() as api:
+        await keep(api, "researcher")
+        inner = {"agent": {**HELPER, "tools": ["agent:researcher", "agent_leaf"], "subagents": {
+            "agent_leaf": {"agent": {**HELPER, "name": "leaf"}}}}, "budget": {"tokens": 500}}  # fmt: skip
+        both = ["agent:researcher", "agent_helper"]
+        agent = (await api.submit(agent={**LEAD, "tools": both, "subagents": {"agent_helper": inner}}))["agent"]
+        assert agent["tools"] == ["agent_researcher", "agent_helper"]
+        helper = agent["subagents"]["agent_helper"]
+        assert (helper["agent"]["name"], helper["agent"]["version"], helper["budget"]["tokens"]) == (
+            "helper",
+            None,
+            500,
+        )
+        below = helper["agent"]["subagents"]
+        assert [below[name]["agent"]["name"] for name in ("agent_researcher", "agent_leaf")] == ["researcher", "leaf"]
+        assert agent["subagents"]["agent_researcher"]["agent"]["version"] == 1
+        await keep(api, "lead", **INLINE)
+        kept = (await api.submit(agent="lead"))["agent"]["subagents"]["agent_helper"]["agent"]
+        assert (kept["name"], kept["tools"]) == ("helper", ["calculator"])
+
+
+async def test_what_is_wrong_with_it_is_said_at_the_tool() -> None:
+    async with world() as api:
+        await keep(api, "helper")
+        where = "/agent/tools/0"
+
+        async def wrong(code: str, pointer: str, says: str, **fields: Any) -> None:
+            below = {"agent_helper": {"agent": {**HELPER, **fields}}}
+            await refused(api, code, pointer, says, **{**INLINE, "subagents": below})
+
+        await wrong("unknown_agent", where, "/agent/version is given by the server", version=1, name="helper")
+        await wrong("unknown_provider", where, "the agent helper: /agent/model", model="nobody/x")
+        await wrong("unknown_agent", where, "is not on the server", tools=["agent:nobody"])
+        keyed = {"base_url": "https://models.example/v1", "api_key": "k"}
+        await wrong("endpoint_not_allowed", where, "api_key is for the conversation", model="inline/x", endpoint=keyed)
+        unpriced = {"agent_helper": {"agent": HELPER, "budget": {"cost_usd": 1}}}
+        await refused(api, "unknown_price", where, "has no price", **{**INLINE, "subagents": unpriced})
+        for name in ("helper", "agent_", "agent_a b", "agent_" + "x" * 59):
+            given = {name: {"agent": HELPER}}
+            await refused(api, "validation_error", f"/agent/subagents/{name[:64]}", "is not agent_", subagents=given)
+        unused = {"agent_other": {"agent": HELPER}}
+        await refused(api, "validation_error", "/agent/subagents/agent_other", "not among the tools", subagents=unused)
+        for tools in (["agent_helper"] * 2, ["agent:helper", "agent_helper"], ["agent_helper", "agent:helper"]):
+            await refused(api, "duplicate_tool", "/agent/tools/1", "", **{**INLINE, "tools": tools})
+
+
+async def test_inline_ones_are_bounded_with_the_others() -> None:
+    async with world() as api:
+        agent = HELPER
+        for _ in range(limit_of("subagent_depth")):
+            agent = {**HELPER, "tools": ["agent_x"], "subagents": {"agent_x": {"agent": agent}}}
+        await api.submit(agent=agent)
+        deeper: dict[str, Any] = {"tools": ["agent_x"], "subagents": {"agent_x": {"agent": agent}}}
+        await refused(api, "validation_error", "/agent/tools/0", "levels", **deeper)
+        names = [f"agent_n{number}" for number in range(limit_of("subagents") + 1)]
+        many: dict[str, Any] = {"tools": names, "subagents": {name: {"agent": HELPER} for name in names}}
+        await refused(api, "validation_error", "/agent/tools/32", "more than 32 agents", **many)
+
+
+async def test_rules_hold_for_inline_ones() -> None:
+    rules: dict[str, Any] = {
+        "r": {
+            "when": {"models": ["fake/echo"]},
+            "approvals": {"require": "always"},
+            "max_steps": 7,
+            "budget": {"tokens": 500},
+        }
+    }
+    loose = {"agent": {**HELPER, "approvals": {"require": "never"}, "max_steps": 50}, "budget": {"tokens": 9000}}
+    async with world(rules=rules) as api:
+        agent = (await api.submit(agent={**LEAD, **INLINE, "subagents": {"agent_helper": loose}}))["agent"]
+        below = agent["subagents"]["agent_helper"]
+        assert (below["agent"]["approvals"]["require"], below["agent"]["max_steps"]) == ("always", 7)
+        assert below["budget"]["tokens"] == 500
+        tight = {"agent": HELPER, "budget": {"tokens": 3}}
+        agent = (await api.submit(agent={**LEAD, **INLINE, "subagents": {"agent_helper": tight}}))["agent"]
+        assert agent["subagents"]["agent_helper"]["budget"]["tokens"] == 3
+
+
+async def test_a_rule_or_a_key_may_refuse_them() -> None:
+    async with world() as api:
+        await keep(api, "lead", **INLINE)
+        async with world(rules={"r": {"inline_agents": False}}, server=api.server) as ruled:
+            answer = await ruled.client.post("/v1/runs", json={"agent": "lead", "input": "hi"})
+            problem = assert_problem(answer, 403, "policy_violation", "/agent")
+            assert "the agent helper" in problem["errors"][0]["message"]
+        caller = Caller(True, "web", agents=frozenset({"lead"}))
+        with pytest.raises(Refused) as refusal:
+            await operations.submit(api.app.state.backend, Submission(agent="lead", input="hello"), caller)
+        assert refusal.value.code == "agent_not_allowed"

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from api.operations.catalog import argument_faults
-from palaver.config.providers import Provider
-from palaver.errors import ConfigurationError
+from palaver.config.providers import Limits, Provider
+from palaver.errors import ConfigurationError, ErrorClass, Failure
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys, single_flight
 from palaver.tools import ToolDeclaration, ToolSet, tool
@@ -227,3 +227,35 @@ async def test_no_provider_is_refused_while_an_older_worker_does_not_tell_what_i
         await api.redis.hdel(keys.worker("old"), "providers")
         body = {"agent": {"model": "other/echo"}, "input": "hello"}
         assert (await api.client.post("/v1/runs", json=body)).status_code == 202
+
+
+async def test_services_of_tools_show_what_holds_their_calls_up() -> None:
+    crm, free = (
+        send.declaration.model_copy(update={"name": name, "limit_key": key, "max_in_flight": most})
+        for name, key, most in (("order", "crm", 1), ("look_up", "search", None))
+    )
+    again = send.declaration.model_copy(update={"name": "refund", "limit_key": "crm"})
+    async with world(tools=()) as api:
+        await _worker(api, "w1", crm, free, again, clock.declaration)
+        providers = api.store.providers
+        await providers.cool_down("tool:search", 30)
+        await providers.admit("tool:crm", "c9", Limits(max_in_flight=1), 0)
+        for number in range(5):
+            await providers.report_failure(
+                "tool:crm", f"c{number}", Failure.of(ErrorClass.CONNECTION), counts_as=f"c{number}", answered=None
+            )
+        shown, search = (await api.client.get("/v1/queues")).json()["services"]
+        (outage,) = shown.pop("outages")
+        assert (outage["model"], outage["error_class"]) == (None, "connection")
+        assert shown == {
+            "name": "crm",
+            "tools": ["order", "refund"],
+            "cooling_until": None,
+            "waiting": 1,
+            "in_flight": 1,
+            "max_in_flight": 1,
+            "calls_last_minute": 1,
+            "per_minute": None,
+        }
+        assert datetime.fromisoformat(search["cooling_until"]) > datetime.now(UTC)
+        assert (search["outages"], search["in_flight"], search["calls_last_minute"]) == ([], None, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Final
 
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ToolFailure
@@ -14,16 +13,14 @@ from palaver.errors.tool_findings import TOOL_CLASSES
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import GiveUp, RetryAfter
 from palaver.store.scripting.contracts.providers import Wait
+from palaver.tools.service import gate_of_service
 
 from ..models.provider_limiter import ProviderLimiter
-
-_PREFIX: Final = "tool:"
-"""No provider's name has a colon, but that of an agent's own endpoint, which begins otherwise."""
 
 
 def services_of(services: Mapping[str, Limits]) -> Mapping[str, Limits]:
     """Return limits by the key of their service in the store; ``services`` has them by ``limit_key``."""
-    return {_PREFIX + name: limits for name, limits in services.items()}
+    return {gate_of_service(name): limits for name, limits in services.items()}
 
 
 class ServicePermit:
@@ -31,7 +28,7 @@ class ServicePermit:
 
     def __init__(self, limiter: ProviderLimiter, lease: Lease, name: str) -> None:
         self.name = name
-        self._key = _PREFIX + name
+        self._key = gate_of_service(name)
         self._limiter = limiter
         self._lease = lease
         self._probes: set[str] = set()

@@ -124,7 +124,7 @@ async def _governed_below(
         before = as_it_was(subagent.agent)
         governed, own = await _governed(
             before,
-            None,
+            subagent.budget,
             backend,
             caller,
             given=False,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TypeVar
+from itertools import chain
+from typing import Final, TypeVar
 
 from palaver.errors import FieldError, Refused
 from palaver.schemas.agents import split_reference
-from palaver.schemas.family import AGENT_TOOL, tool_name
+from palaver.schemas.family import AGENT_TOOL, INLINE_TOOL, tool_name
 from palaver.schemas.models import AgentSpec, Budget, Subagent, WithAgent
 from palaver.store.reading.records import agent_json
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -19,6 +21,7 @@ from .resolution import look_up
 from .spec import UnknownName
 
 Body = TypeVar("Body", bound=WithAgent)
+_INLINE_NAME: Final = re.compile(rf"{INLINE_TOOL}[A-Za-z0-9_-]{{1,58}}")
 
 
 async def with_named(body: Body, backend: Backend, caller: Caller) -> Body:
@@ -42,10 +45,8 @@ async def with_subagents(agent: AgentSpec, backend: Backend, caller: Caller, nam
         Refused: one of them is unknown, is below itself, or they are too many.
         StoreUnavailable: the store took too long.
     """
-    if agent.subagents and "subagents" in agent.model_fields_set:
-        raise _refused("/agent/subagents", "is filled in by the server: name agents in tools, as agent:NAME")
     tree = _Tree(backend, caller)
-    whole = await tree.grown(agent, () if name is None else (name,), None)
+    whole = await tree.grown(agent, (name or "(this one)",), None)
     if whole is not agent and len(agent_json(whole).encode()) > limit_of("agent_tree"):
         count_exceeded("agent_tree")
         raise _refused("/agent/tools", f"has agents of more than {limit_of('agent_tree')} bytes together, as JSON")
@@ -65,15 +66,24 @@ class _Tree:
         the request names that."""
         below: dict[str, Subagent] = {}
         tools: list[str] = []
+        _check_inline(agent, pointer)
         for index, tool in enumerate(agent.tools):
             where = pointer or f"/agent/tools/{index}"
+            if tool in agent.subagents:
+                if tool in below:
+                    raise Refused.of_faults([FieldError(where, "duplicate_tool", "is named before")])
+                below[tool] = await self._inline(tool, agent.subagents[tool], path, where)
+                tools.append(tool)
+                continue
             if not tool.startswith(AGENT_TOOL):
                 tools.append(tool)
                 continue
             reference = tool.removeprefix(AGENT_TOOL)
             name, _ = split_reference(reference)
             called = tool_name(name)
-            self._check(name, path, where)
+            if name in path:
+                raise _refused(where, f"leads to itself: {' > '.join((*path, name))}")
+            self._count(path, where)
             if called in below:
                 raise Refused.of_faults([FieldError(where, "duplicate_tool", f"is another agent that is {called}")])
             kept = await kept_agent(reference, where, self._backend, self._caller)
@@ -83,16 +93,34 @@ class _Tree:
             return agent
         return _changed(agent, tools=tuple(tools), subagents=below)
 
-    def _check(self, name: str, path: tuple[str, ...], where: str) -> None:
+    async def _inline(self, called: str, subagent: Subagent, path: tuple[str, ...], where: str) -> Subagent:
+        """Return an agent that stands in the request itself, with those below it. Nobody else leads to it."""
+        self._count(path, where)
+        agent = subagent.agent
+        if agent.endpoint is not None and agent.endpoint.api_key is not None:
+            why = f"{called}: /agent/endpoint/api_key is for the conversation of the run, which its runs do not have"
+            raise Refused.of_faults([FieldError(where, "endpoint_not_allowed", why)])
+        named = agent if agent.name else agent.model_copy(update={"name": called.removeprefix(INLINE_TOOL)})
+        return subagent.model_copy(update={"agent": await self.grown(named, (*path, f"({called})"), where)})
+
+    def _count(self, path: tuple[str, ...], where: str) -> None:
         self._size += 1
-        if name in path:
-            raise _refused(where, f"leads to itself: {' > '.join((*path, name))}")
         if len(path) > limit_of("subagent_depth"):
             count_exceeded("subagent_depth")
             raise _refused(where, f"has agents at more than {limit_of('subagent_depth')} levels: {' > '.join(path)}")
         if self._size > limit_of("subagents"):
             count_exceeded("subagents")
             raise _refused(where, f"has more than {limit_of('subagents')} agents at all levels")
+
+
+def _check_inline(agent: AgentSpec, pointer: str | None) -> None:
+    """Check the names of the agents that stand in an agent itself."""
+    for called in agent.subagents:
+        where = pointer or f"/agent/subagents/{called[:64]}"
+        if not _INLINE_NAME.fullmatch(called):
+            raise _refused(where, f"the name {called[:64]!r} is not {INLINE_TOOL} and 1 to 58 letters, digits, _ and -")
+        if called not in agent.tools:
+            raise _refused(where, f"{called} is not among the tools of its agent, so nobody could call it")
 
 
 async def faults_below(agent: AgentSpec | None, budget: Budget | None, backend: Backend) -> list[FieldError]:
@@ -104,18 +132,20 @@ async def faults_below(agent: AgentSpec | None, budget: Budget | None, backend: 
     found: list[FieldError] = []
     for index, tool in enumerate(() if agent is None else agent.tools):
         if agent is not None and tool in agent.subagents:
-            found += await _faults_of(agent.subagents[tool].agent, budget, f"/agent/tools/{index}", backend)
+            found += await _faults_of(agent.subagents[tool], budget, f"/agent/tools/{index}", backend)
     return found
 
 
-async def _faults_of(agent: AgentSpec, budget: Budget | None, pointer: str, backend: Backend) -> list[FieldError]:
+async def _faults_of(subagent: Subagent, budget: Budget | None, pointer: str, backend: Backend) -> list[FieldError]:
+    agent = subagent.agent
     known = await look_up(agent, backend)
     found = []
-    for fault in (*spec.faults(agent, known), *money.faults(budget, known.models)):
+    budgets = chain.from_iterable(money.faults(each, known.models) for each in (budget, subagent.budget))
+    for fault in (*spec.faults(agent, known), *budgets):
         own = fault.as_fault() if isinstance(fault, UnknownName) else fault
         found.append(FieldError(pointer, own.code, f"the agent {agent.name}: {own.pointer} {own.message}"))
-    for subagent in agent.subagents.values():
-        found += await _faults_of(subagent.agent, budget, pointer, backend)
+    for each in agent.subagents.values():
+        found += await _faults_of(each, budget, pointer, backend)
     return found
 
 

@@ -24,7 +24,7 @@ from palaver.store.reading.records import action, instant
 from palaver.store.redis.connection import Fields
 from palaver.store.scripting.log_entries import Withdrawn, number
 
-_ACTION_REQUIRED: Final = EventKind.ACTION_REQUIRED.encode()
+_ACTION_REQUIRED: Final = (EventKind.ACTION_REQUIRED.encode(), EventKind.CHILD_ACTION_REQUIRED.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _deltas(event: StoredEvent, attempt: int, number: int) -> Iterator[StoredEve
 
 def _payload(kind: bytes, text: bytes) -> tuple[bytes, tuple[int, int] | None]:
     """Return the payload of the event, and the range of deltas that its entry stands for."""
-    if kind == _ACTION_REQUIRED:
+    if kind in _ACTION_REQUIRED:
         # Scripts count in milliseconds.
         data = orjson.loads(text)
         return orjson.dumps({**data, "action": action(data["action"]).model_dump(mode="json")}), None

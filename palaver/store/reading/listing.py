@@ -18,9 +18,12 @@ from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.listing import FieldTest
 from palaver.vocabulary.ids import is_id, shard_of
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _CLOCK_STEP: Final = 60_000
 """ms by which Redis's clock may have been set back between a conversation and a run of it."""
+_TOGETHER: Final = 25
+"""Runs that are read at once."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 """Matches a text that every writer of JSON writes as it is."""
 
@@ -43,6 +46,8 @@ class Listing(Reading):
             ValueError: the cursor is none of ours.
         """
         place = records.parse_cursor(cursor) if cursor else None
+        if (parent := admitted.get("parent")) is not None:
+            return await self._children(parent, admitted, limit, place)
         newest = admitted.get("created_before")
         if place is None and newest is not None:
             place = (records.millis(newest) + 1, "")
@@ -55,6 +60,27 @@ class Listing(Reading):
 
         page = await find(self._scripts, search, read, limit=limit, place=place)
         return RunPage(page.results, records.cursor(page.behind) if page.behind else None)
+
+    async def _children(self, parent: str, admitted: RunFilter, limit: int, place: tuple[int, str] | None) -> RunPage:
+        """Return a page of the runs that calls of ``parent`` began, from those that its record names. A place is how
+        many of them come before one, and its id."""
+        text = await self._redis.hget(keys.run(parent), "children") if is_id("run", parent) else None
+        listed = [child["run_id"] for child in orjson.loads(text or b"[]")]
+        ahead, runs, size = listed[: place[0] if place else None], list[Run](), 0
+        while ahead:
+            part = ahead[-_TOGETHER:]
+            there = {run.id: (run, long) for run, long in await self.weighed(part) if admits(admitted, run)}
+            while part:
+                run_id = part.pop()
+                ahead.pop()
+                if run_id in there:
+                    runs.append(there[run_id][0])
+                    size += there[run_id][1]
+                if size > limit_of("answer_bytes"):
+                    count_exceeded("answer_bytes")
+                if len(runs) == limit or size > limit_of("answer_bytes"):
+                    return RunPage(runs, records.cursor((len(ahead), run_id)) if ahead else None)
+        return RunPage(runs)
 
     async def _search(self, admitted: RunFilter) -> Search | None:
         """Return the search for a filter; None if no run can fit."""

@@ -16,6 +16,7 @@ from palaver.errors import UNREADABLE, CorruptRecord, UnknownConversation, Unkno
 from palaver.schemas.conversation import Conversation
 from palaver.schemas.models import Run, Waiting
 from palaver.store.reading import records
+from palaver.store.reading.below import say_what_waits_below
 from palaver.store.reading.current_steps import show_steps
 from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.reading.known_runs import KnownRuns, is_behind
@@ -119,6 +120,7 @@ class Reading:
         readable = [run[0] for run in runs if not isinstance(run, CorruptRecord)]
         await self._say_who_is_ahead(readable)
         await say_places(self._redis, readable)
+        await say_what_waits_below(self._redis, readable)
         return runs
 
     async def _say_who_is_ahead(self, runs: Sequence[Run]) -> None:

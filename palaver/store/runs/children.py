@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,6 +11,8 @@ import orjson
 from palaver.errors import UnknownRun
 from palaver.schemas.models import Budget, Run, Subagent, Submission, Usage
 from palaver.steps.leases import Lease, Settled
+from palaver.store.reading.below import owners_of_actions
+from palaver.store.redis.connection import Connection
 from palaver.store.runs.runs import NewChild, Runs
 from palaver.store.scripting.idempotency import idempotency
 from palaver.telemetry.traces import Trace
@@ -26,7 +29,8 @@ class BudgetUsed(Exception):
 class Children:
     """The children of runs. A call has one at most, whose ids follow from the call's place."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, redis: Connection, runs: Runs) -> None:
+        self._redis = redis
         self._runs = runs
 
     async def of(self, lease: Lease) -> Run | None:
@@ -35,6 +39,10 @@ class Children:
             return await self._runs.get(child_id(lease))
         except UnknownRun:
             return None
+
+    async def owners_of_actions(self, run_id: str, names: Collection[str]) -> Mapping[str, str]:
+        """Return which runs below ``run_id`` have, or had, the actions of these ids, or the calls of these ids."""
+        return await owners_of_actions(self._redis, run_id, names)
 
     async def begin(self, lease: Lease, subagent: Subagent, message: str) -> Settled:
         """Begin the run of the leased call, unless it has begun. It has what is left of its parent's time and budget,

@@ -1,12 +1,13 @@
 -- Tool calls that wait for a person's decision or a client's output.
--- needs: deliver
+-- needs: deliver, family
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
 -- expires_at (ms), second_person (it is not for who submitted the run to approve)}. The step of each is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
 -- one was resolved.
 
 local function pending_actions()
-  local text = redis.call('HGET', RUN, 'actions')
-  return text and cjson.decode(text) or {}
+  local kept = redis.call('HMGET', RUN, 'actions', 'parent')
+  family.above = kept[2]
+  return kept[1] and cjson.decode(kept[1]) or {}
 end
 
 -- The list of the actions of that type, by since when they are pending.
@@ -18,6 +19,7 @@ local function save_actions(actions)
   else
     redis.call('HSET', RUN, 'actions', cjson.encode(actions))
   end
+  family.count_actions(#actions)
 end
 
 -- Let calls wait until an action is resolved or expires. `waits` are {name of the step, step, action}, in call order.
@@ -36,7 +38,9 @@ local function await_actions(waits)
   end
   save_actions(actions)
   for _, each in ipairs(waits) do
-    emit(EventKind.ACTION_REQUIRED, cjson.encode({ step = each[1], action = each[3] }))
+    local data = { step = each[1], action = each[3] }
+    emit(EventKind.ACTION_REQUIRED, cjson.encode(data))
+    family.show_above(EventKind.CHILD_ACTION_REQUIRED, data)
   end
 end
 
@@ -55,6 +59,7 @@ local function log_resolution(action, decision, more)
   redis.call('ZREM', list_of_actions(action), member(action.call_id))
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
   emit(EventKind.ACTION_RESOLVED, cjson.encode(more))
+  family.show_above(EventKind.CHILD_ACTION_RESOLVED, more)
 end
 
 -- Cancel all actions, because the run ends.
