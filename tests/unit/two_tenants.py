@@ -195,6 +195,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
         case "agent":
             # Of the same form, which an answer may tell.
             return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
+        case "schedule":
+            return f"schedule-of-{secrets.token_hex(8)[: len(value) - len('schedule-of-')]}"
         case "key":
             return secrets.token_hex(6)
         case "tenant":
