@@ -37,6 +37,7 @@ from .middleware import Access, Middleware
 from .operations import Backend, Publishing, StoredKeys
 from .operations.catalog import Catalog
 from .operations.measured import Measured
+from .operations.schedules.scheduler import Scheduler
 from .pages import add_pages
 from .routing import Handlers
 
@@ -47,6 +48,7 @@ _GROUPS: Final = {
     "runs": "Submit, read, follow and stop runs.",
     "conversations": "What was said, and what is known about it.",
     "agents": "Agents on the server, which runs name.",
+    "schedules": "Runs that are submitted at times.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
 """Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""
@@ -104,17 +106,21 @@ def create_app(
             policy=load_policy(chosen.policy) if policy is None else policy,
             dialect_settings=[read(dialect.settings) for dialect in app.state.dialects if dialect.settings],
         )
+        scheduling: asyncio.Task[None] | None = None
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
         try:
             await backend.store.require_durability()
             if store is None:
                 preflight.start()
+                scheduling = asyncio.create_task(Scheduler(backend).run(), name="palaver-schedules")
             with closing_on_signals(backend.closing):
                 yield
         finally:
             backend.closing.set()
             await end(watching)
+            if scheduling is not None:
+                await end(scheduling)
             preflight.end()
             await stored_keys.close()
             if foreign is not None:

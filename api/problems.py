@@ -27,6 +27,7 @@ from palaver.errors import (
     UnknownAgent,
     UnknownConversation,
     UnknownRun,
+    UnknownSchedule,
     classify,
 )
 
@@ -68,6 +69,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "run_not_found": (404, "There is no such run"),
         "conversation_not_found": (404, "There is no such conversation"),
         "agent_not_found": (404, "There is no such agent"),
+        "schedule_not_found": (404, "There is no such schedule"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The request did not arrive in time"),
@@ -95,10 +97,12 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "digest_mismatch": (409, "The decision is about another call"),
         "not_paused": (409, "The run is not paused"),
         "agents_full": (409, "There are too many agents"),
+        "schedules_full": (409, "There are too many schedules"),
         "tenant_erased": (409, "The tenant is being erased, or was"),
         "default_tenant": (409, "The default tenant stays"),
         "action_expired": (410, "The time for the action is over"),
         "agent_changed": (412, "The agent is not as the request expects"),
+        "schedule_changed": (412, "The schedule is not as the request expects"),
         "payload_too_large": (413, "The body is too large"),
         "uri_too_long": (414, "The URL is too long"),
         "unsupported_media_type": (415, "The body must be application/json"),
@@ -185,6 +189,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("conversation_not_found", _sentence(error))
         case UnknownAgent():
             return Problem("agent_not_found", _sentence(error))
+        case UnknownSchedule():
+            return Problem("schedule_not_found", _sentence(error))
         case IdempotencyMismatch():
             return Problem("idempotency_key_reused", "Use a new key for another request.")
         case StateConflict():

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running
+from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, schedules
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.version import __version__
@@ -127,6 +127,19 @@ _group(
     "agents",
     "Keep agents on the server: put, list, show and delete them.",
     {"put": agents.put, "list": agents.list_agents, "show": agents.show, "delete": agents.delete},
+)
+_group(
+    "schedules",
+    "Let runs begin at times: put, list, show, pause, resume, trigger and delete schedules.",
+    {
+        "put": schedules.put,
+        "list": schedules.list_schedules,
+        "show": schedules.show,
+        "pause": schedules.pause,
+        "resume": schedules.resume,
+        "trigger": schedules.trigger,
+        "delete": schedules.delete,
+    },
 )
 
 

@@ -27,6 +27,7 @@ from palaver.schemas.conversation import (
 from palaver.schemas.erasures import Erasure
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Run
+from palaver.schemas.schedules import ListedSchedule, Schedule
 from palaver.schemas.tenants import TenantInfo, TenantList
 from palaver.schemas.tokens import Token
 from palaver.vocabulary.limits import MIB
@@ -115,6 +116,16 @@ def run_of(response: Response) -> Run:
 def runs_of(page: Page, response: Response) -> tuple[Run, ...]:
     """The runs of a page. Raises `APIError` when they are not runs."""
     return tuple(_model(Run, entry, response) for entry in page.data)
+
+
+def schedule_of(response: Response) -> Schedule:
+    """The schedule in an answer. Raises `APIError` when there is none."""
+    return _model(Schedule, _object(response), response)
+
+
+def schedules_of(page: Page, response: Response) -> tuple[ListedSchedule, ...]:
+    """The schedules of a page. Raises `APIError` when they are not schedules."""
+    return tuple(_model(ListedSchedule, entry, response) for entry in page.data)
 
 
 def models_of(page: Page, response: Response) -> tuple[ListedModel, ...]:

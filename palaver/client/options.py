@@ -12,6 +12,7 @@ from palaver.schemas.actions import Approvals
 from palaver.schemas.fields import REVEALED
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, OnConflict
+from palaver.schemas.schedules import NewSchedule
 
 Until: TypeAlias = Literal["terminal", "action"]
 """The state to wait for: the run's end; or its end, a pending action, or a pause."""
@@ -163,11 +164,11 @@ def named_or_wire(agent: AgentSpec | Mapping[str, Any] | str | None) -> Any:
     return agent if agent is None or isinstance(agent, str) else wire(agent)
 
 
-def wire(agent: AgentSpec | Mapping[str, Any]) -> dict[str, Any]:
+def wire(body: AgentSpec | NewSchedule | Mapping[str, Any]) -> dict[str, Any]:
     """A spec as JSON."""
-    if not isinstance(agent, AgentSpec):
-        return dict(agent)
-    return agent.model_dump(mode="json", exclude_unset=True, context=REVEALED)
+    if isinstance(body, Mapping):
+        return dict(body)
+    return body.model_dump(mode="json", exclude_unset=True, context=REVEALED)
 
 
 def _approvals(approvals: Approvals | Mapping[str, Any] | str | Sequence[str] | None) -> Any:

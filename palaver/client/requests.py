@@ -376,6 +376,36 @@ def delete_agent(name: str, version: int | None) -> Request:
     return Request("DELETE", _path("agents", name), headers=_expecting(version))
 
 
+def put_schedule(name: str, schedule: Any, version: int | None) -> Request:
+    """``PUT /v1/schedules/{name}``; twice makes no second version."""
+    return Request("PUT", _path("schedules", name), headers=_expecting(version), body=schedule)
+
+
+def get_schedule(name: str) -> Request:
+    """``GET /v1/schedules/{name}``."""
+    return Request("GET", _path("schedules", name))
+
+
+def list_schedules(limit: int, cursor: str | None) -> Request:
+    """``GET /v1/schedules``: one page."""
+    return Request("GET", "/v1/schedules", query=_page(limit, cursor))
+
+
+def change_schedule(name: str, verb: str) -> Request:
+    """``POST /v1/schedules/{name}/pause`` or ``resume``; twice does what once does."""
+    return Request("POST", _path("schedules", name, verb))
+
+
+def trigger_schedule(name: str, idempotency_key: str | None) -> Request:
+    """``POST /v1/schedules/{name}/trigger``."""
+    return Request("POST", _path("schedules", name, "trigger"), headers=_key(idempotency_key))
+
+
+def delete_schedule(name: str, version: int | None) -> Request:
+    """``DELETE /v1/schedules/{name}``."""
+    return Request("DELETE", _path("schedules", name), headers=_expecting(version))
+
+
 def _expecting(version: int | None) -> dict[str, str]:
     """The header that asks for that version of an agent, 0 for none."""
     if version is None:

@@ -41,6 +41,7 @@ from palaver.errors.exceptions import (
     UnknownConversation,
     UnknownPrice,
     UnknownRun,
+    UnknownSchedule,
     UnknownTool,
 )
 from palaver.errors.failure import ErrorClassName, ErrorObject, Failure, ProviderDetails, safe_text
@@ -95,6 +96,7 @@ __all__ = [
     "UnknownConversation",
     "UnknownPrice",
     "UnknownRun",
+    "UnknownSchedule",
     "UnknownTool",
     "UserAction",
     "classify",

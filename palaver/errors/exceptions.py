@@ -29,6 +29,7 @@
      ├── UnknownRun
      ├── UnknownConversation
      ├── UnknownAgent
+     ├── UnknownSchedule
      ├── IdempotencyMismatch
      ├── NoRoom
      ├── TimePassed
@@ -287,6 +288,13 @@ class UnknownAgent(PalaverError):
     def __init__(self, name: str, version: int | None = None) -> None:
         of = f"no version {version} of the agent" if version is not None else "no agent"
         super().__init__(f"there is {of} {name[:64]} on the server")
+
+
+class UnknownSchedule(PalaverError):
+    """There is no schedule of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no schedule {name[:64]}")
 
 
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}

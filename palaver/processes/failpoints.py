@@ -37,6 +37,8 @@ POINTS: Final = frozenset(
         "run.cancelled",
         "run.acted",
         "run.answering",  # to be published at once, no answer yet
+        "tick.claimed",  # in the API: of a schedule
+        "tick.submitted",  # and what became of it is not written yet
         "sweep.found",
         "sweep.settled",  # as above
     }

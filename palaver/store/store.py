@@ -37,6 +37,8 @@ from palaver.store.runs.children import Children
 from palaver.store.runs.control import RunControl
 from palaver.store.runs.history import History
 from palaver.store.runs.runs import Runs
+from palaver.store.schedules.schedules import Schedules
+from palaver.store.schedules.ticks import Ticks
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.steps.due import DueIndex
@@ -67,6 +69,8 @@ class Store:
         self.children = Children(connection, self.runs)
         self.history = History(scripts, self.runs, self.capacity, self.vault)
         self.agents = Agents(connection, scripts, self.capacity)
+        self.schedules = Schedules(connection, scripts, self.capacity)
+        self.ticks = Ticks(connection, scripts)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)

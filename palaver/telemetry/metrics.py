@@ -14,6 +14,7 @@ from typing import Final, Literal, get_args
 
 from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
+from palaver.schemas.schedules import TickOutcome
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
@@ -164,6 +165,15 @@ _ALL: Final = (
         "store",
         ("type",),
         always=_one_label(*get_args(ActionType)),
+    ),
+    Metric(
+        _RUNS,
+        "palaver_schedule_ticks_total",
+        "counter",
+        "Ticks of schedules that are over, by what became of them.",
+        "store",
+        ("outcome",),
+        always=_one_label(*get_args(TickOutcome)),
     ),
     Metric(
         _STEPS,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
 from palaver.schemas.actions import ActionType
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Usage
+from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
+from palaver.store.schedules.schedules import Bearer, Order
+from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
@@ -26,7 +30,7 @@ OTHERS: Final = frozenset(
         *("{p00}:sender", "{p00}:counts", "{p00}:generation", "{p00}:rewound", "{p00}:promised"),
         *("palaver:worker:<id>", "palaver:workers", "palaver:worker-tools:<digest>", "palaver:worker-tools"),
         *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
-        *("{palaver:keys}:signing", "{palaver:keys}:version"),
+        *("{palaver:schedules}:counts", "{palaver:keys}:signing", "{palaver:keys}:version"),
     }
 )
 """Kinds of keys that have nothing of one tenant."""
@@ -35,7 +39,8 @@ LINES: Final = "{palaver:provider:<name>}:"
 OF_ERASURE: Final = frozenset(
     {
         *("palaver:tenants", "{p00}:erased", "{p00}:<owner>erasure", "{palaver:agents}:erasure"),
-        *("{palaver:keys}:erasure:<tag>", "{palaver:audit}:erasure:<tag>", "{palaver:audit}:receipt:<name>"),
+        *("{palaver:schedules}:erasure:<tag>", "{palaver:keys}:erasure:<tag>"),
+        *("{palaver:audit}:erasure:<tag>", "{palaver:audit}:receipt:<name>"),
     }
 )
 """Kinds that say that a tenant was erased, or how far that is."""
@@ -104,11 +109,29 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         for name in ("support", "removed"):
             await store.agents.keep(tenant.tag, name, AgentSpec(model="fake/echo", instructions=words))
         await store.agents.remove(tenant.tag, "removed")
+        await _put_schedules(store, tenant.tag, words)
         made = await store.api_keys.create(KeyGrant(words, tenant.tag, tenant.name, frozenset(SCOPES)))
         await store.api_keys.note_use({made.record.id: 1})
         await store.audit.add(tenant.tag, "create_key", key=words, facts={"run": ended.run_id})
     # A sweeper sees what is of any tenant.
     await store.due.attend(OWN, attended=False, ready_for=-60)
+
+
+async def _put_schedules(store: Store, tag: str, words: str) -> None:
+    """A schedule with a tick that is over, one with a tick that is carried out, and one that is paused."""
+    order, timing = Order(ScheduledRun(agent="support", input=words), Bearer(words)), Timing(every=60)
+    ahead = NextTick(2**42, 2**42)
+    for name in ("over", "claimed", "paused"):
+        await store.schedules.keep(tag, f"{name}-{words}", order, timing, NextTick(1000, 1000))
+    await store.schedules.pause(tag, f"paused-{words}", by=words)
+    due, _ = await store.ticks.due()
+    for each in due:
+        if each.tenant == tag:
+            claimed = await store.ticks.claim(each, 1000, None, ahead)
+            assert claimed is not None
+            if each.name.startswith("over"):
+                moment = datetime.fromtimestamp(1, UTC)
+                await store.ticks.settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

@@ -127,6 +127,28 @@ async def _check_api_key(redis: Any, name: str, ttl: int) -> None:
     assert (ttl > 0) == (expires or kind in ("signing", "used")), f"{name} has the TTL {ttl}"
 
 
+async def _check_schedules(redis: Any, name: str, ttl: int) -> None:
+    """Schedules stay; each is listed, and has its place in the index as long as a tick is to come."""
+    _, _, rest = name.partition("}:")
+    kind, _, about = rest.partition(":")
+    if kind == "erasure":
+        assert ttl > 0, f"{name} has no TTL"
+        return
+    assert ttl == -1 or rest == "promised", f"{name} has a TTL"
+    tag, _, schedule = about.partition(":")
+    if kind in ("schedule", "ticks"):
+        assert await redis.zscore(keys.schedules(tag), schedule) is not None, f"{name} is not listed"
+    if kind == "schedule":
+        fields = _text(await redis.hgetall(name))
+        at = await redis.zscore(keys.SCHEDULES_DUE, f"{tag}/{schedule}")
+        expected = fields.get("lasts") if "tick" in fields else fields.get("at")
+        assert at == (None if expected is None else float(expected)), f"{name} is due at {at}, not at {expected}"
+        assert ("tick" in fields) == ("tick_order" in fields) == ("claimed_at" in fields) == ("lasts" in fields)
+        assert not ("paused" in fields and "next" in fields), f"{name} is paused, and has a next tick"
+    else:
+        assert kind in ("due", "of", "ticks", "counts", "promised"), f"{name} is a key that nobody knows"
+
+
 async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
@@ -138,6 +160,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             continue
         if text.startswith("{palaver:agents"):
             await _check_agents(redis, text, ttl)
+            continue
+        if text.startswith("{palaver:schedules}:"):
+            await _check_schedules(redis, text, ttl)
             continue
         if text.startswith("{palaver:audit}:"):
             assert ttl > 0 or text.startswith("{palaver:audit}:erasure:"), f"{text} has no TTL"

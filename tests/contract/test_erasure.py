@@ -88,7 +88,16 @@ async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] |
 
 
 WHOLE = ErasedCounts(
-    conversations=11, runs=11, actions=2, secrets=1, agents=1, api_keys=1, idempotency_keys=1, usage_days=1, acts=1
+    conversations=11,
+    runs=11,
+    actions=2,
+    secrets=1,
+    agents=1,
+    schedules=3,
+    api_keys=1,
+    idempotency_keys=1,
+    usage_days=1,
+    acts=1,
 )
 
 

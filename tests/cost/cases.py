@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -14,12 +15,14 @@ from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
+from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Continue, Postpone, ToolOutcome
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
+from palaver.store.schedules.schedules import Bearer, Order
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,
@@ -31,6 +34,7 @@ from palaver.store.scripting.contracts import (
 )
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
+from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -651,6 +655,44 @@ async def _remove_agent(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.agents.remove("", "support")
 
 
+async def _schedule(driver: StoreDriver, n: int) -> Order:
+    """A schedule whose run has ``n`` KiB."""
+    order = Order(ScheduledRun(agent=AGENT, input="x" * 1024 * n), Bearer())
+    await driver.store.schedules.keep("", "nightly", order, Timing(every=60), NextTick(1000, 1000))
+    return order
+
+
+async def _keep_schedule(driver: StoreDriver, n: int) -> Act:
+    order = await _schedule(driver, n)
+    schedules = driver.store.schedules
+    return lambda: schedules.keep("", "nightly", order, Timing(every=90), NextTick(2000, 2000))
+
+
+async def _pause_schedule(driver: StoreDriver, n: int) -> Act:
+    await _schedule(driver, n)
+    return lambda: driver.store.schedules.pause("", "nightly", by=None)
+
+
+async def _remove_schedule(driver: StoreDriver, n: int) -> Act:
+    await _schedule(driver, n)
+    return lambda: driver.store.schedules.remove("", "nightly")
+
+
+async def _claim_tick(driver: StoreDriver, n: int) -> Act:
+    await _schedule(driver, n)
+    (due,), _ = await driver.store.ticks.due()
+    return lambda: driver.store.ticks.claim(due, 1000, None, NextTick(2**42, 2**42))
+
+
+async def _settle_tick(driver: StoreDriver, n: int) -> Act:
+    await _schedule(driver, n)
+    (due,), _ = await driver.store.ticks.due()
+    claimed = await driver.store.ticks.claim(due, 1000, None, NextTick(2**42, 2**42))
+    assert claimed is not None
+    moment = datetime.fromtimestamp(1, UTC)
+    return lambda: driver.store.ticks.settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
+
+
 async def _wait_for_caps(driver: StoreDriver, n: int) -> None:
     """Steps of ``n`` tenants that wait for a cap of theirs."""
     for number in range(n):
@@ -743,6 +785,11 @@ CASES: Final = (
     Case("end_erasure", "tenants that are there", _end_erasure, most=10_000),
     Case("keep_agent", "KiB of an agent", _keep_agent, most=195),
     Case("remove_agent", "versions", _remove_agent, most=100),
+    Case("keep_schedule", "KiB of a run", _keep_schedule, most=255),
+    Case("pause_schedule", "KiB of a run", _pause_schedule, most=255),
+    Case("remove_schedule", "KiB of a run", _remove_schedule, most=255),
+    Case("claim_tick", "KiB of a run", _claim_tick, most=255),
+    Case("settle_tick", "KiB of a run", _settle_tick, most=255),
     Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),

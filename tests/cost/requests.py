@@ -245,6 +245,32 @@ async def _agents(api: World, n: int) -> Ask:
     return Ask("/v1/agents?limit=200")
 
 
+def _schedules(path: str) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        for k in range(n):
+            body = {"cron": "30 2 * * *", "run": {"agent": AGENT, "input": "hello"}}
+            assert (await api.client.put(f"/v1/schedules/schedule-{k}", json=body)).status_code == 201
+        return Ask(path)
+
+    return prepare
+
+
+def _ticks(verb: str) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        await _schedules("")(api, 1)
+        entry = {
+            "tick": "2026-01-01T00:00:00Z",
+            "at": "2026-01-01T00:00:00Z",
+            "outcome": "refused",
+            "message": "x" * 500,
+        }
+        for _ in range(n):
+            await api.redis.xadd(keys.schedule_ticks("", "schedule-0"), {"tick": json.dumps(entry)})
+        return Ask(f"/v1/schedules/schedule-0{verb}")
+
+    return prepare
+
+
 async def _versions(api: World, n: int) -> Ask:
     for k in range(n):
         await api.store.agents.keep("", "support", AgentSpec(model="fake/echo", max_steps=k + 1))
@@ -436,6 +462,13 @@ CASES: Final = (
     Case("GET /v1/agents", "agents", 200, _agents),
     Case("GET /v1/agents/{name}", "versions", limit_of("agent_versions"), _versions),
     Case("DELETE /v1/agents/{name}", "versions", limit_of("agent_versions"), _versions),
+    Case("PUT /v1/schedules/{name}", "unknown fields", _VALUES, _body("/v1/schedules/nightly", fields)),
+    Case("GET /v1/schedules", "schedules", 200, _schedules("/v1/schedules?limit=200")),
+    Case("GET /v1/schedules/{name}", "ticks", limit_of("schedule_ticks"), _ticks("")),
+    Case("POST /v1/schedules/{name}/pause", "ticks", limit_of("schedule_ticks"), _ticks("/pause")),
+    Case("POST /v1/schedules/{name}/resume", "ticks", limit_of("schedule_ticks"), _ticks("/resume")),
+    Case("POST /v1/schedules/{name}/trigger", "ticks", limit_of("schedule_ticks"), _ticks("/trigger")),
+    Case("DELETE /v1/schedules/{name}", "ticks", limit_of("schedule_ticks"), _ticks("")),
     Case("POST /v1/keys", "agents", limit_of("api_key_agents"), _body("/v1/keys", lambda n: {
         "name": "key", "scopes": ["admin"], "agents": [f"agent-{k}" for k in range(n)]})),
     Case("POST /v1/keys", "unknown fields", _VALUES, _body("/v1/keys", fields)),

@@ -108,6 +108,9 @@ async def furnish(api: World, who: str) -> Belongings:
         agent = f"agent-of-{who}"
         kept = await client.put(f"/v1/agents/{agent}", json={**AGENT, "instructions": CANARY})
         assert kept.status_code == 201, kept.text
+        schedule = f"schedule-of-{who}"
+        planned = {"every": 3600, "run": {"agent": {**AGENT, "instructions": CANARY}, "input": CANARY}}
+        assert (await client.put(f"/v1/schedules/{schedule}", json=planned)).status_code == 201
         key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))
         actions = (await api.ask(waits, call("c1", "approval"), call("c2", "client_tool")))["pending_actions"]
         body = {"agent": OPENHANDS_AGENT, "client_tools": [], "tags": {"t": CANARY}}
@@ -137,6 +140,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "action": [actions[0]["id"]],
         "event": [events[0]["id"]],
         "agent": [agent],
+        "schedule": [schedule],
         "key": [key.record.id],
         # Everybody knows that there is a default one.
         "tenant": [who] if TENANTS[who] else [],
@@ -191,6 +195,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
         case "agent":
             # Of the same form, which an answer may tell.
             return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
+        case "schedule":
+            return f"schedule-of-{secrets.token_hex(8)[: len(value) - len('schedule-of-')]}"
         case "key":
             return secrets.token_hex(6)
         case "tenant":
@@ -269,6 +275,7 @@ class Operation:
 
 _STANDS_AT: Final = {
     "agent": re.compile("^(name|agents?)$"),
+    "schedule": re.compile("^name$"),
     "key": re.compile("^api_key_id$"),
     "tenant": re.compile("^(name|tenant)$"),
 }

@@ -18,6 +18,7 @@ from palaver.client.aio.exporting import export
 from palaver.client.aio.following import follow
 from palaver.client.aio.keys import AsyncKeys
 from palaver.client.aio.paging import pages
+from palaver.client.aio.schedules import AsyncSchedules
 from palaver.client.aio.tenants import AsyncTenants
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
@@ -36,7 +37,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents, AsyncKeys, AsyncTenants):
+class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents, AsyncSchedules, AsyncKeys, AsyncTenants):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;

@@ -26,6 +26,7 @@ from palaver.client.sync.exporting import export
 from palaver.client.sync.following import follow
 from palaver.client.sync.keys import Keys
 from palaver.client.sync.paging import pages
+from palaver.client.sync.schedules import Schedules
 from palaver.client.sync.tenants import Tenants
 from palaver.client.sync.transport import ApiTransport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
@@ -37,7 +38,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class Palaver(RunControl, Conversations, Agents, Keys, Tenants):
+class Palaver(RunControl, Conversations, Agents, Schedules, Keys, Tenants):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;

@@ -13,6 +13,7 @@ from redis.exceptions import ResponseError
 
 from palaver.config.settings import Settings
 from palaver.schemas.actions import ActionType
+from palaver.schemas.schedules import TickOutcome
 from palaver.store.fleet.fleet import Fleet, WorkerReport
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Providers
@@ -95,13 +96,14 @@ class Measuring:
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
-        now, shards, workers, usage, server, rewind = await asyncio.gather(
+        now, shards, workers, usage, server, rewind, ticks = await asyncio.gather(
             now_ms(self._redis),
             self._read_shards(),
             self._fleet.workers(),
             self._providers.state(providers),
             self._read_server(),
             self._rewinds.last(),
+            self._redis.hgetall(keys.SCHEDULES_COUNTS),
         )
         return {
             **_counted(shards.counts),
@@ -109,6 +111,9 @@ class Measuring:
             **_of_workers(workers),
             **_of_providers(usage),
             **server,
+            "palaver_schedule_ticks_total": {
+                (outcome,): int(ticks.get(outcome.encode(), 0)) for outcome in get_args(TickOutcome)
+            },
             "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
         }
 

@@ -23,6 +23,7 @@ from palaver.store.offboarding.unfinished import AT_ONCE, UnfinishedRuns, of_run
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.reach import EVERYTHING, within
+from palaver.store.schedules.schedules import member
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,
@@ -44,7 +45,7 @@ _KEYS_AT_ONCE: Final = 200
 _SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
-"""Seconds for which nothing is put among the agents of a tenant that is erased."""
+"""Seconds for which nothing is put among the agents and the schedules of a tenant that is erased."""
 
 
 class _Subject(NamedTuple):
@@ -101,7 +102,7 @@ class Erasures:
         through, too."""
         own = [
             *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
-            *(keys.audit(tag), keys.audit_erasure(tag)),
+            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag)),
         ]
         queues = await self._queues.all()
         for shard in self._shards:
@@ -136,6 +137,8 @@ class Erasures:
             pipeline.execute_command("ZADD", keys.erased(shard), "NX", now, tag)
         pipeline.hset(keys.agents_erasure(tag), mapping={"since": now})
         pipeline.expire(keys.agents_erasure(tag), _MARKED)
+        pipeline.hset(keys.schedules_erasure(tag), mapping={"since": now})
+        pipeline.expire(keys.schedules_erasure(tag), _MARKED)
         await pipeline.execute()
 
     async def _revoke(self, tag: str) -> None:
@@ -161,6 +164,8 @@ class Erasures:
     def _parts(self, tag: str) -> Iterator[Callable[[], Awaitable[bool]]]:
         """Yield what erases a part of each kind of thing, and tells whether there was one. Conversations go before what
         is made of requests about them: nothing of that is made without them."""
+        # First: they begin runs.
+        yield partial(self._erase_schedules, tag)
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_passing, self._erase_shared):
                 yield partial(part, shard, tag)
@@ -216,6 +221,23 @@ class Erasures:
                 )
                 return not isinstance(reply, Over)
         return False
+
+    async def _erase_schedules(self, tag: str) -> bool:
+        names = [name.decode() for name in await self._redis.zrange(keys.schedules(tag), 0, _KEYS_AT_ONCE - 1)]
+        if names:
+            await self._erase_keys(
+                keys.schedules_erasure(tag),
+                [
+                    *(Erasable(keys.schedule(tag, name), "schedules", 1) for name in names),
+                    *(Erasable(keys.schedule_ticks(tag, name), "", 0) for name in names),
+                    Erasable(keys.promised(keys.SCHEDULES_DUE), "", 0),
+                ],
+            )
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.SCHEDULES_DUE, *(member(tag, name) for name in names))
+            pipeline.zrem(keys.schedules(tag), *names)
+            await pipeline.execute()
+        return bool(names)
 
     async def _erase_agents(self, tag: str) -> bool:
         names = list(await self._redis.hgetall(keys.agents(tag)))[:_KEYS_AT_ONCE]
@@ -274,7 +296,10 @@ class Erasures:
         return total
 
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
-        others = keys.agents_erasure(tag), keys.api_keys_erasure(tag), keys.audit_erasure(tag)
+        others = (
+            *(keys.agents_erasure(tag), keys.schedules_erasure(tag)),
+            *(keys.api_keys_erasure(tag), keys.audit_erasure(tag)),
+        )
         return [*(keys.erasure(shard, tag) for shard in self._shards), *others]
 
     async def _finish(self, subject: _Subject) -> Erasure:

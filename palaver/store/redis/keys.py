@@ -72,6 +72,15 @@ The agents of a tenant share a hash tag, which ends with ``:`` and the tag of th
 {palaver:agents}:passing    zset    keys of those that were removed, as above; the default tenant has none
 {palaver:agents}:erasure    hash    what was erased of them: none is put any more                      TTL: a day
 
+Schedules of all tenants share a hash tag; of the default tenant, ``<tag>`` is empty.
+
+{palaver:schedules}:due    zset    ``<tag>/<name>``, by the time at which it next needs attention          no TTL
+{palaver:schedules}:of:<tag> zset  the names of the schedules of a tenant                                  no TTL
+{palaver:schedules}:schedule:<tag>:<name> hash  one of them (`lua/_schedule.lua`)    none while it is there
+{palaver:schedules}:ticks:<tag>:<name> stream  its last ticks that are over          none while it is there
+{palaver:schedules}:counts hash    ticks that are over, by what became of them                             no TTL
+{palaver:schedules}:erasure:<tag> hash  what was erased of them: none is put any more                      TTL: a day
+
 The keys of the API that the store keeps share a hash tag; of what opens it, only digests are here.
 
 {palaver:keys}:key:<id>     string  the record of one        TTL: 30 days after it has expired; none if it does not
@@ -121,6 +130,9 @@ WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
 TENANTS = "palaver:tenants"
 _API_KEYS: Final = "{palaver:keys}"
+_SCHEDULES: Final = "{palaver:schedules}"
+SCHEDULES_DUE: Final = f"{_SCHEDULES}:due"
+SCHEDULES_COUNTS: Final = f"{_SCHEDULES}:counts"
 SIGNING_KEYS: Final = f"{_API_KEYS}:signing"
 API_KEYS_VERSION: Final = f"{_API_KEYS}:version"
 PAUSE = "pause "
@@ -175,6 +187,26 @@ def agents_erasure(tenant: str) -> str:
 
 def _agents_of(tenant: str) -> str:
     return f"{{palaver:agents:{tenant}}}" if tenant else "{palaver:agents}"
+
+
+def schedule(tenant: str, name: str) -> str:
+    """A schedule of a tenant."""
+    return f"{_SCHEDULES}:schedule:{tenant}:{name}"
+
+
+def schedule_ticks(tenant: str, name: str) -> str:
+    """The last ticks of a schedule."""
+    return f"{_SCHEDULES}:ticks:{tenant}:{name}"
+
+
+def schedules(tenant: str) -> str:
+    """The names of a tenant's schedules."""
+    return f"{_SCHEDULES}:of:{tenant}"
+
+
+def schedules_erasure(tenant: str) -> str:
+    """The counts of what was erased of a tenant's schedules."""
+    return f"{_SCHEDULES}:erasure:{tenant}"
 
 
 def api_key(key_id: str) -> str:

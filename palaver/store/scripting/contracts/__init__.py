@@ -37,6 +37,13 @@ from palaver.store.scripting.contracts.providers import (
     ReportFailure,
 )
 from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
+from palaver.store.scripting.contracts.schedules import (
+    ClaimTick,
+    KeepSchedule,
+    PauseSchedule,
+    RemoveSchedule,
+    SettleTick,
+)
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.steps import (
     Attend,
@@ -63,6 +70,7 @@ __all__ = [
     "Cancel",
     "ChangeConversation",
     "Claim",
+    "ClaimTick",
     "CoolDown",
     "CopyLog",
     "CreateTenant",
@@ -81,18 +89,22 @@ __all__ = [
     "Fork",
     "HandBack",
     "KeepAgent",
+    "KeepSchedule",
     "KeepSecrets",
+    "PauseSchedule",
     "Postpone",
     "Promote",
     "ReadLog",
     "Release",
     "RemoveAgent",
+    "RemoveSchedule",
     "Renew",
     "RenewPlaces",
     "ReportAnswer",
     "ReportFailure",
     "Reserve",
     "Settle",
+    "SettleTick",
     "Submit",
     "Sweep",
     "WithdrawAfter",
@@ -106,6 +118,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
+    KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,

@@ -28,7 +28,7 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True)
 class TooMany:
-    """The tenant has as many agents as it may."""
+    """The tenant has as many as it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TenantErased:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There is no agent of that name."""
+    """There is none of that name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,193 @@
+"""Carries out ticks that are due: any number of processes may do so at once, and die in between.
+
+A tick is claimed by a script, and its run is submitted under an idempotency key of the schedule and the tick. Whoever
+goes on where another process died submits the very same, and finds the run that is there (ADR 0119).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from typing import Final
+
+from palaver.errors import (
+    ErrorClass,
+    IdempotencyMismatch,
+    NoRoom,
+    NotDurable,
+    Refused,
+    StateConflict,
+    StoreUnavailable,
+    TimePassed,
+    UnknownRun,
+    classify,
+)
+from palaver.processes.failpoints import failpoint
+from palaver.schemas.schedules import ScheduleTick
+from palaver.store.redis.reach import within
+from palaver.store.schedules.schedules import NO_TICK
+from palaver.store.schedules.ticks import DueTick, TickClaim
+
+from ..backend import Backend, Caller, within_deadline
+from ..control import cancel
+from ..submitting import begin
+from .bearers import caller_now
+from .keeping import submission_of, times_of
+from .times import GRACE, moment
+
+_log: Final = logging.getLogger("palaver.api")
+_LOOK: Final = 10.0
+"""The longest time between two looks, in seconds: for a schedule that another process has taken."""
+_AGAIN: Final = 5.0
+"""Seconds after which a tick is tried again that waits for the run before it, or for room."""
+_OTHERS: Final = 1.0
+"""The longest time between two looks while something is due that this process cannot carry out."""
+_SHORTEST: Final = 0.01
+_BROKEN: Final = 600.0
+"""Seconds for which a schedule is left alone with which something is wrong that nobody has foreseen."""
+_PATIENCE: Final = 600_000
+"""Milliseconds for which a tick waits for room."""
+_TOGETHER: Final = 8
+"""Ticks that a process carries out at once."""
+_REFUSALS: Final = (Refused, StateConflict, IdempotencyMismatch, TimePassed)
+_KEY: Final = "\x1fschedule"
+"""The beginning of the idempotency keys of ticks. No header can carry one."""
+
+
+class Scheduler:
+    """Looks for ticks that are due, and carries them out."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._ticks = backend.store.ticks
+        self._room = asyncio.Semaphore(_TOGETHER)
+
+    async def run(self) -> None:
+        """Look again and again, for ever: once in ten seconds where there is no schedule."""
+        while True:
+            self._backend.planned.clear()
+            try:
+                pause = await self.look()
+            except Exception as error:
+                if not _is_away(error):
+                    _log.exception("the schedules cannot be looked at")
+                pause = _AGAIN
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._backend.planned.wait(), pause)
+
+    async def look(self) -> float:
+        """Carry out what is due. Return the seconds until there may be more.
+
+        Raises what Redis raises, and StoreUnavailable.
+        """
+        due, upcoming = await within_deadline(self._ticks.due())
+        # Other processes look at the same moment.
+        random.shuffle(due)
+        done = await asyncio.gather(*map(self._attend, due))
+        if any(done):
+            return 0.0
+        return min(_OTHERS if due else _LOOK, _LOOK if upcoming is None else max(_SHORTEST, upcoming))
+
+    async def _attend(self, due: DueTick) -> bool:
+        """Carry a tick out. Return False if somebody else does, or nobody can."""
+        async with self._room:
+            try:
+                claimed = await self._claim(due)
+                failpoint("tick.claimed")
+                return claimed is not None and await self._carry_out(claimed)
+            except Exception as error:
+                if _is_away(error):
+                    return False
+                _log.exception("a tick of a schedule is not carried out")
+                await within_deadline(self._ticks.defer(due, _BROKEN))
+                return False
+
+    async def _claim(self, due: DueTick) -> TickClaim | None:
+        now = await within_deadline(self._ticks.now())
+        if due.next is None:
+            # Somebody has claimed its last one, or it is not there any more.
+            claiming = self._ticks.claim(due, 0, None, NO_TICK)
+        else:
+            plan = times_of(due.tenant, due.name, due.timing).plan(due.next, now)
+            claiming = self._ticks.claim(due, plan.tick, plan.missed_since, plan.following)
+        return await within_deadline(claiming)
+
+    async def _carry_out(self, claimed: TickClaim) -> bool:
+        entry = await self._outcome(claimed)
+        failpoint("tick.submitted")
+        if entry is None:
+            return await within_deadline(self._ticks.wait(claimed, _AGAIN))
+        return await within_deadline(self._ticks.settle(claimed, entry))
+
+    async def _outcome(self, claimed: TickClaim) -> ScheduleTick | None:
+        """Return what becomes of a tick; None if it waits."""
+        now = await within_deadline(self._ticks.now())
+        entry = ScheduleTick(
+            tick=moment(claimed.tick),
+            at=moment(now),
+            outcome="missed",
+            missed_since=None if claimed.missed_since is None else moment(claimed.missed_since),
+        )
+        due_at = times_of(claimed.tenant, claimed.name, claimed.timing).at(claimed.tick)
+        if claimed.timing.missed == "never" and claimed.claimed_at - due_at > GRACE:
+            return entry
+        if now - claimed.claimed_at > self._backend.settings.retention * 500:
+            # An idempotency key is not kept for ever: nobody knows any more whether the run was submitted.
+            why = "nobody was there for so long that it is not known whether its run was submitted"
+            return entry.model_copy(update={"code": "unknown_outcome", "message": why})
+        try:
+            caller = await caller_now(self._backend, claimed.tenant, claimed.order.bearer)
+            with within(caller.reach):
+                if claimed.last is not None and not await self._free(claimed, claimed.last, caller):
+                    if claimed.timing.overlap == "queue":
+                        return None
+                    return entry.model_copy(update={"outcome": "skipped", "run_id": claimed.last})
+                return entry.model_copy(update={"outcome": "started", "run_id": await self._submit(claimed, caller)})
+        except NotDurable:
+            # The same again finds the run, and waits for its safety.
+            return None
+        except NoRoom as error:
+            if now - claimed.claimed_at < _PATIENCE:
+                return None
+            return entry.model_copy(update=_refusal(error.code, str(error)))
+        except _REFUSALS as error:
+            return entry.model_copy(update=_refused(error))
+
+    async def _free(self, claimed: TickClaim, last: str, caller: Caller) -> bool:
+        """Tell whether the run of the tick before has ended; where the schedule says so, see that it does."""
+        try:
+            if (await within_deadline(self._backend.store.runs.get(last))).status.terminal:
+                return True
+            if claimed.timing.overlap == "cancel":
+                await cancel(self._backend, last, caller, reason=f"the next tick of the schedule {claimed.name}")
+        except UnknownRun:
+            return True
+        except StateConflict as conflict:
+            if conflict.code != "run_ended":
+                raise
+        return claimed.timing.overlap == "cancel"
+
+    async def _submit(self, claimed: TickClaim, caller: Caller) -> str:
+        submission = submission_of(claimed.name, claimed.order.run)
+        key = f"{_KEY} {claimed.name} {claimed.tick}"
+        return (await begin(self._backend, submission, caller, key=key)).run_id
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+
+
+def _refused(error: Exception) -> dict[str, str]:
+    match error:
+        case Refused():
+            return _refusal(error.code, error.detail or "")
+        case StateConflict():
+            return _refusal(error.code, str(error))
+        case _:
+            return _refusal("idempotency_key_reused" if isinstance(error, IdempotencyMismatch) else "invalid_time", "")
+
+
+def _refusal(code: str, message: str) -> dict[str, str]:
+    return {"outcome": "refused", "code": code, "message": message[:500]}

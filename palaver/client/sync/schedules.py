@@ -1,0 +1,90 @@
+# Generated from palaver/client/aio/schedules.py by `make twin`: change that file, not this one.
+"""Schedules: runs that are submitted at times."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from typing import Any
+
+from palaver.client import requests
+from palaver.client.answers import run_of, schedule_of, schedules_of
+from palaver.client.options import wire
+from palaver.client.sync.paging import pages
+from palaver.client.sync.transport import ApiTransport
+from palaver.schemas.models import Run
+from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule
+
+
+class Schedules:
+    """The methods of the client about schedules."""
+
+    _transport: ApiTransport
+
+    def put_schedule(
+        self, name: str, schedule: NewSchedule | Mapping[str, Any], *, version: int | None = None
+    ) -> Schedule:
+        """Keep a schedule under a name: ``cron`` or ``every``, and the ``run`` that each tick submits. With ``version``
+        only if that is its version until now, 0: only if there is none of that name.
+
+        Raises:
+            Conflict: it has another version, or there are too many schedules.
+            APIError, ConnectionFailed: it was not kept; `Unprocessable` names the fields.
+        """
+        return schedule_of(self._transport.call(requests.put_schedule(name, wire(schedule), version)))
+
+    def schedule(self, name: str) -> Schedule:
+        """The schedule, with its next ticks and what became of the last ones.
+
+        Raises:
+            NotFound: there is none of that name.
+            APIError, ConnectionFailed: it cannot be had.
+        """
+        return schedule_of(self._transport.call(requests.get_schedule(name)))
+
+    def schedules(self) -> Generator[ListedSchedule, None, None]:
+        """The schedules by name, page by page as you iterate.
+
+        Raises:
+            APIError, ConnectionFailed: a page cannot be had.
+        """
+        with closing(pages(self._transport, requests.list_schedules)) as schedule_pages:
+            for page, response in schedule_pages:
+                yield from schedules_of(page, response)
+
+    def pause_schedule(self, name: str) -> Schedule:
+        """Let a schedule have no ticks until it is resumed.
+
+        Raises:
+            NotFound: there is none of that name.
+            APIError, ConnectionFailed: it may not be paused.
+        """
+        return schedule_of(self._transport.call(requests.change_schedule(name, "pause")))
+
+    def resume_schedule(self, name: str) -> Schedule:
+        """Let a schedule go on with the ticks from now on.
+
+        Raises:
+            NotFound: there is none of that name.
+            APIError, ConnectionFailed: it may be paused still.
+        """
+        return schedule_of(self._transport.call(requests.change_schedule(name, "resume")))
+
+    def trigger_schedule(self, name: str, *, idempotency_key: str | None = None) -> Run:
+        """Submit the run of a schedule now; its ticks stay as they are.
+
+        Raises:
+            NotFound: there is none of that name.
+            APIError, ConnectionFailed: it was not taken on.
+        """
+        return run_of(self._transport.call(requests.trigger_schedule(name, idempotency_key)))
+
+    def delete_schedule(self, name: str, *, version: int | None = None) -> None:
+        """Remove a schedule; its runs go on. With ``version`` only if it has that.
+
+        Raises:
+            NotFound: there is none of that name.
+            Conflict: it has another version.
+            APIError, ConnectionFailed: it may be there still.
+        """
+        self._transport.call(requests.delete_schedule(name, version))

@@ -1,0 +1,145 @@
+"""Ticks of schedules: found when they are due, claimed by one process, and settled (ADR 0119)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Final
+
+from palaver.errors import UNREADABLE, CorruptRecord
+from palaver.schemas.schedules import ScheduleTick, Timing
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.schedules.schedules import Order, member
+from palaver.store.scripting.contracts import ClaimTick, SettleTick
+from palaver.store.scripting.contracts.schedules import ClaimedTick, NextTick, TickSettled
+from palaver.store.scripting.scripts import Scripts
+
+LEASE: Final = 30.0
+"""Seconds for which nobody else carries a tick out that somebody has claimed: more than all that a submit may take."""
+_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DueTick:
+    """A schedule that needs attention."""
+
+    tenant: str
+    name: str
+    version: int
+    timing: Timing
+    next: int | None
+    """The next tick, ms; None if there is none, but one that was claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickClaim:
+    """A tick that this process carries out."""
+
+    tenant: str
+    name: str
+    claim: str
+    tick: int
+    """ms."""
+    order: Order
+    timing: Timing
+    last: str | None
+    """The run of the tick before."""
+    missed_since: int | None
+    claimed_at: int
+    """The time at which it was claimed first, ms."""
+
+
+class Ticks:
+    """The ticks of all schedules."""
+
+    def __init__(self, redis: Connection, scripts: Scripts) -> None:
+        self._redis = redis
+        self._scripts = scripts
+
+    async def now(self) -> int:
+        """The time, ms."""
+        return await now_ms(self._redis)
+
+    async def due(self) -> tuple[list[DueTick], float | None]:
+        """Return schedules that need attention, and the seconds until the next one will; None if none will."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(keys.SCHEDULES_DUE, "-inf", now, byscore=True, offset=0, num=_AT_ONCE)
+        pipeline.zrange(keys.SCHEDULES_DUE, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
+        members, upcoming = await pipeline.execute()
+        places = [each.decode().split("/", 1) for each in members]
+        for tenant, name in places:
+            pipeline.hmget(keys.schedule(tenant, name), ["version", "timing", "next"])
+        rows = await pipeline.execute() if places else []
+        found = [_due(tenant, name, *row) for (tenant, name), row in zip(places, rows, strict=True)]
+        return found, (upcoming[0][1] - now) / 1000 if upcoming else None
+
+    async def claim(self, due: DueTick, tick: int, missed_since: int | None, following: NextTick) -> TickClaim | None:
+        """Claim ``tick``, behind which the schedule goes on with ``following``; or the one that somebody else has
+        claimed and not settled in time. None if there is nothing to do."""
+        claim = token_hex(8)
+        reply = await self._scripts.run(
+            ClaimTick(
+                schedule=keys.schedule(due.tenant, due.name),
+                due=keys.SCHEDULES_DUE,
+                member=member(due.tenant, due.name),
+                claim=claim,
+                lease=LEASE,
+                version=due.version,
+                before=due.next or 0,
+                tick=tick,
+                missed_since=missed_since,
+                next=following,
+            )
+        )
+        if not isinstance(reply, ClaimedTick):
+            return None
+        try:
+            order, timing = Order.of_json(_bytes(reply.order)), Timing.model_validate_json(reply.timing)
+        except UNREADABLE as error:
+            raise CorruptRecord(f"the schedule {due.name}") from error
+        return TickClaim(
+            due.tenant, due.name, claim, reply.tick, order, timing, reply.last, reply.missed_since, reply.claimed_at
+        )
+
+    async def settle(self, claimed: TickClaim, entry: ScheduleTick) -> bool:
+        """Write what became of a tick. False: somebody else has it by now."""
+        submitted = entry.run_id if entry.outcome == "started" else None
+        return await self._settle(claimed, None, entry.outcome, submitted, entry.model_dump_json())
+
+    async def wait(self, claimed: TickClaim, seconds: float) -> bool:
+        """Let somebody look at the tick again after so many seconds. False: somebody else has it by now."""
+        return await self._settle(claimed, seconds, "", None, "")
+
+    async def _settle(self, claimed: TickClaim, wait: float | None, outcome: str, run: str | None, entry: str) -> bool:
+        reply = await self._scripts.run(
+            SettleTick(
+                schedule=keys.schedule(claimed.tenant, claimed.name),
+                ticks=keys.schedule_ticks(claimed.tenant, claimed.name),
+                due=keys.SCHEDULES_DUE,
+                counts=keys.SCHEDULES_COUNTS,
+                member=member(claimed.tenant, claimed.name),
+                claim=claimed.claim,
+                wait=wait,
+                outcome=outcome,
+                run=run,
+                entry=entry,
+            )
+        )
+        return isinstance(reply, TickSettled)
+
+    async def defer(self, due: DueTick, seconds: float) -> None:
+        """Leave a schedule alone for so many seconds, if it is there."""
+        at = await now_ms(self._redis) + int(seconds * 1000)
+        command = "ZADD", keys.SCHEDULES_DUE, "XX", at, member(due.tenant, due.name)
+        await self._scripts.write_durably([command])
+
+
+def _due(tenant: str, name: str, version: bytes | None, timing: bytes | None, following: bytes | None) -> DueTick:
+    known = Timing() if timing is None else Timing.model_validate_json(timing)
+    return DueTick(tenant, name, int(version or 0), known, None if following is None else int(following))
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text

@@ -1,0 +1,88 @@
+"""Schedules in fast-forward: a clock that a test turns, and schedulers that die between any two commands of Redis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fakeredis import _helpers
+from fakeredis.aioredis import FakeRedis
+from fakeredis.commands_mixins import server_mixin
+
+from api.operations import Backend
+from api.operations.schedules.scheduler import Scheduler
+from palaver.store import Store
+from palaver.store.redis import keys
+from tests.contract.clock import Clock
+from tests.unit.api_world import World
+
+
+@contextmanager
+def turned_clock(at: float) -> Iterator[Clock]:
+    """The time in fakeredis, from a Unix time on."""
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        clock.now = at
+        patch.setattr(server_mixin, "time", clock)
+        patch.setattr(_helpers, "time", clock)
+        yield clock
+
+
+class Killed(BaseException):
+    """The process has died."""
+
+
+class MortalRedis(FakeRedis):
+    """The connection of a process that dies at some command, before or behind it; then nothing of it goes on."""
+
+    chance = 0.0
+    dice = random.Random(0)
+    dead = False
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        self._survive()
+        answer = await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        self._survive()
+        return answer
+
+    def _survive(self) -> None:
+        self.dead = self.dead or self.dice.random() < self.chance
+        if self.dead:
+            raise Killed
+
+
+class Schedulers:
+    """Processes that carry ticks out, a new one for each that has died."""
+
+    def __init__(self, api: World, chance: float, seed: int) -> None:
+        self._api = api
+        self._chance = chance
+        self._dice = random.Random(seed)
+        self.deaths = 0
+
+    def process(self) -> Scheduler:
+        """A process that may die."""
+        backend: Backend = self._api.app.state.backend
+        redis = MortalRedis(server=self._api.server)
+        redis.chance, redis.dice = self._chance, self._dice
+        changed = {name: getattr(backend, name) for name in backend.__dataclass_fields__ if not name.startswith("_")}
+        return Scheduler(Backend(**{**changed, "store": Store(redis, backend.settings)}))
+
+    async def look(self, scheduler: Scheduler) -> Scheduler:
+        """Let one look once, and return it, or another one in its place."""
+        try:
+            await scheduler.look()
+        except Killed:
+            self.deaths += 1
+            return self.process()
+        return scheduler
+
+
+async def next_attention(api: World) -> float | None:
+    """The Unix time at which a schedule next needs attention."""
+    redis: Any = api.redis
+    found = await redis.zrange(keys.SCHEDULES_DUE, 0, 0, withscores=True)
+    return found[0][1] / 1000 if found else None
