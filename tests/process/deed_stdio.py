@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,11 @@ def call(number: int, params: dict[str, Any]) -> None:
         write({"method": "notifications/progress", "params": told})
 
     try:
-        if begin(do, key, progress):
-            while not gate(key).exists():
-                if _GONE[number].wait(0.02):
-                    note(f"left {key}")
-                    return
+        until = time.monotonic() + begin(do, key, progress)
+        while time.monotonic() < until and not gate(key).exists():
+            if _GONE[number].wait(0.02):
+                note(f"left {key}")
+                return
         done = end(do, key, os.environ.get("PROC_TOKEN", ""), b"")
     except ValueError as error:
         write({"id": number, "result": {"content": [{"type": "text", "text": str(error)}], "isError": True}})
@@ -49,8 +50,9 @@ def call(number: int, params: dict[str, Any]) -> None:
     write({"id": number, "result": {"content": [image if done == b"" else {"type": "text", "text": done}]}})
 
 
-def main() -> None:
-    """Serve until the input ends."""
+def main(many: int) -> None:
+    """Serve until the input ends, with so many tools, or those three."""
+    names = [f"deed_{number}" for number in range(many)] or NAMES
     for line in sys.stdin:
         message = json.loads(line)
         number, params = message.get("id"), message.get("params") or {}
@@ -58,7 +60,8 @@ def main() -> None:
             case "server/discover":
                 write({"id": number, "result": {"supportedVersions": ["2026-07-28"], "capabilities": {}}})
             case "tools/list":
-                write({"id": number, "result": {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in NAMES]}})
+                listed = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+                write({"id": number, "result": {"tools": listed}})
             case "tools/call":
                 _GONE[number] = threading.Event()
                 threading.Thread(target=call, args=(number, params), daemon=True).start()
@@ -67,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if sys.argv[1:] else 0)

@@ -7,7 +7,7 @@ import sys
 
 from aiohttp import web
 
-from tests.process.deeds import PNG, deed_async
+from tests.process.deeds import MANY, PNG, deed_async
 from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 
 NAMES = ("deed", "deed_brief", "deed_again")
@@ -50,14 +50,14 @@ async def _streamed(request: web.Request, message: Message) -> web.StreamRespons
     return response
 
 
-def server() -> McpServer:
+def server(*names: str) -> McpServer:
     """An MCP server with these tools."""
-    listed = [tool(name) for name in NAMES]
-    return McpServer(dict.fromkeys(NAMES, call_of_a_deed), listed=listed)
+    return McpServer(dict.fromkeys(names, call_of_a_deed), listed=[tool(name) for name in names])
 
 
 if __name__ == "__main__":
     app = web.Application()
-    app.router.add_route("*", "/mcp", server().handle)
+    app.router.add_route("*", "/mcp", server(*NAMES).handle)
+    app.router.add_route("*", "/many", server(*(f"deed_{number}" for number in range(MANY))).handle)
     app.router.add_post("/deeds", request_for_a_deed)
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), handler_cancellation=True, print=None)

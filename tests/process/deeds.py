@@ -15,6 +15,8 @@ from typing import Any
 
 LARGE = 1 << 20
 """Characters of a large result."""
+MANY = 256
+"""Tools of a source that has many."""
 PNG = bytes.fromhex("89504e470d0a1a0a") + b"a dot"
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -23,6 +25,9 @@ SCHEMA: dict[str, Any] = {
 }
 _LONGEST = 60.0
 """Seconds that a deed waits if nobody lets it go on."""
+_NAP = 0.2
+_LOOK = 0.02
+"""Seconds between two looks."""
 
 
 def ledger() -> Path:
@@ -46,8 +51,8 @@ def nothing(text: str, fraction: float) -> None:
     """Where nobody hears of progress."""
 
 
-def begin(do: str, key: str, progress: Callable[..., None] = nothing) -> bool:
-    """Begin; return whether it waits then.
+def begin(do: str, key: str, progress: Callable[..., None] = nothing) -> float:
+    """Begin; return the seconds that it takes at most.
 
     Raises:
         ValueError: that is the deed.
@@ -57,7 +62,7 @@ def begin(do: str, key: str, progress: Callable[..., None] = nothing) -> bool:
         raise ValueError("no such city")
     if do == "wait":
         progress("half of it", fraction=0.5)
-    return do == "wait"
+    return {"wait": _LONGEST, "nap": _NAP}.get(do, 0.0)
 
 
 def end(do: str, key: str, secret: str = "", image: object = None) -> Any:
@@ -75,25 +80,25 @@ def end(do: str, key: str, secret: str = "", image: object = None) -> Any:
 
 def deed(do: str, key: str, secret: str = "", image: object = None, progress: Callable[..., None] = nothing) -> Any:
     """Do it in this thread."""
-    if begin(do, key, progress):
-        until = time.monotonic() + _LONGEST
-        try:
-            while not gate(key).exists() and time.monotonic() < until:
-                time.sleep(0.02)
-        except BaseException:
-            note(f"left {key}")
-            raise
+    until = time.monotonic() + begin(do, key, progress)
+    try:
+        while time.monotonic() < until and not gate(key).exists():
+            time.sleep(_LOOK)
+    except BaseException:
+        note(f"left {key}")
+        raise
     return end(do, key, secret, image)
 
 
-async def deed_async(do: str, key: str, secret: str = "", image: object = None, progress: Callable[..., None] = nothing) -> Any:
+async def deed_async(
+    do: str, key: str, secret: str = "", image: object = None, progress: Callable[..., None] = nothing
+) -> Any:
     """Do it on a loop."""
-    if begin(do, key, progress):
-        try:
-            async with asyncio.timeout(_LONGEST):
-                while not gate(key).exists():
-                    await asyncio.sleep(0.02)
-        except asyncio.CancelledError:
-            note(f"left {key}")
-            raise
+    until = time.monotonic() + begin(do, key, progress)
+    try:
+        while time.monotonic() < until and not gate(key).exists():  # noqa: ASYNC110  another process makes the file
+            await asyncio.sleep(_LOOK)
+    except asyncio.CancelledError:
+        note(f"left {key}")
+        raise
     return end(do, key, secret, image)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 import pytest
@@ -132,17 +132,18 @@ class EverySource:
     def __init__(self, cluster: Cluster, shop: Shop, port: int) -> None:
         self.cluster = cluster
         self.shop = shop
-        self._port = port
+        self.port = port
+        """Of the service."""
         self._web: subprocess.Popen[bytes] | None = None
 
     def serve(self) -> None:
         """Start the service; it serves when this returns."""
-        command = [sys.executable, "-m", "tests.process.deed_web", str(self._port)]
+        command = [sys.executable, "-m", "tests.process.deed_web", str(self.port)]
         self._web = subprocess.Popen(command, cwd=ROOT)
         eventually(self._serves, within=30)
 
     def _serves(self) -> bool:
-        with socket.create_connection(("127.0.0.1", self._port), timeout=1):
+        with socket.create_connection(("127.0.0.1", self.port), timeout=1):
             return True
 
     def end(self) -> None:
@@ -200,6 +201,11 @@ class EverySource:
         """Let these go on that wait."""
         for each in found:
             deeds.gate(each.key).touch()
+
+    def lost(self, deed: Deed) -> bool:
+        """Whether a worker died in its hands, or in those of the run that does it for this one."""
+        runs = [deed.run_id, *(child.run_id for child in self.cluster.run(deed.run_id).children)]
+        return any(event.type == "step.lost" for run_id in runs for event in self.cluster.events(run_id))
 
     def finished(self, deed: Deed) -> StoredEvent:
         """How the call ended, of a run that is completed."""
@@ -268,5 +274,3 @@ def secrets_of(every: EverySource) -> Mapping[str, str]:
         "mcp-http": web,
         "mcp-stdio": proc,
     }
-
-

@@ -38,7 +38,9 @@ def another(
 
     return ChildCommand(
         f"{line}-{name}",
-        [*(there[0]._command if there else COMMANDS[line]), *options] if app is None else [*of_app(line, app), "-n", f"{name}@%h", *options],
+        [*(there[0]._command if there else COMMANDS[line]), *options]
+        if app is None
+        else [*of_app(line, app), "-n", f"{name}@%h", *options],
         environment=environment,
         log_path=like.log_path.with_name(f"{line}-{name}.log"),
         ready=ready,

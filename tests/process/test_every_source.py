@@ -1,23 +1,29 @@
-"""The contract of a source of tools: the same cases for each, on one stack. A count on the other side says what was done
-(deeds.py); what a case is not for stands in ``NOT``, with the reason."""
+"""The contract of a source of tools: the same cases for each, on one stack. A count on the other side says what was
+done (deeds.py); what a case is not for stands in ``NOT``, with the reason."""
 
 from __future__ import annotations
 
 import base64
+import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import Final
+from pathlib import Path
+from typing import Final, get_args
 
 import pytest
 
-from palaver.tools import foreign
+from palaver.config.settings import Settings
+from palaver.tools import ToolContext, foreign
 from tests.process.checks import check
-from tests.process.deeds import LARGE, PNG
+from tests.process.deeds import LARGE, MANY, PNG
 from tests.process.every_source import SOURCES, TOKEN, Deed, EverySource, every_source, secrets_of
+from tests.process.many_deeds import file_of_many, module_of_many
 from tests.process.one_more import one_more
 from tests.waiting import eventually
 from workers import sources
-from workers.sources import guests
+from workers.sources import guests, open_toolbox
+from workers.sources.functions import functions, inline_functions
 
 pytestmark = pytest.mark.process
 
@@ -70,11 +76,11 @@ def every(stack: EverySource) -> Iterator[EverySource]:
 
 def test_the_table_is_complete() -> None:
     """Whoever adds a source, a framework or a pool adds a row here."""
-    assert {each.opening.__name__ if hasattr(each, "opening") else each.__name__ for each in sources.SOURCES} == {
-        "functions"
-    }
+    assert (*sources.SOURCES, *sources.INLINE_SOURCES) == (functions, inline_functions)
     assert set(guests.KINDS) == {"celery", "http", "mcp"}
+    # Tried with their packages in tests/frameworks; what is made of one is a declared tool.
     assert set(foreign._FRAMEWORKS.values()) == {"langchain", "pydantic_ai", "openai_agents"}
+    assert get_args(Settings.model_fields["tool_pool"].annotation) == ("processes", "loop")
     assert all(case in CASES and source in SOURCES and why for (case, source), why in NOT.items())
 
 
@@ -152,17 +158,18 @@ def test_a_worker_that_is_killed_beside_the_call_makes_no_call_again(
     every.cluster.expect_traceback("WorkerLostError")
     for line in ("tools", "loop"):
         every.cluster.kill(line)
-    ledger = every.cluster.folder / f"died {point}"
-    how = {"PALAVER_FAILPOINTS": f"{point}=kill", "PALAVER_FAILPOINTS_LEDGER": str(ledger)}
     with ExitStack() as doomed:
         for line in ("tools", "loop"):
-            doomed.enter_context(one_more(every.cluster, line, **how))
+            doomed.enter_context(one_more(every.cluster, line, PALAVER_FAILPOINTS=f"{point}=kill"))
         found = [every.ask(source, "answer") for source in of(case)]
-        eventually(lambda: len(ledger.read_text().splitlines()) >= len(found), within=60, why="none died")
+        for each in found:
+            eventually(lambda each=each: every.lost(each), within=60, why=f"{each} lives")  # type: ignore[misc]
     for line in ("tools", "loop"):
         every.cluster.start(line)
     _judge(every, found)
-    assert {each.key: every.begun(each) for each in found if every.begun(each) < begun} == {}
+    for each in found:
+        answered = f"did {each.key}" in every.told(each)
+        assert every.begun(each) == max(begun, answered), each
 
 
 def _judge(every: EverySource, found: list[Deed]) -> None:
@@ -188,6 +195,26 @@ def test_a_result_of_a_mebibyte_is_cut_and_said_to_be(every: EverySource) -> Non
         assert told.lstrip('"').startswith("xxxx"), each
         assert "[cut: " in told, each
         assert len(told) < LARGE / 2, each
+
+
+async def test_256_tools_are_declared_and_the_last_one_is_called(
+    every: EverySource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than one agent may have, and less than a worker may have; as a worker opens them."""
+    monkeypatch.setenv("SHOP_BROKER", every.shop.environment["SHOP_BROKER"])
+    for source in of("256 tools"):
+        module, file = module_of_many(source), tmp_path / f"{source}.toml"
+        if module is not None:
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        file.write_text(file_of_many(source, every.port))
+        modules = () if module is None else (module.__name__,)
+        here = Settings(tools=modules, tool_sources=file, tool_lists=tmp_path / source)
+        async with open_toolbox(here, sources.sources_of(here)) as tools:
+            names = [each.name for each in tools.declarations if "deed_" in each.name]
+            assert len(names) == MANY, source
+            _, arguments = tools.check(names[-1], json.dumps({"do": "answer", "key": source}))
+            context = ToolContext(idempotency_key=f"{source}:many", secrets={"TOKEN": TOKEN})
+            assert await tools.call(names[-1], arguments, context) == f"did {source}"
 
 
 def test_a_secret_is_nowhere(every: EverySource) -> None:
