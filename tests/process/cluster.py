@@ -111,10 +111,12 @@ class Cluster(Inputs):
         rabbitmq: bool = ON_RABBITMQ,
         processes: Mapping[str, int] = MappingProxyType({"flower": 0}),
         environment: Mapping[str, str] = MappingProxyType({}),
+        environments: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         commands: Mapping[str, Sequence[str]] = COMMANDS,
         redis_options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`users`: every process logs in as the user of its role; a given `redis_url` is for one user."""
+        """`users`: every process logs in as the user of its role; a given `redis_url` is for one user. `environments`:
+        more, for kinds of processes that `commands` add."""
         self.folder = folder
         self.users = users and redis_url is None
         self.rabbitmq = RabbitServer(folder / "rabbitmq") if rabbitmq else None
@@ -143,7 +145,7 @@ class Cluster(Inputs):
                 **redis_options,
             },
             redis_login=logins.admin() if self.users else None,
-            environments=logins.environments(ports.redis) if self.users else None,
+            environments={**(logins.environments(ports.redis) if self.users else {}), **environments},
             environment={
                 "PALAVER_PROVIDERS": str(self.providers_path),
                 "PALAVER_LEASE_SECONDS": str(lease),

@@ -25,7 +25,8 @@ def another(
 ) -> ChildCommand:
     """A process of a role, with more `options`, not started yet. A worker may have another Celery `app`."""
     # What the cluster has none of has the environment of any other.
-    like = (cluster.children(line) or cluster.children("api"))[0]
+    there = cluster.children(line)
+    like = (there or cluster.children("api"))[0]
     environment = {**like.environment, **environment}
 
     def ready(child: ChildCommand) -> bool:
@@ -37,7 +38,9 @@ def another(
 
     return ChildCommand(
         f"{line}-{name}",
-        [*COMMANDS[line], *options] if app is None else [*of_app(line, app), "-n", f"{name}@%h", *options],
+        [*(there[0]._command if there else COMMANDS[line]), *options]
+        if app is None
+        else [*of_app(line, app), "-n", f"{name}@%h", *options],
         environment=environment,
         log_path=like.log_path.with_name(f"{line}-{name}.log"),
         ready=ready,

@@ -1,4 +1,4 @@
-"""Workers of the application in shop.py, which is somebody else's, on a broker of its own."""
+"""Workers of an application that is somebody else's, such as that in shop.py, on a broker of its own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Shop:
     folder: Path
     redis: RedisServer
     workers: dict[str, subprocess.Popen[bytes]]
+    application: str = "tests.process.shop"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -33,7 +34,7 @@ class Shop:
         usual = ["-Q", queue, "-n", f"{queue}@shop", "-c", "2", "-l", "WARNING", "--without-gossip", "--without-mingle"]
         with (self.folder / f"{queue}.log").open("ab") as log:
             self.workers[queue] = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "tests.process.shop", "worker", *usual, *options],
+                [sys.executable, "-m", "celery", "-A", self.application, "worker", *usual, *options],
                 env={**os.environ, **self.environment, **more},
                 cwd=ROOT,
                 stdout=log,
