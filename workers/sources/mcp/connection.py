@@ -26,6 +26,7 @@ from .wire import (
     Lost,
     Message,
     NeverSent,
+    NotTried,
     RequestRefused,
     RpcError,
     ServerChannel,
@@ -156,10 +157,10 @@ class McpConnection:
         if self._channel is not None and self._channel.alive:
             return self._channel
         if self._closed:
-            raise NeverSent("the worker is ending")
+            raise NotTried("the worker is ending")
         if self._connecting is None:
             if (left := self._not_before - time.monotonic()) > 0:
-                raise NeverSent("it could not be reached a moment ago", retry_after=left)
+                raise NotTried("it could not be reached a moment ago", retry_after=left)
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._connected)
         return await asyncio.shield(self._connecting)

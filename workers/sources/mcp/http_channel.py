@@ -22,6 +22,7 @@ from .wire import (
     Lost,
     Message,
     NeverSent,
+    NotTried,
     RequestRefused,
     RpcError,
     SessionGone,
@@ -101,7 +102,7 @@ class HttpChannel:
 
     async def _post(self, message: Message, headers: Mapping[str, str]) -> Awaitable[aiohttp.ClientResponse]:
         if self._client is None:
-            raise NeverSent("the connection is closed")
+            raise NotTried("the connection is closed")
         return self._client.post(
             self._url, data=orjson.dumps(message), headers=await self._headers(headers), allow_redirects=False
         )
@@ -202,7 +203,8 @@ class HttpChannel:
         if status in (401, 403):
             raise RequestRefused(f"it refused the worker's credentials (HTTP {status})", status=status)
         if status in (429, 503):
-            raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=retry_after(response.headers))
+            wait = retry_after(response.headers)
+            raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=wait, status=status)
         if status < 400:
             raise RequestRefused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
         if status == 404 and self._session is not None:
@@ -213,4 +215,4 @@ class HttpChannel:
                 result_of(read_message(await whole(response, _ERROR_BODY)), status=status)
         if status < 500:
             raise RequestRefused(f"it refused the request (HTTP {status})", status=status)
-        raise Lost(f"it failed (HTTP {status})")
+        raise Lost(f"it failed (HTTP {status})", status=status)

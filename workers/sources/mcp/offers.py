@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import orjson
 
+from palaver.errors import ErrorClass
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+from ..services import at_service, errors_of
 from .param_headers import ParamHeaders, param_headers_of
 from .section import McpServer, Override
 
@@ -42,6 +44,8 @@ class OfferedTool:
     output_schema: dict[str, Any] | None
     headers: ParamHeaders
     """The parameters that are headers as well."""
+    errors: Mapping[str, ErrorClass]
+    """The classes that the file has for the codes of its errors."""
 
 
 def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:
@@ -99,12 +103,14 @@ def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
         risky=risky,
         timeout=override.timeout or section.timeout,
     )
+    declaration = at_service(declaration, override, section, f"mcp.{label}")
     output = tool.get("outputSchema")
     try:
         headers = param_headers_of(schema)
     except ValueError as error:
         raise UnfitTool(str(error)) from None
-    return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers)
+    errors = errors_of(override, section)
+    return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers, errors)
 
 
 def _hints(section: McpServer, annotations: object) -> tuple[bool, bool, bool]:

@@ -40,9 +40,15 @@ _CODED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
 class NeverSent(Exception):
     """The server did not take the request: it was not reached, or refused to look at it now."""
 
-    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str, *, retry_after: float | None = None, status: int = 0) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.status = status
+        """The status of HTTP with which it refused; 0 if it was not reached."""
+
+
+class NotTried(NeverSent):
+    """Nobody asked the server: this process ends, or waits until it asks again."""
 
 
 class RequestRefused(Exception):
@@ -55,6 +61,11 @@ class RequestRefused(Exception):
 
 class Lost(Exception):
     """The request was sent, and its answer did not come."""
+
+    def __init__(self, reason: str, *, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
+        """The status of HTTP with which the server failed; 0 if it did not say anything."""
 
 
 class SessionGone(Lost):
