@@ -64,6 +64,11 @@ class McpConnection:
         """The name and version that the server gave itself; for people to see, and nothing else."""
 
     @property
+    def alive(self) -> bool:
+        """True while there is a channel."""
+        return self._channel is not None and self._channel.alive
+
+    @property
     def revision(self) -> str:
         """The era that is spoken."""
         return MODERN if self._modern else "an older revision"
@@ -154,7 +159,7 @@ class McpConnection:
             self._channel = None
 
     async def _ready(self) -> ServerChannel:
-        if self._channel is not None and self._channel.alive:
+        if self._channel is not None and self.alive:
             return self._channel
         if self._closed:
             raise NotTried("the worker is ending")

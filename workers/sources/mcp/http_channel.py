@@ -29,6 +29,7 @@ from .wire import (
     answer_to,
     cancelled,
     is_answer,
+    is_change,
     read_message,
     result_of,
 )
@@ -49,9 +50,11 @@ _ERROR_BODY: Final = 64 * 1024
 class HttpChannel:
     """A server behind a URL, and its session if it has one."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: Credentials, changed: Callable[[], None]) -> None:
+        """``changed`` is called when the server says that its list of tools did."""
         self._url = url
         self._credentials = credentials
+        self._changed = changed
         self._client: aiohttp.ClientSession | None = None
         self._session: str | None = None
         self._version: str | None = None
@@ -179,6 +182,8 @@ class HttpChannel:
                     return message
                 if reply := answer_to(message):
                     self._say_farewell(reply)
+                if is_change(message):
+                    self._changed()
                 heard(message)
         return None
 

@@ -7,7 +7,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from ..services import at_service, errors_of
 from .param_headers import ParamHeaders, param_headers_of
 from .section import McpServer, Override
 
+GONE: Final = "This tool is no longer there: calls of it are refused."
 _LONGEST_NAME: Final = 64
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
@@ -46,6 +47,13 @@ class OfferedTool:
     """The parameters that are headers as well."""
     errors: Mapping[str, ErrorClass]
     """The classes that the file has for the codes of its errors."""
+    is_gone: bool = False
+    """Its server has it no more, or it changed and nobody has accepted that: its calls are refused."""
+
+    def gone(self) -> OfferedTool:
+        """The same, without what it did."""
+        declaration = self.declaration.model_copy(update={"description": GONE, "risky": False})
+        return replace(self, declaration=declaration, is_gone=True)
 
 
 def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:

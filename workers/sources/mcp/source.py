@@ -30,6 +30,7 @@ from .wire import (
     SessionGone,
 )
 
+_NOBODYS: Final = (None, None)
 _ROUNDS: Final = 5
 """Times that a server may ask for the same call again with its own state."""
 _PROGRESS_APART: Final = 0.5
@@ -41,12 +42,21 @@ class McpTools(ToolsOfFile):
 
     def __init__(self, servers: Iterable[Server]) -> None:
         """Take what fits together: a name that two servers have is nobody's."""
-        self._tools = {offer.declaration.name: (server, offer) for server, offer in taken_together(servers)}
+        self._servers = tuple(servers)
+        self._tools: dict[str, tuple[Server, OfferedTool]] = {}
+        self.declarations: tuple[ToolDeclaration, ...] = ()
+        self.renew()
+
+    def renew(self) -> None:
+        """Take what the servers have by now."""
+        self._tools = {offer.declaration.name: (server, offer) for server, offer in taken_together(self._servers)}
         self.declarations = tuple(offer.declaration for _, offer in self._tools.values())
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """As ``ToolSource``: ask the server that has it."""
-        server, offer = self._tools[declared.name]
+        server, offer = self._tools.get(declared.name, _NOBODYS)
+        if server is None or offer is None or offer.is_gone:
+            raise ToolError(f"{declared.name} is no longer there: nothing was called")
         call = _Call(server, offer, declared, arguments, context)
         try:
             async with asyncio.timeout(declared.timeout):
@@ -93,8 +103,9 @@ class _Call:
         except ENDED as error:
             if isinstance(error, SessionGone) or (isinstance(error, RpcError) and error.code == INVALID_PARAMS):
                 # With a session the server may have forgotten which tools it had; or the tool is gone, or other than
-                # it was. Runs of processes that start from here on see that.
+                # it was.
                 self._server.last_list.expire()
+                self._server.note_change()
             raise failure_of_call(error, self._server, self._offer) from error
 
     async def _answered(self) -> Message:

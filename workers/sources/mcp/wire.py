@@ -32,6 +32,7 @@ HEADER_MISMATCH: Final = -32020
 VERSION_NOT_SUPPORTED: Final = -32022
 
 _CLIENT: Final = {"name": "palaver", "version": __version__}
+_TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _META: Final = "io.modelcontextprotocol/"
 _PLAIN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _CODED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
@@ -178,6 +179,11 @@ def is_answer(message: Message, number: int) -> bool:
         return False
     known = message.get("id")
     return (known == number and not isinstance(known, bool)) or (known is None and "error" in message)
+
+
+def is_change(message: Message) -> bool:
+    """Tell whether the server says that its list of tools changed."""
+    return message.get("method") == _TOOLS_CHANGED
 
 
 def result_of(message: Message, *, status: int = 200) -> Message:
