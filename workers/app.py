@@ -287,7 +287,9 @@ def _start_child(**_: Any) -> None:
     descriptors.leave_behind(prefork.inherited, keep=own)
     output = Output(ends, here.tool_output)
     _histograms.move_to(place)
-    child.start(here, _kind, _queues, _node, child.ChildPlace(place, prefork.slots, output, _histograms))
+    child.start(
+        here, _kind, _queues, _node, child.ChildPlace(place, prefork.slots, output, _histograms, prefork.told_tools)
+    )
 
 
 @worker_process_shutdown.connect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from palaver.errors import exceptions as ours
@@ -112,20 +113,58 @@ def _of_answer(
     """The facts about an answer of the tool's service. It may be the only one that was asked, and refuse the request:
     behind a redirect there was another one."""
     status, body, headers = answer
+    redirected = getattr(getattr(error, "response", error), "history", ())
+    taken = not (refused and status in _NOT_TAKEN and not redirected)
+    return find_answer(message, status, body, headers, sent=taken)
+
+
+def find_answer(
+    message: str,
+    status: int,
+    body: bytes = b"",
+    headers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    sent: bool,
+    declared: ErrorClass | None = None,
+) -> ToolFinding:
+    """The facts about an answer of HTTP that is no success. ``sent`` if the request may have been taken; ``declared``
+    is the class that somebody who knows the service has for it."""
     judged = classify_response(status, body, headers, source="tool")
     error_class = judged.error_class
     if error_class in _OF_MODELS or error_class not in TOOL_CLASSES or status == _CONFLICT:
         error_class = _C.INVALID_REQUEST
+    error_class = declared or error_class
     # Not the service's own code, which may be about one customer: others that wait for the service are told this one.
     failure = _failure(error_class, message, code=f"http_{status}", retry_after=judged.retry_after)
-    redirected = getattr(getattr(error, "response", error), "history", ())
     sign = sign_of_outage(_at_service(failure, status))
     return ToolFinding(
         failure,
-        sent=not (refused and status in _NOT_TAKEN and not redirected),
+        # Who asks for fewer requests has not taken this one.
+        sent=sent and declared is not _C.RATE_LIMITED,
         sign=None if sign is None else replace(sign, of_model=False),
         answered=sign is None,
     )
+
+
+def find_said(message: str, declared: ErrorClass | None) -> ToolFinding:
+    """The facts about a service that answered with an error of its own, which is ``declared`` to be of a class."""
+    return ToolFinding(
+        _failure(declared or _C.TOOL_ERROR, message), sent=declared is not _C.RATE_LIMITED, answered=True
+    )
+
+
+def find_unreached(message: str, code: str, *, retry_after: float | None = None, tried: bool = True) -> ToolFinding:
+    """The facts about a service that was not reached: nothing was sent. It was not even ``tried`` if a process waits
+    until it tries again, or ends."""
+    failure = _failure(_C.CONNECTION, message, code=code, retry_after=retry_after)
+    return ToolFinding(failure, sent=False, sign=OutageSign(of_model=False, of_request=False) if tried else None)
+
+
+def find_lost(message: str, error_class: ErrorClass, code: str) -> ToolFinding:
+    """The facts about a service that took a request, perhaps, and gave no answer."""
+    failure = _failure(error_class, message, code=code)
+    sign = sign_of_outage(_at_service(failure, None))
+    return ToolFinding(failure, sent=True, sign=sign)
 
 
 def _failure(

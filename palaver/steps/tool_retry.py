@@ -88,4 +88,6 @@ class ToolPolicy:
             return failure
         # An earlier attempt may have been taken where the policy lets one follow that was.
         never = not sent and not self.idempotent and not (self.own and self.own.rules)
-        return failure.noting(_NOT_TAKEN if never else _IN_DOUBT)
+        note = _NOT_TAKEN if never else _IN_DOUBT
+        # Who knows the service has said so already, perhaps.
+        return failure if note.rstrip(".").casefold() in failure.message.casefold() else failure.noting(note)

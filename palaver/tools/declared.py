@@ -15,6 +15,10 @@ from palaver.tools.service import Errors, Service
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import TOOL, is_own_queue
 
+UNFIT_QUEUE: Final = (
+    "its name has 1 to 32 of a-z, 0-9 and -, begins with a letter or a digit, and is not one that Palaver has itself"
+)
+
 
 class ToolDeclaration(BaseModel):
     """A tool as a model sees it, and how its calls are treated."""
@@ -110,10 +114,7 @@ def check_queue(tool: str, queue: str | None, *, inline: bool) -> None:
     if queue is None:
         return
     if queue != TOOL.queue and not is_own_queue(queue):
-        raise ConfigurationError(
-            f"tool {tool}: {queue[:80]!r} cannot be a queue of tools: its name has 1 to 32 of a-z, 0-9 and -, begins "
-            "with a letter or a digit, and is not one that Palaver has itself"
-        )
+        raise ConfigurationError(f"tool {tool}: {queue[:80]!r} cannot be a queue of tools: {UNFIT_QUEUE}")
     if inline:
         raise ConfigurationError(
             f"tool {tool}: it is inline, so it runs inside the model step and is in no queue: leave queue or inline out"

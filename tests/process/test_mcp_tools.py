@@ -198,7 +198,7 @@ def test_a_call_whose_server_is_killed_is_not_made_again(mcp: Mcp) -> None:
             os.kill(pid, signal.SIGKILL)
     for run_id in (in_web, in_proc):
         assert mcp.cluster.ended(run_id).status == "completed"
-        assert told(mcp.cluster, run_id) == ["tool_error"]
+        assert told(mcp.cluster, run_id) == ["connection"]
         assert _said(mcp, run_id).endswith(UNKNOWN)
     mcp.web.start()
     assert (mcp.calls("web", "wait"), mcp.calls("proc", "wait")) == made

@@ -235,30 +235,42 @@ async def test_other_arguments_go_into_the_query_a_form_or_a_body(service: Servi
 
 
 @pytest.mark.parametrize(
-    ("tool", "status", "error", "said"),
+    ("tool", "status", "error", "said", "error_class", "sent"),
     [
-        ("add", "400 Bad", ToolError, 'the service answered HTTP 400: {"ok": true}'),
-        ("find", "404 Not Found", ToolError, "HTTP 404"),
-        ("find", "401 Unauthorized", ToolError, "HTTP 401"),
-        ("add", "429 Slow", RetryableToolError, "HTTP 429"),
-        ("add", "503 Away", RetryableToolError, "HTTP 503"),
-        ("add", "500 Oops", ToolError, f"The service answered HTTP 500.{IN_DOUBT} It said: "),
-        ("drop", "502 Oops", ToolError, IN_DOUBT),
-        ("put", "502 Oops", RetryableToolError, "HTTP 502"),
-        ("find", "500 Oops", RetryableToolError, "HTTP 500"),
-        ("add", "303 See Other", ToolError, "leads elsewhere"),
+        ("add", "400 Bad", ToolError, 'the service answered HTTP 400: {"ok": true}', "invalid_request", True),
+        ("find", "404 Not Found", ToolError, "HTTP 404", "not_found", True),
+        ("find", "401 Unauthorized", ToolError, "HTTP 401", "authentication", True),
+        ("add", "409 Conflict", ToolError, "HTTP 409", "invalid_request", True),
+        ("add", "425 Early", RetryableToolError, "HTTP 425", "provider_error", False),
+        ("add", "429 Slow", RetryableToolError, "HTTP 429", "rate_limited", False),
+        ("add", "503 Away", RetryableToolError, "HTTP 503", "provider_error", False),
+        ("add", "500 Oops", ToolError, f"The service answered HTTP 500.{IN_DOUBT} It said: ", "provider_error", True),
+        ("drop", "502 Oops", ToolError, IN_DOUBT, "provider_error", True),
+        ("put", "502 Oops", RetryableToolError, "HTTP 502", "provider_error", True),
+        ("find", "500 Oops", RetryableToolError, "HTTP 500", "provider_error", True),
+        ("add", "303 See Other", ToolError, "leads elsewhere", "tool_error", True),
     ],
 )
 async def test_a_refusal_is_classified(
-    service: Service, tools: Toolbox, tool: str, status: str, error: type[ToolError], said: str
+    service: Service,
+    tools: Toolbox,
+    tool: str,
+    status: str,
+    error: type[ToolError],
+    said: str,
+    error_class: str,
+    sent: bool,
 ) -> None:
     service.answers = lambda _: _http(status, Retry_After="7", Location="/elsewhere")
     with pytest.raises(ToolError) as raised:
         await _call(tools, tool, **({"name": "x"} if tool == "add" else {"id": "1"}))
     assert type(raised.value) is error
     assert said in str(raised.value)
-    assert failure_of(raised.value).retry_after == (7.0 if error is RetryableToolError else None)
+    assert failure_of(raised.value).retry_after == (None if status.startswith("303") else 7.0)
     assert len(service.requests) == 1
+    found = raised.value.finding
+    assert found is not None
+    assert (found.failure.error_class, found.sent) == (error_class, sent)
 
 
 @pytest.mark.parametrize(("tool", "error"), [("add", ToolError), ("drop", ToolError), ("put", RetryableToolError)])

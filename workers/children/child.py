@@ -33,7 +33,7 @@ from typing import Final
 from palaver.config.settings import Settings
 from palaver.processes.process_tree import below, children_of
 from palaver.secrets.redaction import add_secrets_everywhere, compared
-from palaver.tools import ToolDeclaration
+from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.limits import MIB
 from palaver.vocabulary.step_kinds import StepKind
 
@@ -50,6 +50,7 @@ from . import processes
 from .output import Output
 from .process_state import ProcessState
 from .slots import ActiveCall, Slots
+from .told_tools import ToldTools
 
 log = logging.getLogger("palaver.workers.children.child")
 
@@ -74,6 +75,7 @@ class ChildPlace:
     slots: Slots
     output: Output
     histograms: Histograms
+    tools: ToldTools
 
 
 class Child:
@@ -94,7 +96,7 @@ class Child:
         self._node = node
         self._drain_reader = drain_reader
         self._slots, self._place = place.slots, place.number
-        self._output, self._histograms = place.output, place.histograms
+        self._output, self._histograms, self._told = place.output, place.histograms, place.tools
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
         self._in_tool = False
         self._loop = asyncio.new_event_loop()
@@ -146,10 +148,11 @@ class Child:
             capacity=1,
             capabilities=able,
             alone=True,
+            tell_tools=self._renewed,
         )
         async with running(runtime, sweeps=False):
             self._runtime = runtime
-            self._greatest = max(tool.timeout for tool in tools.declarations)
+            self._greatest = _greatest(tools)
             self._heartbeat(self._settings.heartbeat / 4)
             self._slots.work(self._place, False)
             self._slots.begin(self._place, ActiveCall(0, 0, 0.0, self._greatest, ""), 0.0)
@@ -157,6 +160,12 @@ class Child:
                 self._loop.add_reader(self._drain_reader, self._drain, self._drain_reader, runtime)
             started.set_result(None)
             await ended.wait()
+
+    def _renewed(self, told: ToolSet) -> None:
+        """A source has other tools."""
+        self._told.tell(told)
+        if self._runtime is not None:
+            self._greatest = _greatest(self._runtime.tools)
 
     def _heartbeat(self, every: float) -> None:
         """Tell the parent that the loop goes round; while it does not, the parent renews the lease."""
@@ -290,6 +299,11 @@ class Child:
         if not self._doomed:
             # Unless somebody looks at what it raised, asyncio logs it as an error.
             done.exception()
+
+
+def _greatest(tools: Toolbox) -> float:
+    """The longest that a call of any of these may take."""
+    return max(tool.timeout for tool in tools.declarations)
 
 
 _child: Child | None = None

@@ -16,6 +16,8 @@ from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.tools import ToolSet
 
+from .told_tools import ToldTools
+
 log = logging.getLogger("palaver.workers.children.idle_slots")
 
 _PATIENCE = 1.0
@@ -34,11 +36,12 @@ class IdleSlots:
         self._refused = refused
         self._reported = 0
 
-    def tell(self, vacant: int) -> None:
-        """Report that there are so many, or that there are none any more. The report is repeated before it is
-        forgotten."""
+    def tell(self, vacant: int, told: ToldTools) -> None:
+        """Report that there are so many, with the tools that a child has ``told`` of, or that there are none any more.
+        The report is repeated before it is forgotten."""
         if not vacant and not self._reported:
             return
+        self._tools = told.newest(self._tools)
         try:
             asyncio.run(self._tell(vacant))
             self._reported = vacant

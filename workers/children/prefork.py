@@ -20,6 +20,7 @@ from .guard import Guard
 from .idle_slots import IdleSlots
 from .output import Pipes
 from .slots import Slots
+from .told_tools import ToldTools
 
 log = logging.getLogger("palaver.workers.children.prefork")
 
@@ -28,7 +29,8 @@ _LOOK: Final = 0.25
 
 slots: Final = Slots()
 pipes: Final = Pipes(slots)
-"""Children find both where their parent has made them."""
+told_tools: Final = ToldTools()
+"""Children find all three where their parent has made them."""
 inherited: frozenset[int] = frozenset()
 """Descriptors that this process had open before it began to fork its newest child, which looks them up here."""
 _guard: Guard | None = None
@@ -82,7 +84,7 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
 
     def _tell(self) -> None:
         if idle_slots is not None:
-            idle_slots.tell(self._most - self._processes)
+            idle_slots.tell(self._most - self._processes, told_tools)
 
     def _create_worker_process(self, i: int) -> Any:
         global inherited
@@ -148,7 +150,7 @@ class ToolPool(TaskPool):  # type: ignore[misc]  # Celery is untyped
     def on_close(self) -> None:
         """Begin to stop: nobody is to come any more."""
         if idle_slots is not None:
-            idle_slots.tell(0)
+            idle_slots.tell(0, told_tools)
         super().on_close()
 
     @property

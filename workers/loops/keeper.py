@@ -135,6 +135,7 @@ class Keeper:
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""
+        self._runtime.renew_tools()
         await self._runtime.store.tools.publish(self._runtime.tool_set, self._runtime.queues)
         if self._runtime.capabilities.declared is not None:
             await self._runtime.capabilities.declared.look()

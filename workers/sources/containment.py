@@ -89,8 +89,9 @@ def failed(tool: ToolDeclaration, error: BaseException) -> ToolFailure:
     if not isinstance(error, ToolError | ToolTimeout | InvalidToolCall):
         message = f"{tool.name} failed: {_name(error)}: {message}"
     failure = _of_its_kind(error, message)
+    known = error.finding if isinstance(error, ToolFailure) else None
     # Here, where the exception is: of what it was raised amidst nothing goes further than this.
-    failure.finding = find_failure(error, failure, tool.errors)
+    failure.finding = known or find_failure(error, failure, tool.errors)
     return failure
 
 

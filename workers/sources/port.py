@@ -20,7 +20,9 @@ class ToolSource(Protocol):
 
     @property
     def declarations(self) -> Sequence[ToolDeclaration]:
-        """Its tools. They stay the same: workers tell them to the API."""
+        """Its tools, which workers tell to the API. If they change while the process lives, this is another object:
+        workers look with each heartbeat. One that is gone stays for a while, and its calls fail in words: agents
+        name it."""
 
     def check(self, declared: ToolDeclaration, text: str) -> dict[str, Any]:
         """The arguments in ``text``, the JSON that a model wrote, if they fit the tool. ``fitting`` of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -23,6 +24,8 @@ from palaver.vocabulary.step_kinds import own_queues
 from .containment import ToolAnswer, contained, left_behind
 from .elsewhere import Elsewhere
 from .port import OpenSource, RunBlocking, ToolSource
+
+log = logging.getLogger("palaver.workers.sources.toolbox")
 
 Watch = Callable[[ToolDeclaration], AbstractContextManager[None]]
 """A context around each call of a tool."""
@@ -52,19 +55,40 @@ class Toolbox:
         """None where all tools that may be asked for are at hand."""
         self._watch = watch
         self._leaves_behind = leaves_behind
-        self._tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
-        for source in sources:
-            for declaration in source.declarations:
-                if declaration.name in self._tools:
-                    other = self._tools[declaration.name][1].name
+        self._sources = tuple(sources)
+        self._taken: tuple[Sequence[ToolDeclaration], ...] = ()
+        self._tools: Mapping[str, tuple[ToolDeclaration, ToolSource]] = {}
+        self.services: Mapping[str, Limits] = {}
+        """The limits of the services that tools call, by ``limit_key``."""
+        self._take()
+
+    def renew(self) -> bool:
+        """Take what sources have by now; tell whether any has other tools. Where those do not fit together, all stays
+        as it was: nobody would start this process again."""
+        if all(taken is source.declarations for taken, source in zip(self._taken, self._sources, strict=True)):
+            return False
+        try:
+            self._take()
+        except ConfigurationError as error:
+            log.error("tools stay as they were: %s", error)
+            return False
+        return True
+
+    def _take(self) -> None:
+        taken = tuple(source.declarations for source in self._sources)
+        tools: dict[str, tuple[ToolDeclaration, ToolSource]] = {}
+        self._taken = taken
+        for source, declarations in zip(self._sources, taken, strict=True):
+            for declaration in declarations:
+                if declaration.name in tools:
+                    other = tools[declaration.name][1].name
                     where = f"both in {other}" if other == source.name else f"one in {other}, one in {source.name}"
                     raise ConfigurationError(
                         f"two tools are named {declaration.name!r}, {where}: give one another name"
                     )
                 check_queue(declaration.name, declaration.queue, inline=declaration.inline)
-                self._tools[declaration.name] = declaration, source
-        self.services = _services(self.declarations)
-        """The limits of the services that tools call, by ``limit_key``."""
+                tools[declaration.name] = declaration, source
+        self.services, self._tools = _services(declared for declared, _ in tools.values()), tools
 
     @property
     def declarations(self) -> tuple[ToolDeclaration, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from palaver.config.settings import Settings
 from palaver.delivery.publishing import LoopPublisher, follow_up
-from palaver.errors import ErrorClass, classify
+from palaver.errors import ConfigurationError, ErrorClass, classify
 from palaver.processes.existence import named_processes
 from palaver.steps.leases import Delivery, Lease, Settled
 from palaver.steps.verdicts import Postpone
@@ -68,6 +68,7 @@ class Runtime:
         model: ModelPort | None = None,
         alone: bool = False,
         refused: Callable[[], tuple[str, ...]] = tuple,
+        tell_tools: Callable[[ToolSet], None] | None = None,
     ) -> None:
         self.settings = settings
         self.worker_id = worker_id(node, os.getpid())
@@ -89,6 +90,7 @@ class Runtime:
         self.terms: ModelTerms = model or ModelTerms(capabilities.providers)
         # After the keys of the providers are known: none may stand in what is told of the tools.
         self.tool_set = ToolSet.of(self.tools.declarations)
+        self._tell_tools = tell_tools
         if self.tools.elsewhere is not None:
             capabilities.declared = DeclaredTools(self.store, self.tools, self.tools.elsewhere, self._tools_in_use)
         self.limiter = ProviderLimiter(
@@ -137,6 +139,18 @@ class Runtime:
     def publish(self, deliveries: Sequence[Delivery]) -> None:
         """Send deliveries soon, without waiting. The sweeper finds lost ones in the ready index."""
         self.publisher.publish_soon(deliveries)
+
+    def renew_tools(self) -> None:
+        """Have the tools that its sources have by now. Limits of services are those of its start."""
+        if not self.tools.renew():
+            return
+        try:
+            self.tool_set = ToolSet.of(self.tools.declarations)
+        except ConfigurationError as error:
+            log.error("what is told of the tools stays as it was: %s", error)
+            return
+        if self._tell_tools is not None:
+            self._tell_tools(self.tool_set)
 
     async def report(self, in_flight: int) -> None:
         """Say that this process is there, and what it can do."""

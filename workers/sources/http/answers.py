@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NoReturn
 
 import aiohttp
 import httpx
 
-from palaver.errors import ConfigurationError, RetryableToolError, ToolError, ToolFailure
+from palaver.errors import ConfigurationError, ErrorClass, RetryableToolError, ToolError, ToolFailure
 from palaver.errors.headers import retry_after
 from palaver.errors.sentences import IN_DOUBT
+from palaver.errors.tool_findings import find_answer, find_lost, find_unreached
 from palaver.schemas.content import IMAGE_TYPES, ImagePart
 from palaver.schemas.json_pointers import names_in
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -30,8 +31,10 @@ _SHOWN: Final = 1_500
 """Characters of an error's body that the model sees."""
 
 
-async def answer_of(tool: HttpTool, response: httpx.Response, *, idempotent: bool) -> object:
-    """The model's part of an answer.
+async def answer_of(
+    tool: HttpTool, response: httpx.Response, errors: Mapping[str, ErrorClass], *, idempotent: bool
+) -> object:
+    """The model's part of an answer. ``errors`` are the classes that the file has for statuses.
 
     Raises:
         RetryableToolError: the service did nothing, or may do it twice, and is to be asked again.
@@ -46,7 +49,18 @@ async def answer_of(tool: HttpTool, response: httpx.Response, *, idempotent: boo
     body = b""
     with suppress(httpx.HTTPError):  # the status says enough
         body, _ = await _read(response, 4 * _SHOWN)
-    raise _refusal(response, body, idempotent=idempotent)
+    refusal = _refusal(response, body, idempotent=idempotent)
+    declared = errors.get(str(response.status_code))
+    if declared is not None or response.status_code >= 400:
+        refusal.finding = find_answer(
+            str(refusal),
+            response.status_code,
+            body,
+            response.headers,
+            sent=response.status_code not in _NOT_DONE,
+            declared=declared,
+        )
+    raise refusal
 
 
 def unanswered(error: Exception, *, idempotent: bool) -> ToolFailure:
@@ -56,10 +70,13 @@ def unanswered(error: Exception, *, idempotent: bool) -> ToolFailure:
         return ToolError(str(wrong))
     reason = next((type(cause).__name__ for cause in reversed(causes)), type(error).__name__)
     if any(isinstance(cause, _NOT_SENT) for cause in causes):
-        return RetryableToolError(f"the service could not be reached ({reason}): nothing was sent")
-    if idempotent:
-        return RetryableToolError(f"the connection to the service broke before its answer was here ({reason})")
-    return ToolError(f"The connection to the service broke before its answer was here ({reason}).{IN_DOUBT}")
+        failure = RetryableToolError(f"the service could not be reached ({reason}): nothing was sent")
+        failure.finding = find_unreached(str(failure), "connect_error")
+        return failure
+    broken = f"connection to the service broke before its answer was here ({reason})"
+    lost = RetryableToolError(f"the {broken}") if idempotent else ToolError(f"The {broken}.{IN_DOUBT}")
+    lost.finding = find_lost(str(lost), ErrorClass.CONNECTION, "connection")
+    return lost
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -25,6 +25,7 @@ from ...connections.transport import AiohttpTransport
 from ..containment import ToolAnswer, contained
 from ..guests import VARIABLE, SourceFinding, ToolsOfFile
 from ..port import RunBlocking, ToolSource
+from ..services import described, errors_of
 from .answers import answer_of, unanswered
 from .requests import Requests
 from .tables import HttpSection, HttpTool
@@ -47,6 +48,7 @@ class HttpService:
         """Raises:
         ConfigurationError: a secret of the environment is missing.
         """
+        self._section = section
         try:
             self._requests = Requests(section)
         except ConfigurationError as error:
@@ -75,7 +77,9 @@ class HttpService:
                 try:
                     further = self._further(tool, request, response)
                     if further is None:
-                        return await answer_of(tool, response, idempotent=declared.idempotent)
+                        return await answer_of(
+                            tool, response, errors_of(tool, self._section), idempotent=declared.idempotent
+                        )
                     request = further
                 finally:
                     await response.aclose()
@@ -120,9 +124,9 @@ class HttpTools(ToolsOfFile):
 
     def __init__(self, services: Mapping[str, HttpService], sections: Mapping[str, HttpSection]) -> None:
         tools = [
-            _Tool(services[name], table, table.declaration(tool, section.timeout))
+            _Tool(services[name], section.tools[tool], declared)
             for name, section in sections.items()
-            for tool, table in section.tools.items()
+            for tool, declared in _declarations(name, section).items()
         ]
         self.declarations: Sequence[ToolDeclaration] = tuple(tool.declared for tool in tools)
         self._tools = {tool.declared.name: tool for tool in tools}
@@ -136,6 +140,10 @@ class HttpTools(ToolsOfFile):
             if declared.idempotent:
                 raise
             raise ToolTimeout(f"{error}.{IN_DOUBT}") from None
+
+
+def _declarations(name: str, section: HttpSection) -> Mapping[str, ToolDeclaration]:
+    return {tool: table.declaration(tool, name, section) for tool, table in section.tools.items()}
 
 
 class _Http:
@@ -166,7 +174,8 @@ class _Http:
                 found = str(error) or f"It does not answer within {section.timeout:g} s"
                 yield SourceFinding(table, ok=False, found=f"{found}.", tools=tools, advice=_REACH_IT)
             else:
-                found = f"It answers HTTP {status} to a HEAD of its address, in {seconds * 1000:.0f} ms."
+                answers = f"It answers HTTP {status} to a HEAD of its address, in {seconds * 1000:.0f} ms."
+                found = " ".join([answers, *described(_declarations(name, section))])
                 refused = status in _REFUSED and not service.knows_callers
                 yield SourceFinding(table, ok=not refused, found=found, tools=tools, advice=_LOOK_AT * refused)
             finally:

@@ -21,6 +21,7 @@ from palaver.schemas.fields import UNFIT_FOR_HEADERS, SecretName, Strict, ToolNa
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
 
+from ..services import ServiceTable, at_service
 from ..tables import OF_THE_REQUEST, Timeout, ToolTable, Variable, required_for_header
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -62,7 +63,7 @@ class HeaderFromSecret(Strict):
         return context.secret(self.secret)
 
 
-class HttpTool(ToolTable):
+class HttpTool(ToolTable, ServiceTable):
     """A request."""
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
@@ -103,13 +104,14 @@ class HttpTool(ToolTable):
         """The place of arguments that are not in the path."""
         return self.send or ("query" if self.method in ("GET", "HEAD", "DELETE") else "json")
 
-    def declaration(self, name: str, timeout: float) -> ToolDeclaration:
-        """It as a tool."""
+    def declaration(self, name: str, source: str, section: HttpSection) -> ToolDeclaration:
+        """It as a tool of the ``section`` that is named ``source``."""
         schema = self.schema_with(self.places)
-        return self.declared(name, schema, idempotent=self.method in _SAFE, timeout=timeout)
+        declared = self.declared(name, schema, idempotent=self.method in _SAFE, timeout=section.timeout)
+        return at_service(declared, self, section, f"http.{source}")
 
 
-class HttpSection(Strict):
+class HttpSection(ServiceTable):
     """A table ``[http.NAME]``."""
 
     base_url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=2000)]

@@ -16,10 +16,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from palaver.config.settings import Settings
+from palaver.processes.tasks import end
 
 from ..guests import SourceFinding
 from ..port import RunBlocking, ToolSource
 from .checking import finding
+from .refreshing import Refresher
 from .section import McpServer
 from .server import servers_of
 from .source import McpTools
@@ -40,7 +42,12 @@ class _Kind:
         servers = servers_of(settings, sections)
         try:
             await asyncio.gather(*(server.load() for server in servers))
-            yield McpTools(servers)
+            tools = McpTools(servers)
+            refreshing = [asyncio.create_task(Refresher(server, tools.renew).run()) for server in servers]
+            try:
+                yield tools
+            finally:
+                await end(*refreshing)
         finally:
             await asyncio.gather(*(server.connection.close() for server in servers))
 

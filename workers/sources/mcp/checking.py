@@ -6,6 +6,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 
 from ..guests import SourceFinding
+from ..services import described
 from .offers import offers_of
 from .section import McpServer
 from .server import Server, one_line
@@ -32,6 +33,7 @@ async def finding(settings: Settings, label: str, section: McpServer) -> SourceF
     left_out = server.take(listed)
     named = server.connection.server or "a server without a name"
     found = f"{named}, {server.connection.revision}: {len(server.offers)} of {len(listed.tools)} tools."
+    sentences = (f"{sentence[:1].upper()}{sentence[1:]}." for sentence in left_out)
     accepting = ""
     if section.pin:
         unpinned = section.model_copy(update={"pin": False})
@@ -42,7 +44,9 @@ async def finding(settings: Settings, label: str, section: McpServer) -> SourceF
     return SourceFinding(
         table,
         ok=not accepting,
-        found=" ".join([found, *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in left_out)]),
+        found=" ".join(
+            [found, *sentences, *described({offer.name: offer.declaration for offer in server.offers.values()})]
+        ),
         tools=tuple(sorted(server.offers)),
         advice=accepting,
     )

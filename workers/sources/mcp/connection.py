@@ -26,6 +26,7 @@ from .wire import (
     Lost,
     Message,
     NeverSent,
+    NotTried,
     RequestRefused,
     RpcError,
     ServerChannel,
@@ -61,6 +62,11 @@ class McpConnection:
         self._closed = False
         self.server: str = ""
         """The name and version that the server gave itself; for people to see, and nothing else."""
+
+    @property
+    def alive(self) -> bool:
+        """True while there is a channel."""
+        return self._channel is not None and self._channel.alive
 
     @property
     def revision(self) -> str:
@@ -153,13 +159,13 @@ class McpConnection:
             self._channel = None
 
     async def _ready(self) -> ServerChannel:
-        if self._channel is not None and self._channel.alive:
+        if self._channel is not None and self.alive:
             return self._channel
         if self._closed:
-            raise NeverSent("the worker is ending")
+            raise NotTried("the worker is ending")
         if self._connecting is None:
             if (left := self._not_before - time.monotonic()) > 0:
-                raise NeverSent("it could not be reached a moment ago", retry_after=left)
+                raise NotTried("it could not be reached a moment ago", retry_after=left)
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._connected)
         return await asyncio.shield(self._connecting)

@@ -107,7 +107,11 @@ class _Grant:
                 async with answering(asked) as response:
                     if response.status in (429, 503) or response.status >= 500:
                         wait = retry_after(response.headers)
-                        raise NeverSent(f"its token server failed (HTTP {response.status})", retry_after=wait)
+                        raise NeverSent(
+                            f"its token server failed (HTTP {response.status})",
+                            retry_after=wait,
+                            status=response.status,
+                        )
                     if response.status != 200:
                         raise RequestRefused(
                             f"its token server refuses the client (HTTP {response.status})", status=401

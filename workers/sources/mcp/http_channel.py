@@ -22,12 +22,14 @@ from .wire import (
     Lost,
     Message,
     NeverSent,
+    NotTried,
     RequestRefused,
     RpcError,
     SessionGone,
     answer_to,
     cancelled,
     is_answer,
+    is_change,
     read_message,
     result_of,
 )
@@ -48,9 +50,11 @@ _ERROR_BODY: Final = 64 * 1024
 class HttpChannel:
     """A server behind a URL, and its session if it has one."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: Credentials, changed: Callable[[], None]) -> None:
+        """``changed`` is called when the server says that its list of tools did."""
         self._url = url
         self._credentials = credentials
+        self._changed = changed
         self._client: aiohttp.ClientSession | None = None
         self._session: str | None = None
         self._version: str | None = None
@@ -101,7 +105,7 @@ class HttpChannel:
 
     async def _post(self, message: Message, headers: Mapping[str, str]) -> Awaitable[aiohttp.ClientResponse]:
         if self._client is None:
-            raise NeverSent("the connection is closed")
+            raise NotTried("the connection is closed")
         return self._client.post(
             self._url, data=orjson.dumps(message), headers=await self._headers(headers), allow_redirects=False
         )
@@ -178,6 +182,8 @@ class HttpChannel:
                     return message
                 if reply := answer_to(message):
                     self._say_farewell(reply)
+                if is_change(message):
+                    self._changed()
                 heard(message)
         return None
 
@@ -202,7 +208,8 @@ class HttpChannel:
         if status in (401, 403):
             raise RequestRefused(f"it refused the worker's credentials (HTTP {status})", status=status)
         if status in (429, 503):
-            raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=retry_after(response.headers))
+            wait = retry_after(response.headers)
+            raise NeverSent(f"it asks to wait (HTTP {status})", retry_after=wait, status=status)
         if status < 400:
             raise RequestRefused(f"it sends elsewhere (HTTP {status}), where nobody follows", status=status)
         if status == 404 and self._session is not None:
@@ -213,4 +220,4 @@ class HttpChannel:
                 result_of(read_message(await whole(response, _ERROR_BODY)), status=status)
         if status < 500:
             raise RequestRefused(f"it refused the request (HTTP {status})", status=status)
-        raise Lost(f"it failed (HTTP {status})")
+        raise Lost(f"it failed (HTTP {status})", status=status)

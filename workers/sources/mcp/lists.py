@@ -6,12 +6,14 @@ one stands in for a server that does not answer.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import os
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +31,9 @@ _FRESH: Final = 60.0
 """Seconds for which a list is taken as it is, whatever its server says: as long as a worker with all its processes
 takes to start."""
 _LONGEST_FRESH: Final = 86_400.0
-_LAYOUT: Final = 1
+_LASTS: Final = 300.0
+"""Seconds after which a server is asked again that does not say for how long its list is fresh."""
+_LAYOUT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,18 @@ class OfferedList:
     read_at: float
     fresh: float = 0.0
     """Seconds for which nobody has to ask again."""
+    lasts: float = 0.0
+    """Seconds after which a process that lives asks again."""
 
     @property
     def is_fresh(self) -> bool:
         """True if nobody has to ask again."""
         return 0 <= time.time() - self.read_at < self.fresh
+
+    @property
+    def is_old(self) -> bool:
+        """True if a process that lives asks again."""
+        return not 0 <= time.time() - self.read_at < self.lasts
 
 
 async def read_list(connection: McpConnection) -> OfferedList:
@@ -84,7 +95,7 @@ async def read_list(connection: McpConnection) -> OfferedList:
 
 
 def _read_now(tools: list[Any], fresh: float) -> OfferedList:
-    return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH))
+    return OfferedList(tuple(tools), time.time(), max(fresh, _FRESH), max(fresh, _FRESH) if fresh else _LASTS)
 
 
 def _seconds(milliseconds: object) -> float:
@@ -99,6 +110,8 @@ class LastList:
         """``identity`` says which server is meant, and as whom it is asked: another one has another list."""
         self._folder = folder or Path(tempfile.gettempdir()) / f"palaver-tool-lists-{os.getuid()}"
         self._path = self._folder / f"{label}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+        self._seen = 0
+        """When the file was written that was read or written last, in nanoseconds."""
 
     def read(self) -> OfferedList | None:
         """It, or None."""
@@ -106,18 +119,56 @@ class LastList:
             if not self._is_ours():
                 return None
             with self._path.open("rb") as file:
+                self._seen = os.fstat(file.fileno()).st_mtime_ns
                 text = file.read(2 * limit_of("mcp_list"))
             known = orjson.loads(text)
             if known["layout"] != _LAYOUT:
                 return None
-            return OfferedList(tuple(known["tools"]), float(known["read_at"]), float(known["fresh"]))
+            read_at, fresh, lasts = (float(known[name]) for name in ("read_at", "fresh", "lasts"))
+            return OfferedList(tuple(known["tools"]), read_at, fresh, lasts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def read_if_new(self) -> OfferedList | None:
+        """It, if somebody has written it since it was read or written here."""
+        try:
+            if self._path.stat().st_mtime_ns == self._seen:
+                return None
+        except OSError:
+            return None
+        return self.read()
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Within the block no other process of this machine has its turn to ask; False if another has it."""
+        try:
+            lock = _private(str(self._path.with_suffix(".lock")), os.O_RDWR | os.O_CREAT) if self._is_ours() else None
+        except OSError:
+            lock = None
+        if lock is None:
+            # Nothing can be remembered there, so each process asks for itself.
+            yield True
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = True
+        except OSError:
+            is_ours = False
+        try:
+            yield is_ours
+        finally:
+            os.close(lock)
 
     def write(self, read: OfferedList) -> None:
         """Remember this one; where that cannot be, it is not."""
         text = orjson.dumps(
-            {"layout": _LAYOUT, "read_at": read.read_at, "fresh": read.fresh, "tools": list(read.tools)}
+            {
+                "layout": _LAYOUT,
+                "read_at": read.read_at,
+                "fresh": read.fresh,
+                "lasts": read.lasts,
+                "tools": list(read.tools),
+            }
         )
         fresh = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:
@@ -127,6 +178,7 @@ class LastList:
                 return
             with open(fresh, "wb", opener=_private) as file:
                 file.write(text)
+            self._seen = fresh.stat().st_mtime_ns
             fresh.replace(self._path)
         except OSError as error:
             log.warning("lists of tools cannot be remembered in %s: %s", self._folder, error.strerror)
@@ -134,7 +186,7 @@ class LastList:
                 fresh.unlink()
 
     def expire(self) -> None:
-        """Let the next process that starts ask again."""
+        """Let the next process that starts ask again, and those that live."""
         known = self.read()
         if known is not None:
             self.write(OfferedList(known.tools, known.read_at))

@@ -7,18 +7,21 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import orjson
 
+from palaver.errors import ErrorClass
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+from ..services import at_service, errors_of
 from .param_headers import ParamHeaders, param_headers_of
 from .section import McpServer, Override
 
+GONE: Final = "This tool is no longer there: calls of it are refused."
 _LONGEST_NAME: Final = 64
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
@@ -42,6 +45,15 @@ class OfferedTool:
     output_schema: dict[str, Any] | None
     headers: ParamHeaders
     """The parameters that are headers as well."""
+    errors: Mapping[str, ErrorClass]
+    """The classes that the file has for the codes of its errors."""
+    is_gone: bool = False
+    """Its server has it no more, or it changed and nobody has accepted that: its calls are refused."""
+
+    def gone(self) -> OfferedTool:
+        """The same, without what it did."""
+        declaration = self.declaration.model_copy(update={"description": GONE, "risky": False})
+        return replace(self, declaration=declaration, is_gone=True)
 
 
 def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[list[OfferedTool], list[str]]:
@@ -99,12 +111,14 @@ def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
         risky=risky,
         timeout=override.timeout or section.timeout,
     )
+    declaration = at_service(declaration, override, section, f"mcp.{label}")
     output = tool.get("outputSchema")
     try:
         headers = param_headers_of(schema)
     except ValueError as error:
         raise UnfitTool(str(error)) from None
-    return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers)
+    errors = errors_of(override, section)
+    return OfferedTool(name, declaration, digest, output if isinstance(output, dict) else None, headers, errors)
 
 
 def _hints(section: McpServer, annotations: object) -> tuple[bool, bool, bool]:

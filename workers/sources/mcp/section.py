@@ -12,6 +12,7 @@ from palaver.schemas.fields import Strict
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.limits import limit_of
 
+from ..services import ServiceTable
 from ..tables import OF_THE_REQUEST, Timeout, Variable
 
 
@@ -43,7 +44,7 @@ _OF_MESSAGES: Final = frozenset(
 """Headers that say what a request is."""
 
 
-class Override(Strict):
+class Override(ServiceTable):
     """``[mcp.NAME.tools.TOOL]``: the operator's word about one tool."""
 
     idempotent: bool | None = None
@@ -70,7 +71,7 @@ class ClientCredentials(Strict):
     """The service that the token is for (RFC 8707); the server's URL if it is left out."""
 
 
-class McpServer(Strict):
+class McpServer(ServiceTable):
     """A table ``[mcp.NAME]``."""
 
     url: Url | None = None

@@ -27,6 +27,8 @@ log = logging.getLogger("palaver.workers.sources.mcp.server")
 
 T = TypeVar("T")
 
+_MOST_GONE: Final = 64
+"""Tools of one server that stay though they are gone."""
 _AGAIN: Final = 0.5
 """Seconds until a server is asked again for a list that nobody has yet."""
 
@@ -47,16 +49,26 @@ class Server:
         self.connection = McpConnection(self._channel, section.connect_timeout)
         identity = f"{section.url} {section.command} {self.credentials.identity} {sorted(self._environment.items())}"
         self.last_list = LastList(settings.tool_lists, label, identity)
+        self.listed: OfferedList | None = None
+        """The list that its tools were taken from."""
         self.offers: dict[str, OfferedTool] = {}
-        """The tools that are taken, by the names that models use."""
+        """The tools that are taken, by the names that models use, and some that were and are no more."""
+        self.changed = asyncio.Event()
+        """Set when the server says that its list changed, or behaves as if it had."""
+        self.changed_at = 0.0
 
     def _channel(self) -> ServerChannel:
         if self.section.command is not None:
-            self.channel = StdioChannel(self.section.command, self._environment, self._directory)
+            self.channel = StdioChannel(self.section.command, self._environment, self._directory, self.note_change)
         else:
             assert self.section.url is not None
-            self.channel = HttpChannel(self.section.url, self.credentials)
+            self.channel = HttpChannel(self.section.url, self.credentials, self.note_change)
         return self.channel
+
+    def note_change(self) -> None:
+        """The list is not as it was."""
+        self.changed_at = time.time()
+        self.changed.set()
 
     async def load(self) -> None:
         """Get the list: what was read a moment ago, what the server says, or what it said last."""
@@ -71,10 +83,26 @@ class Server:
     def take(self, listed: OfferedList) -> list[str]:
         """Take the tools of a list that are fit for it; return sentences about the others."""
         offers, left_out = offers_of(self.label, self.section, listed.tools)
+        self.listed = listed
         self.offers = {offer.declaration.name: offer for offer in offers}
         for sentence in left_out:
             log.warning("[mcp.%s]: %s", self.label, sentence)
         return left_out
+
+    def renew(self, listed: OfferedList) -> bool:
+        """Take the tools of a newer list; tell whether they are others. One that is no more stays for the runs that
+        name it, and its calls are refused."""
+        known, before = self.listed, self.offers
+        if known is not None and known.tools == listed.tools:
+            self.listed = listed
+            return False
+        self.take(listed)
+        gone = [offer if offer.is_gone else offer.gone() for name, offer in before.items() if name not in self.offers]
+        for offer in gone[-_MOST_GONE:]:
+            self.offers[offer.declaration.name] = offer
+        if known is not None:
+            self._say_what_changed(known)
+        return True
 
     async def read(self, within: float | None = None) -> OfferedList:
         """Ask the server for its list, ``within`` so many seconds, and remember it.
@@ -117,7 +145,9 @@ class Server:
     def _say_what_changed(self, known: OfferedList) -> None:
         before = {offer.name: offer.digest for offer in offers_of(self.label, self.section, known.tools)[0]}
         for offer in self.offers.values():
-            if before and before.get(offer.name) != offer.digest:
+            if offer.is_gone and offer.name in before:
+                log.warning("[mcp.%s]: tool %r is gone: its calls are refused", self.label, offer.name)
+            elif before and not offer.is_gone and before.get(offer.name) != offer.digest:
                 what = "changed" if offer.name in before else "is new"
                 log.warning("[mcp.%s]: tool %r %s: its digest is %s", self.label, offer.name, what, offer.digest)
 

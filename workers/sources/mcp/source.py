@@ -8,30 +8,29 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from palaver.errors import RetryableToolError, ToolError, ToolTimeout
+from palaver.errors import ToolError, ToolTimeout
 from palaver.tools import ToolContext, ToolDeclaration
 
 from ..containment import ToolAnswer, failing, presented, timed_out
 from ..guests import ToolsOfFile
 from .budget import taken_together
+from .failures import ENDED, UNKNOWN, failure_of_call
 from .lists import read_list
 from .offers import OfferedTool, offers_of, visible
 from .param_headers import values_of
 from .results import presented_result
-from .server import Server, one_line
+from .server import Server
 from .wire import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     InvalidAnswer,
-    Lost,
     Message,
     NeverSent,
-    RequestRefused,
     RpcError,
     SessionGone,
 )
 
-UNKNOWN: Final = "it may or may not have taken effect"
+_NOBODYS: Final = (None, None)
 _ROUNDS: Final = 5
 """Times that a server may ask for the same call again with its own state."""
 _PROGRESS_APART: Final = 0.5
@@ -43,12 +42,21 @@ class McpTools(ToolsOfFile):
 
     def __init__(self, servers: Iterable[Server]) -> None:
         """Take what fits together: a name that two servers have is nobody's."""
-        self._tools = {offer.declaration.name: (server, offer) for server, offer in taken_together(servers)}
+        self._servers = tuple(servers)
+        self._tools: dict[str, tuple[Server, OfferedTool]] = {}
+        self.declarations: tuple[ToolDeclaration, ...] = ()
+        self.renew()
+
+    def renew(self) -> None:
+        """Take what the servers have by now."""
+        self._tools = {offer.declaration.name: (server, offer) for server, offer in taken_together(self._servers)}
         self.declarations = tuple(offer.declaration for _, offer in self._tools.values())
 
     async def call(self, declared: ToolDeclaration, arguments: Mapping[str, Any], context: ToolContext) -> ToolAnswer:
         """As ``ToolSource``: ask the server that has it."""
-        server, offer = self._tools[declared.name]
+        server, offer = self._tools.get(declared.name, _NOBODYS)
+        if server is None or offer is None or offer.is_gone:
+            raise ToolError(f"{declared.name} is no longer there: nothing was called")
         call = _Call(server, offer, declared, arguments, context)
         try:
             async with asyncio.timeout(declared.timeout):
@@ -57,7 +65,8 @@ class McpTools(ToolsOfFile):
             return presented(declared, result)
         except TimeoutError:
             if not call.sent:
-                raise RetryableToolError(f"{server.label} was not reached within {declared.timeout:g} s") from None
+                late = NeverSent(f"it did not answer within {declared.timeout:g} s")
+                raise failure_of_call(late, server, offer) from None
             raise ToolTimeout(f"{timed_out(declared.name, declared.timeout)}: {UNKNOWN}") from None
 
 
@@ -89,27 +98,15 @@ class _Call:
             RetryableToolError: the call may be made again: the server has not taken it, or it is idempotent.
             ToolError: the server refused it, it failed, or nobody knows.
         """
-        label = self._server.label
         try:
             return presented_result(await self._answered(), self._offer.output_schema)
-        except NeverSent as error:
-            raise RetryableToolError(
-                f"{label} was not reached: {self._words(error)}", retry_after=error.retry_after
-            ) from error
-        except RequestRefused as error:
-            raise ToolError(f"{label} did not take the call: {self._words(error)}") from error
-        except (Lost, InvalidAnswer) as error:
-            if isinstance(error, SessionGone):
-                # With it the server may have forgotten which tools it had.
+        except ENDED as error:
+            if isinstance(error, SessionGone) or (isinstance(error, RpcError) and error.code == INVALID_PARAMS):
+                # With a session the server may have forgotten which tools it had; or the tool is gone, or other than
+                # it was.
                 self._server.last_list.expire()
-            if self._declared.idempotent and isinstance(error, Lost):
-                raise RetryableToolError(f"{label} did not answer: {self._words(error)}") from error
-            raise ToolError(f"{label} did not answer: {self._words(error)}: {UNKNOWN}") from error
-        except RpcError as error:
-            if error.code == INVALID_PARAMS:
-                # The tool may be gone, or other than it was. Runs of processes that start from here on see that.
-                self._server.last_list.expire()
-            raise ToolError(f"{label} answered with an error: {self._words(error)} ({error.code})") from error
+                self._server.note_change()
+            raise failure_of_call(error, self._server, self._offer) from error
 
     async def _answered(self) -> Message:
         """The result of the server, in as many rounds as it wants with its own state."""
@@ -172,9 +169,6 @@ class _Call:
         done, total, text = progress.get("progress"), progress.get("total"), progress.get("message")
         fraction = done / total if _is_number(done) and _is_number(total) and total > 0 else None  # type: ignore[operator]
         self._context.progress(visible(text[:2_000]) if isinstance(text, str) else "", fraction=fraction)
-
-    def _words(self, error: Exception) -> str:
-        return one_line(error, self._declared.timeout)
 
 
 def _is_number(value: object) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -27,6 +27,7 @@ from .wire import (
     answer_to,
     cancelled,
     is_answer,
+    is_change,
     read_message,
     result_of,
 )
@@ -48,11 +49,15 @@ _LAST_WORDS: Final = 2_000
 class StdioChannel:
     """A process with messages on its standard input and output."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: str) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], directory: str, changed: Callable[[], None]
+    ) -> None:
+        """``changed`` is called when the server says that its list of tools did."""
         passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._command = tuple(command)
         self._environment = {**passed_on, **environment}
         self._directory = directory
+        self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: dict[int, tuple[asyncio.Future[Message], Heard]] = {}
@@ -184,6 +189,8 @@ class StdioChannel:
                 return
         if (reply := answer_to(message)) and self._has_room():
             self._put(reply)
+        if is_change(message):
+            self._changed()
         for _, heard in self._waiting.values():
             heard(message)
 

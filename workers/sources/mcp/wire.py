@@ -32,6 +32,7 @@ HEADER_MISMATCH: Final = -32020
 VERSION_NOT_SUPPORTED: Final = -32022
 
 _CLIENT: Final = {"name": "palaver", "version": __version__}
+_TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _META: Final = "io.modelcontextprotocol/"
 _PLAIN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _CODED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
@@ -40,9 +41,15 @@ _CODED: Final = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
 class NeverSent(Exception):
     """The server did not take the request: it was not reached, or refused to look at it now."""
 
-    def __init__(self, reason: str, *, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str, *, retry_after: float | None = None, status: int = 0) -> None:
         super().__init__(reason)
         self.retry_after = retry_after
+        self.status = status
+        """The status of HTTP with which it refused; 0 if it was not reached."""
+
+
+class NotTried(NeverSent):
+    """Nobody asked the server: this process ends, or waits until it asks again."""
 
 
 class RequestRefused(Exception):
@@ -55,6 +62,11 @@ class RequestRefused(Exception):
 
 class Lost(Exception):
     """The request was sent, and its answer did not come."""
+
+    def __init__(self, reason: str, *, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
+        """The status of HTTP with which the server failed; 0 if it did not say anything."""
 
 
 class SessionGone(Lost):
@@ -167,6 +179,11 @@ def is_answer(message: Message, number: int) -> bool:
         return False
     known = message.get("id")
     return (known == number and not isinstance(known, bool)) or (known is None and "error" in message)
+
+
+def is_change(message: Message) -> bool:
+    """Tell whether the server says that its list of tools changed."""
+    return message.get("method") == _TOOLS_CHANGED
 
 
 def result_of(message: Message, *, status: int = 200) -> Message:
