@@ -41,7 +41,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 
 @AI_SDK.route(
     "POST",
-    "/ui/{name}/chat",
+    "/ui/agents/{name}/chat",
     scope=("runs:submit", "runs:act", "actions:approve"),
     keeps_to=True,
     tag="ai_sdk",
@@ -98,8 +98,6 @@ def _submission(agent: str, body: ChatRequest, **fields: Any) -> Submission:
     return Submission(
         agent=agent,
         on_conflict=body.on_conflict,
-        budget=body.budget,
-        priority=body.priority,
         metadata=body.metadata,
         tags=body.tags,
         **fields,

@@ -46,7 +46,7 @@ class UiMessages(BaseModel):
 
 @AI_SDK.route(
     "GET",
-    "/ui/{name}/chat/{chat_id}/messages",
+    "/ui/agents/{name}/chat/{chat_id}/messages",
     scope="runs:read",
     tag="ai_sdk",
     summary="List the messages of a chat",

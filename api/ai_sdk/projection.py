@@ -89,7 +89,8 @@ class ChatProjection:
     def goes_on(self, frame: DeltaFrame) -> bool:
         """Tell whether a delta only goes on with the part that is open."""
         return (
-            frame.kind == self._open
+            frame.text != ""
+            and frame.kind == self._open
             and frame.step == self._step
             and frame.attempt == self._attempt
             and not self._torn

@@ -31,7 +31,7 @@ had all of it, and has no other way to get the rest."""
 
 @AI_SDK.route(
     "GET",
-    "/ui/{name}/chat/{chat_id}/stream",
+    "/ui/agents/{name}/chat/{chat_id}/stream",
     scope="runs:read",
     tag="ai_sdk",
     summary="Come back to an answer",
@@ -93,7 +93,7 @@ _ANY: Final = StopRequest.model_construct()
 
 @AI_SDK.route(
     "POST",
-    "/ui/{name}/chat/{chat_id}/stop",
+    "/ui/agents/{name}/chat/{chat_id}/stop",
     scope="runs:act",
     tag="ai_sdk",
     summary="Stop an answer",

@@ -10,9 +10,8 @@ from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 from palaver.schemas.actions import ApprovalDecision, Item, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import Metadata, Strict, Tags
-from palaver.schemas.models import Budget, Message, OnConflict
+from palaver.schemas.models import Message, OnConflict
 from palaver.vocabulary.limits import KIB
-from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
 from .dialect import ChatId, fault
 
@@ -40,8 +39,6 @@ class ChatRequest(Strict):
         description="What becomes of a message while another answer is written: it waits, is refused, ends that, or "
         "goes into it (`steer`).",
     )
-    budget: Budget | None = None
-    priority: int = Field(default=USUAL_PRIORITY, ge=0, le=9)
     metadata: Metadata = Field(default={}, description="Of the run.")
     tags: Tags = ()
 

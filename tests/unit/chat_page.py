@@ -15,7 +15,7 @@ from tests.unit.api_world import AGENT, LiveRequest, World, world
 from tests.unit.mcp_host import publish
 
 Chunk = dict[str, Any]
-CHAT: Final = "/ui/support/chat"
+CHAT: Final = "/ui/agents/support/chat"
 _FINISHES: Final = {"stop", "length", "content-filter", "tool-calls", "error", "interrupted", "other"}
 
 

@@ -58,7 +58,10 @@ def test_another_package_brings_one() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("openhand", r"no dialect 'openhand' is installed, there is gone, .*openhands.*; did you mean 'openhands'\?"),
+        (
+            "openhand",
+            r"no dialect 'openhand' is installed, there is ai_sdk, gone, .*openhands.*; did you mean 'openhands'\?",
+        ),
         ("gone", "'gone' cannot be imported from tests.unit.nothing: No module named"),
         ("lost", "'lost' cannot be imported from tests.unit.toy_dialect: .* has no attribute 'NOTHING'"),
         ("wrong", "tests.unit.toy_dialect:LINES, which 'wrong' names, is no Dialect"),
@@ -80,7 +83,10 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("chosen", "there"), [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"]), ("ai_sdk", ["api.ai_sdk"])])
+@pytest.mark.parametrize(
+    ("chosen", "there"),
+    [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"]), ("ai_sdk", ["api.ai_sdk"])],
+)
 def test_one_that_nobody_chose_is_not_imported(chosen: str, there: list[str]) -> None:
     guests = "{'api.ai_sdk', 'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
     program = f"import sys, api.app; api.app.create_app(); print(sorted({guests} & {{*sys.modules}}))"
