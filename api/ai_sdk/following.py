@@ -25,8 +25,8 @@ class FollowedAnswer:
         self._edge = edge
         self._answered = answered
         self._muted = bool(answered)
-        self._held: list[Chunk] = []
-        """What came since the run began to wait: the client has it, unless its answer comes."""
+        self._held: list[Chunk] | None = None
+        """The chunks since the run began to wait for one of these answers: the client has none of them."""
 
     @property
     def over(self) -> bool:
@@ -63,18 +63,20 @@ class FollowedAnswer:
         if not self._muted:
             return chunks
         if event.type == EventKind.RUN_REQUIRES_ACTION:
-            self._held = []
-        else:
+            self._held = [] if self._machine.awaits(self._answered) else None
+        elif self._held is not None:
             self._held += chunks
-        if event.type == EventKind.ACTION_RESOLVED:
-            data = event.data
-            if not self._answered.isdisjoint((data["action_id"], data["call_id"])):
+            if event.type == EventKind.ACTION_RESOLVED and self._is_answered(event):
                 self._muted = False
                 return self._held
         if event.seq >= self._edge or self.over:
             self._muted = False
             return chunks[-1:] if self.over else []
         return []
+
+    def _is_answered(self, event: StoredEvent) -> bool:
+        data = event.data
+        return not self._answered.isdisjoint((data["action_id"], data["call_id"]))
 
 
 def stream_of(backend: Backend, run: Run, answered: frozenset[str] = frozenset()) -> ProjectedStream:

@@ -25,8 +25,10 @@ _REASONS: Final = {"expired": "Nobody decided in time.", "cancelled": "The answe
 
 
 class AwaitedCall(NamedTuple):
-    """A call that waits for somebody: its id to the client, its tool, and if it is for an approval."""
+    """A call that waits for somebody: its id, the one that the client has for it, its tool, and if it is for an
+    approval."""
 
+    call_id: str
     known_as: str
     tool: str
     approval: bool
@@ -85,6 +87,10 @@ class ChatProjection:
     def silence(self) -> list[Chunk]:
         """Return the chunks of a silence: a run that waits for somebody ends the answer at the latest then."""
         return list(self._finish("tool-calls")) if self._awaiting and not self.over else []
+
+    def awaits(self, answers: frozenset[str]) -> bool:
+        """Tell whether the run waits for one of these actions or calls."""
+        return any(action in answers or call.call_id in answers for action, call in self._awaited.items())
 
     def goes_on(self, frame: DeltaFrame) -> bool:
         """Tell whether a delta only goes on with the part that is open."""
@@ -254,7 +260,9 @@ class ChatProjection:
         known_as = self._calls.get((data["step"].partition("/")[0], action["call_id"]))
         if known_as is None:
             return
-        self._awaited[action["id"]] = AwaitedCall(known_as, action["tool"], action["type"] == "approval")
+        self._awaited[action["id"]] = AwaitedCall(
+            action["call_id"], known_as, action["tool"], action["type"] == "approval"
+        )
         if action["type"] == "approval":
             about = {"expiresAt": action["expires_at"], "secondPerson": action["second_person"]}
             yield {

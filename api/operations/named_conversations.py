@@ -62,7 +62,7 @@ async def submit_to_named(
     try:
         return await submit(backend, submission, caller, key=key)
     except Refused as refused:
-        if refused.code != "unknown_conversation":
+        if refused.code != "unknown_conversation" or caller.conversation is not None:
             raise
     await create_conversation(backend, NewConversation(id=conversation_id), caller)
     return await submit(backend, submission, caller, key=key)
