@@ -33,8 +33,12 @@ class DeltaFrame(bytes):
 
     kind: str
     step: str
-    attempt: int
     text: str
+    length: int
+    raw: bytes
+    """The text in UTF-8, where it is text of the answer."""
+    place: tuple[str, str, int] | None
+    """The part that it goes on with: kind, step and attempt. None if it says nothing."""
 
 
 def _write(event: StoredEvent) -> DeltaFrame:
@@ -42,10 +46,14 @@ def _write(event: StoredEvent) -> DeltaFrame:
     kind = "text" if event.type == EventKind.MESSAGE_DELTA else "reasoning"
     chunk = {"type": f"{kind}-delta", "id": part_id(kind, data["step"]), "delta": data["text"]}
     frame = DeltaFrame(written([chunk]))
-    frame.kind, frame.step, frame.attempt, frame.text = kind, data["step"], data["attempt"], data["text"]
+    frame.kind, frame.step, frame.text = kind, data["step"], data["text"]
+    counted = frame.text if kind == "text" else ""
+    frame.length, frame.raw = len(counted), counted.encode()
+    frame.place = (kind, frame.step, data["attempt"]) if frame.text else None
     return frame
 
 
+NO_DELTA: Final = DeltaFrame()
 DELTAS: Final[Frames[StoredEvent, DeltaFrame]] = Frames(_write)
 """Deltas, written once for all who watch a run."""
 STREAM: Final[dict[str, Any]] = {

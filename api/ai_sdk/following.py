@@ -11,7 +11,7 @@ from palaver.schemas.models import Run
 from .. import operations
 from ..operations import Backend, StoredEvent
 from ..projections import ProjectedStream, ProjectionOutlet
-from .chunks import DELTAS, DONE, HEADERS, Chunk, DeltaFrame, written
+from .chunks import DELTAS, DONE, HEADERS, NO_DELTA, Chunk, DeltaFrame, written
 from .projection import ChatProjection
 
 
@@ -25,6 +25,8 @@ class FollowedAnswer:
         self._edge = edge
         self._answered = answered
         self._muted = bool(answered)
+        self._frame = NO_DELTA
+        """The frame of the delta that was asked for last."""
         self._held: list[Chunk] | None = None
         """The chunks since the run began to wait for one of these answers: the client has none of them."""
 
@@ -51,12 +53,12 @@ class FollowedAnswer:
         """Return the frame of a delta that only goes on with the part that is open."""
         if self._muted or event.type not in DELTA_KINDS:
             return None
-        frame = DELTAS.of(event)
-        return frame if self._machine.goes_on(frame) else None
+        frame = self._frame = DELTAS.of(event)
+        return frame if frame.place is not None and frame.place == self._machine.goes_on else None
 
     def passed(self, event: StoredEvent) -> None:
         """Note that the frame of this delta was sent."""
-        self._machine.note(DELTAS.of(event))
+        self._machine.note(self._frame)
 
     def _heard(self, event: StoredEvent, chunks: list[Chunk]) -> list[Chunk]:
         """Return those of the chunks that the client has not."""

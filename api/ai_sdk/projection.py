@@ -42,6 +42,8 @@ class ChatProjection:
         ends the answer only if nothing came behind it."""
         self.over = False
         """True once ``finish`` was said."""
+        self.goes_on: tuple[str, str, int] | None = None
+        """The part that the event before was more of: a delta of the same ``place`` is said by its frame alone."""
         self._run_id = run_id
         self._client_tools = client_tools
         self._edge = edge
@@ -74,6 +76,7 @@ class ChatProjection:
 
     def read(self, event: StoredEvent) -> list[Chunk]:
         """Return the chunks of an event, up to the end of the run."""
+        self.goes_on = None
         handler = None if self.over else HANDLERS.get(event.type)
         return [] if handler is None else list(handler(self, event, event.data))
 
@@ -92,22 +95,10 @@ class ChatProjection:
         """Tell whether the run waits for one of these actions or calls."""
         return any(action in answers or call.call_id in answers for action, call in self._awaited.items())
 
-    def goes_on(self, frame: DeltaFrame) -> bool:
-        """Tell whether a delta only goes on with the part that is open."""
-        return (
-            frame.text != ""
-            and frame.kind == self._open
-            and frame.step == self._step
-            and frame.attempt == self._attempt
-            and not self._torn
-            and not self.over
-        )
-
     def note(self, frame: DeltaFrame) -> None:
         """Note that a delta was sent that goes on with the part that is open."""
-        if frame.kind == "text":
-            self._length += len(frame.text)
-            self._checksum = zlib.crc32(frame.text.encode(), self._checksum)
+        self._length += frame.length
+        self._checksum = zlib.crc32(frame.raw, self._checksum)
 
     # Steps.
 
@@ -166,6 +157,7 @@ class ChatProjection:
         yield from self._show(frame.kind)
         yield {"type": f"{frame.kind}-delta", "id": part_id(frame.kind, frame.step), "delta": frame.text}
         self.note(frame)
+        self.goes_on = frame.place
 
     def _discarded(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         self._torn = False
@@ -341,7 +333,7 @@ class ChatProjection:
 
     def _finish(self, reason: str) -> Iterator[Chunk]:
         yield from self._leave()
-        self.over, self._awaiting = True, False
+        self.over, self._awaiting, self.goes_on = True, False, None
         yield {"type": "finish", "finishReason": reason, "messageMetadata": {"runId": self._run_id}}
 
     def _nothing(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:

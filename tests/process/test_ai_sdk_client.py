@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 PROGRAM: Final = ROOT / "tests" / "clients" / "ai_sdk"
 ENVIRONMENT: Final = Path(sys.prefix) / "clients"
-WORDS: Final = " ".join(f"w{number}" for number in range(1, 41))
+WORDS: Final = " ".join(f"w{number}" for number in range(1, 61))
 PICK: Final = {"name": "pick_colour", "description": "Ask the person for a colour."}
 
 
@@ -140,7 +140,7 @@ def calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) -> None:
     cluster = pages.cluster
     cluster.start("worker")
-    pages.begin("say-40+rate-20+reasoning")
+    pages.begin("say-60+rate-10+reasoning")
     pages.open("first")
     pages.say("first", "hello")
     pages.shows("first", lambda shown: shown["messages"][-1]["role"] == "assistant" and "w3" in str(shown["messages"]))
@@ -162,7 +162,7 @@ def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) ->
 def test_an_answer_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages) -> None:
     cluster = pages.cluster
     for signal_name in ("kill", "terminate"):
-        pages.begin("say-40+rate-20")
+        pages.begin("say-60+rate-15")
         page = f"over a {signal_name}"
         pages.open(page)
         pages.say(page, "hello")
