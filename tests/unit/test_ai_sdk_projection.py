@@ -13,6 +13,7 @@ from api.ai_sdk.chunks import written
 from api.ai_sdk.following import FollowedAnswer
 from api.ai_sdk.projection import ChatProjection
 from api.ai_sdk.values import output_of
+from api.ai_sdk.wire import answers_in
 from palaver.events import DELTAS, EventKind
 from palaver.store.reading.events import StoredEvent, joined
 from tests.unit.chat_logs import CLIENT_TOOLS, RUN, RunLog
@@ -128,3 +129,25 @@ def test_a_client_that_comes_late_is_not_shown_an_end_that_was_none(log: RunLog,
         check(chunks, whole=False)
         over = any(chunk["type"] == "finish" for chunk in chunks)
         assert over == (edge in log.waits or edge == len(log.events)), edge
+
+
+@settings(deadline=None)
+@given(log=LOGS)
+def test_what_is_about_a_call_that_is_not_there_is_left_out(log: RunLog) -> None:
+    # A page of a list may begin within an answer.
+    made = AssembledMessage()
+    machine = ChatProjection(RUN, client_tools=CLIENT_TOOLS)
+    for event in log.events[len(log.events) // 2 :]:
+        made.add(machine.read(event))
+    assert {"input-available", "approval-requested"}.isdisjoint(part.get("state") for part in made.parts)
+
+
+def test_answers_are_those_of_the_last_step() -> None:
+    def call(call_id: str, output: str) -> dict[str, Any]:
+        return {"type": "tool-pick_colour", "toolCallId": call_id, "state": "output-available", "output": output}
+
+    step = {"type": "step-start"}
+    theirs = {**call("call_2", "x"), "type": "dynamic-tool", "providerExecuted": True}
+    parts = [step, call("call_1", "red"), call("call_3", "old"), step, call("call_1~2", "blue"), theirs]
+    answers = answers_in({"parts": parts}, "/messages/0")
+    assert {name: answer.model_dump()["output"] for name, answer in answers.items()} == {"call_1": "blue"}
