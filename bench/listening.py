@@ -18,6 +18,8 @@ END: Final = "<the-last-delta>"
 """The text of the last delta of each run."""
 _NEEDLE: Final = END.encode()
 _FRAME: Final = b"\ndata: "
+_STEPS: Final = (b"step.started", b"start-step")
+"""The beginning of a step, as each wire says it."""
 
 
 class _Watcher(asyncio.Protocol):
@@ -37,7 +39,7 @@ class _Watcher(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         seen = self._tail + data
         self.frames += seen.count(_FRAME)
-        if not self.began.done() and b"step.started" in seen:
+        if not self.began.done() and any(begun in seen for begun in _STEPS):
             self.began.set_result(None)
         if _NEEDLE in seen:
             self._transport.close()

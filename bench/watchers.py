@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -40,6 +40,11 @@ class Crowd(NamedTuple):
     every: float
 
 
+WIRES: Final[Mapping[str, str]] = {
+    "native": "/v1/runs/{run}/events",
+    "AI SDK": "/ui/agents/any/chat/{conversation}/stream",
+}
+"""The place of a run's stream in each dialect. They are measured in turns."""
 CROWDS: Final = (Crowd(1, 1, 0.002), Crowd(1, 10, 0.004), Crowd(1, 100, 0.04), Crowd(100, 1, 0.04))
 
 
@@ -52,30 +57,30 @@ class Watched(NamedTuple):
 
 async def measure(rounds: int, events: int) -> list[Table]:
     """Measure each crowd in so many rounds, with so many deliveries of events. Raises BenchError when one is lost."""
-    found: dict[Crowd, list[Watched]] = {crowd: [] for crowd in CROWDS}
+    found: dict[tuple[Crowd, str], list[Watched]] = {(crowd, wire): [] for crowd in CROWDS for wire in WIRES}
     async with Rig() as rig:
         url, api = await rig.start_api()
-        for crowd in CROWDS:
-            await watched(rig, url, api, crowd, events // 10)
+        for crowd, wire in found:
+            await watched(rig, url, api, crowd, events // 10, WIRES[wire])
         for _ in range(rounds):
-            for crowd in CROWDS:
-                found[crowd].append(await watched(rig, url, api, crowd, events))
+            for (crowd, wire), samples in found.items():
+                samples.append(await watched(rig, url, api, crowd, events, WIRES[wire]))
     table = Table(
         f"An event that is watched, server-sent ({rounds} times {events:,} deliveries)",
-        ("runs", "watchers of each", "API CPU us an event and watcher", "frames an event"),
+        ("runs", "watchers of each", "wire", "API CPU us an event and watcher", "frames an event"),
         note="Deltas of a model's text, at an even pace. Fewer frames than events: a watcher that was behind got "
         "several deltas as one.",
     )
-    for crowd, each in found.items():
+    for (crowd, wire), each in found.items():
         frames = median(sample.frames for sample in each)
         table.rows.append(
-            (f"{crowd.runs}", f"{crowd.watchers}", spread([sample.cpu for sample in each]), f"{frames:.2f}")
+            (f"{crowd.runs}", f"{crowd.watchers}", wire, spread([sample.cpu for sample in each]), f"{frames:.2f}")
         )
     return [table]
 
 
-async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: int) -> Watched:
-    """Have runs watched until so many events were delivered. Raises BenchError."""
+async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: int, place: str) -> Watched:
+    """Have runs watched at their ``place`` until so many events were delivered. Raises BenchError."""
     leases = [await _leased(rig) for _ in range(crowd.runs)]
     client = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.listening", url.rpartition(":")[2], str(crowd.watchers)),
@@ -84,7 +89,8 @@ async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: i
     )
     assert client.stdin is not None
     assert client.stdout is not None
-    client.stdin.write(orjson.dumps([f"/v1/runs/{each.run_id}/events" for each in leases]))
+    paths = [place.format(run=each.run_id, conversation=each.conversation_id) for each in leases]
+    client.stdin.write(orjson.dumps(paths))
     client.stdin.write_eof()
     try:
         async with asyncio.timeout(_WITHIN):

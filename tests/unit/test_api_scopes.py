@@ -41,6 +41,7 @@ PARTS: Final = {
     "task": RUN_ID,
     "api_key_id": "0" * 12,
     "name": "nobody",
+    "chat_id": "nothing",
     "tenant": "nobody",
 }
 DOCUMENT: Final = create_app(SETTINGS, dialects=DIALECTS).openapi()["paths"]

@@ -39,11 +39,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
+    from api.ai_sdk import AI_SDK
     from api.mcp import MCP
     from api.openhands import OPENHANDS
 
     assert Settings().dialects == ("*",)
-    assert dialects_of(("*",)) == dialects_of(("mcp", "openhands")) == (NATIVE, MCP, OPENHANDS)
+    assert dialects_of(("*",)) == dialects_of(("ai_sdk", "mcp", "openhands")) == (NATIVE, AI_SDK, MCP, OPENHANDS)
     assert dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
     assert dialects_of(("native",)) == (NATIVE,)
 
@@ -57,7 +58,10 @@ def test_another_package_brings_one() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("openhand", r"no dialect 'openhand' is installed, there is gone, .*openhands.*; did you mean 'openhands'\?"),
+        (
+            "openhand",
+            r"no dialect 'openhand' is installed, there is ai_sdk, gone, .*openhands.*; did you mean 'openhands'\?",
+        ),
         ("gone", "'gone' cannot be imported from tests.unit.nothing: No module named"),
         ("lost", "'lost' cannot be imported from tests.unit.toy_dialect: .* has no attribute 'NOTHING'"),
         ("wrong", "tests.unit.toy_dialect:LINES, which 'wrong' names, is no Dialect"),
@@ -79,9 +83,12 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("chosen", "there"), [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"])])
+@pytest.mark.parametrize(
+    ("chosen", "there"),
+    [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"]), ("ai_sdk", ["api.ai_sdk"])],
+)
 def test_one_that_nobody_chose_is_not_imported(chosen: str, there: list[str]) -> None:
-    guests = "{'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
+    guests = "{'api.ai_sdk', 'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
     program = f"import sys, api.app; api.app.create_app(); print(sorted({guests} & {{*sys.modules}}))"
     environment = {**os.environ, "PALAVER_DIALECTS": chosen}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)

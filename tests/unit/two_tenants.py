@@ -287,6 +287,7 @@ NOTHING: Final = {
     "event": str(uuid4()),
     "api_key_id": "0" * 12,
     "name": "nobody",
+    "chat_id": new_conversation_id(1, "00"),
     "tenant": "nobody",
 }
 """For each part of a path, what is not there."""

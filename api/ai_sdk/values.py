@@ -1,0 +1,62 @@
+"""Contents of messages, arguments and results, as parts of a UI message have them."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from palaver.schemas.content import inline_data
+
+Content = str | Sequence[Mapping[str, Any]]
+
+
+def text_in(content: Content) -> str:
+    """Return the text of a message, without what is not text."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
+def parts_of(content: Content) -> list[dict[str, Any]]:
+    """Return a message as parts of the types ``text`` and ``file``."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [made for part in content if (made := _part(part)) is not None]
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    match part["type"]:
+        case "text":
+            return {"type": "text", "text": part["text"]}
+        case "image" | "file":
+            made = {"type": "file", "url": part["url"], "mediaType": _media_type(part["url"], part["type"])}
+            name = part.get("name")
+            return made if name is None else made | {"filename": name}
+        case _:
+            return None
+
+
+def _media_type(url: str, kind: str) -> str:
+    if inline := inline_data(url[:200]):
+        return inline[0]
+    guessed, _ = mimetypes.guess_type(urlsplit(url).path, strict=True)
+    return guessed or ("image" if kind == "image" else "application/octet-stream")
+
+
+def input_of(arguments: str) -> Any:
+    """Return the arguments of a call; as they are if they are no JSON, as a model may write what is none."""
+    try:
+        return orjson.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def output_of(content: Content) -> Any:
+    """Return the result of a call: what is a JSON object or list in a text is that again, anything else the text."""
+    if isinstance(content, str):
+        return input_of(content) if content[:1] in ("{", "[") else content
+    return [dict(part) for part in content]

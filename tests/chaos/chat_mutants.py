@@ -1,0 +1,72 @@
+"""Mutants of chats of the AI SDK: each breaks one promise of ADR 0116, and the test that is named must say so.
+
+    python -m tests.chaos.chat_mutants [NAME …]
+
+Seconds for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_AI_SDK: Final = "api/ai_sdk/"
+_MACHINE: Final = f"{_AI_SDK}projection.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") -> TestedMutant:
+    return TestedMutant(name, f"tests/unit/test_ai_sdk_{test}.py", Change(file, old, new))
+
+
+CHAT_MUTANTS: Final = by_name(
+    _mutant("text of a failed attempt that stays", _MACHINE, "        if self._shown:\n", "        if False:\n"),
+    _mutant("a rest that is not said", _MACHINE, "if rest := text[self._length :]:", "if rest := '':"),
+    _mutant("torn text that is taken for whole", _MACHINE, "zlib.crc32(begun.encode()) != self._checksum", "False"),
+    _mutant("a call id that comes twice", _MACHINE, 'else f"{call_id}~{step}"', "else call_id"),
+    _mutant("more behind the end", _MACHINE, "handler = None if self.over else", "handler ="),
+    _mutant("an end at each wait of the past", _MACHINE, "event.seq >= self._edge and not", "not"),
+    _mutant("an end before a result", _MACHINE, "not self._unanswered and", ""),
+    _mutant("a wait that goes on for those who look on", _MACHINE, "if approved or not self._awaited:", "if True:"),
+    _mutant(
+        "steering within a step",
+        _MACHINE,
+        "        yield from self._leave()\n        yield from self._steers\n        self._steers = []\n",
+        "        yield from self._steers\n        self._steers = []\n        yield from self._leave()\n",
+    ),
+    _mutant(
+        "a result of a call that nobody made",
+        _MACHINE,
+        "        if known_as is None:\n            return\n        self._unanswered",
+        "        self._unanswered",
+    ),
+    _mutant(
+        "what was before said again", f"{_AI_SDK}following.py", "self._muted = bool(answered)", "self._muted = False"
+    ),
+    _mutant(
+        "what came between lost",
+        f"{_AI_SDK}following.py",
+        "                return self._held\n",
+        "                return chunks\n",
+    ),
+    _mutant(
+        "an end that clients go on behind",
+        f"{_AI_SDK}tables.py",
+        'CANCELLED: "interrupted"',
+        'CANCELLED: "other"',
+        "api",
+    ),
+    _mutant("a stop of whatever is written", f"{_AI_SDK}resuming.py", "body.runId in (None, run_id)", "True", "api"),
+    _mutant(
+        "a message as many runs as requests",
+        f"{_AI_SDK}chatting.py",
+        '{conversation_id} {message_id}"',
+        '{conversation_id} {id(body)}"',
+        "api",
+    ),
+    _mutant("answers of steps that are over", f"{_AI_SDK}wire.py", "            found = {}\n", "            pass\n"),
+)
+
+
+if __name__ == "__main__":
+    play_named(CHAT_MUTANTS)

