@@ -40,7 +40,7 @@ from .history import append, fork, withdraw
 from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
 from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
-from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
+from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log, read_run_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
 from .offboarding import erase_tenant, export_tenant
@@ -184,6 +184,7 @@ __all__ = [
     "read_refused",
     "read_room",
     "read_run",
+    "read_run_log",
     "read_tenant",
     "read_tools",
     "read_usage",
