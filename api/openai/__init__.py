@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import responses
+from . import chat, conversations, models, responses
 from .dialect import OPENAI
 
-__all__ = ["OPENAI", "responses"]
+__all__ = ["OPENAI", "chat", "conversations", "models", "responses"]

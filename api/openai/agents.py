@@ -96,6 +96,26 @@ def options_of(body: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
+def chat_options(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an agent that only chat completions have in another form.
+
+    Raises:
+        Refused: one cannot be carried.
+    """
+    options: dict[str, Any] = {name: body[name] for name in ("seed", "reasoning_effort") if body.get(name) is not None}
+    most = body.get("max_completion_tokens") or body.get("max_tokens")
+    if most is not None:
+        options["max_output_tokens"] = most
+    if (stop := body.get("stop")) is not None:
+        options["stop"] = [stop] if isinstance(stop, str) else stop
+    match body.get("response_format"):
+        case {"type": "json_schema", "json_schema": dict() as form}:
+            options["response_format"] = {"type": "json_schema", **_form(form)}
+        case {"type": "json_object"}:
+            options["response_format"] = {"type": "json_object"}
+    return options
+
+
 def _form(form: Mapping[str, Any]) -> dict[str, Any]:
     known = ("type", "name", "schema", "strict")
     return {name: form[name] for name in known if form.get(name) is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,12 +19,12 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..lenient import refusing
-from ..operations import Backend, Caller
+from ..operations import Backend, Caller, Until
 from ..validation import validate
 from .agents import agent_of, options_of
 from .ids import ResponseId
 from .inputs import ClientInput, read_input
-from .projection import Projection
+from .projection import ResponseProjection
 from .states import BACKGROUND, MODEL, PREVIOUS, read_response
 from .wire import ModelParams, ResponseCreate
 
@@ -107,6 +108,7 @@ async def _behind(
                 raise
     elif not run.status.terminal:
         raise StateConflict("conversation_busy", run.id, "another response follows this one, which has not ended")
+    operations.require_scope(caller, "runs:act")
     through = await _end_of(backend, run)
     forking = None if key is None else f"{key}:fork"
     copy, _ = await operations.fork(backend, run.conversation_id, Fork(through=through), caller, key=forking)
@@ -146,7 +148,7 @@ async def _answered(
     key: str | None,
     before: ResponseId,
     run: Run,
-    projection: Projection,
+    projection: ResponseProjection,
 ) -> Begun:
     """Answer the calls that a response has ended with. The same answers again name the same response."""
     if given.instructions:
@@ -172,10 +174,12 @@ def _items(given: ClientInput) -> list[Item]:
     ]
     for action_id, (approve, reason) in given.decisions.items():
         with refusing("/input"):
-            decision = "approve" if approve else "deny"
             items.append(
                 ApprovalDecision(
-                    type="approval", action_id=action_id, decision=decision, reason=None if approve else reason or None
+                    type="approval",
+                    action_id=action_id,
+                    decision="approve" if approve else "deny",
+                    reason=None if approve else reason or None,
                 )
             )
     for message in given.messages:
@@ -234,7 +238,7 @@ def submission_of(
     body: ModelParams, agent: str | dict[str, Any] | None, messages: list[dict[str, Any]], facts: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the body of a submit, as the native API takes it."""
-    own = {} if body.run is None else body.run.model_dump(mode="json", exclude_unset=True)
+    own = {} if body.run is None else body.run.model_dump(mode="json", exclude_unset=True, exclude={"on_disconnect"})
     priority = _PRIORITIES.get(body.service_tier or "")
     return {
         "agent": agent,
@@ -255,6 +259,17 @@ async def submit(backend: Backend, caller: Caller, submission: Mapping[str, Any]
     return Begun(ResponseId(taken.run.id), taken.run, taken.replayed)
 
 
-def is_over(run: Run) -> bool:
+def _is_over(run: Run) -> bool:
     """Tell whether nothing more of a run is going on until the client answers."""
     return run.status.terminal or run.status is RunStatus.REQUIRES_ACTION
+
+
+async def await_end(backend: Backend, run: Run, seconds: float) -> Run:
+    """Wait until a run has ended, or nothing of it goes on without the client; at most for so long."""
+    until = time.monotonic() + seconds
+    while not _is_over(run) and (left := until - time.monotonic()) > 0 and operations.may_watch(backend):
+        further = Until.CHANGE if run.needs_somebody else Until.ACTION
+        run = await operations.await_run(backend, run, further, left)
+        if backend.closing.is_set():
+            break
+    return run

@@ -47,6 +47,36 @@ def read_input(value: str | Sequence[Mapping[str, Any]] | None, where: str = "/i
     return reading.read_all()
 
 
+def read_chat(messages: Sequence[Mapping[str, Any]]) -> ClientInput:
+    """Return the input that the messages of a chat completion are.
+
+    Raises:
+        Refused: a message cannot be carried, and which.
+    """
+    reading = _Reading("/messages")
+    for place, message in enumerate(messages):
+        for item in _items_of(message):
+            reading.read(place, item)
+    return reading.read_all()
+
+
+def _items_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the items of a response's input that say what a message of a chat says."""
+    if message.get("role") == "tool":
+        call_id, output = message.get("tool_call_id"), message.get("content")
+        return [{"type": "function_call_output", "call_id": call_id, "output": output}]
+    calls = message.get("tool_calls")
+    items = list[Mapping[str, Any]]()
+    if not calls or message.get("content"):
+        items.append({**message, "type": "message"})
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        about = function if isinstance(function, dict) else {}
+        call_id = call.get("id") if isinstance(call, dict) else None
+        items.append({**about, "type": "function_call", "call_id": call_id})
+    return items
+
+
 class _Reading:
     """Reads items one after the other."""
 

@@ -99,7 +99,7 @@ class _Call:
     request: str | None = None
 
 
-class Projection:
+class ResponseProjection:
     """The events of one response, made of those of its run, which come in order from the first one on."""
 
     def __init__(self, response: ResponseId, agent: AgentSpec) -> None:
@@ -123,6 +123,8 @@ class Projection:
         """Items that are whole, or that an end has cut off."""
         self.input: list[dict[str, Any]] = []
         """What the client sent for it."""
+        self.last = -1
+        """The number of the last event that was shown."""
         self.part = -1
         """The part of the run that the events have come to; -1 before the first event."""
         self.waiting = True
@@ -185,6 +187,7 @@ class Projection:
         opened = self._text if self._thought is None else self._thought
         if opened is not None:
             opened.pieces.append(shown.fields["delta"])
+            self.last = shown.number
 
     def seq_of(self, number: int) -> int | None:
         """Return the number of the run's event that an event of the response belongs to; None before the response has
@@ -211,7 +214,8 @@ class Projection:
 
     def _show(self, kind: str, **fields: Any) -> None:
         if self._mine:
-            self._shown.append(Shown((self._seq - self._base) * SPREAD + self._place, kind, fields))
+            self.last = (self._seq - self._base) * SPREAD + self._place
+            self._shown.append(Shown(self.last, kind, fields))
             self._place += 1
 
     def _started(self, event: StoredEvent, data: Mapping[str, Any]) -> None:

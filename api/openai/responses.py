@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any, Final, Literal
 
 import orjson
@@ -11,7 +10,6 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from palaver.errors import StateConflict, UnknownRun
-from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
@@ -22,7 +20,7 @@ from ..operations import Backend, Caller, Until
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import AnyQuery, Number
 from ..requests import below_root
-from .creating import begin_response, is_over
+from .creating import await_end, begin_response
 from .dialect import OPENAI, ResponseInPath
 from .ids import ResponseId
 from .paging import ItemsQuery, page_of
@@ -102,7 +100,7 @@ async def create_response(
     if begun.response.part:
         detail(answers=begun.response.part, run=begun.run.id)
     if body.stream:
-        return ResponseStream(backend, begun.response, begun.run).answer()
+        return ResponseStream(backend, begun.response, begun.run)
     if body.background:
         shown = await shown_response(backend, begun.response)
     else:
@@ -118,17 +116,6 @@ def _patience(connection: HTTPConnection) -> float:
     except ValueError:
         said = _PATIENCE
     return max(min(said, _PATIENCE) - _SPARE, 1.0) if said > 0 else _PATIENCE - _SPARE
-
-
-async def await_end(backend: Backend, run: Run, seconds: float) -> Run:
-    """Wait until a run has ended, or nothing of it goes on without the client; at most for so long."""
-    until = time.monotonic() + seconds
-    while not is_over(run) and (left := until - time.monotonic()) > 0 and operations.may_watch(backend):
-        further = Until.CHANGE if run.needs_somebody else Until.ACTION
-        run = await operations.await_run(backend, run, further, left)
-        if backend.closing.is_set():
-            break
-    return run
 
 
 async def shown_response(backend: Backend, response: ResponseId) -> dict[str, Any]:
@@ -170,7 +157,7 @@ async def retrieve_response(
         await stream.go_behind(query.starting_after)
     elif response_id.part:
         await shown_response(backend, response_id)
-    return stream.answer()
+    return stream
 
 
 @OPENAI.route(

@@ -11,7 +11,7 @@ from .. import operations
 from ..operations import Backend
 from .ids import ResponseId
 from .items import SERVER
-from .projection import Projection
+from .projection import ResponseProjection
 from .tables import ERRORS, INCOMPLETE, STATUSES, ResponseStatus
 from .wire import ANSWER_BYTES
 
@@ -22,16 +22,16 @@ MODEL: Final = "openai.model"
 _OURS: Final = (BACKGROUND, PREVIOUS, MODEL)
 
 
-async def read_projection(backend: Backend, response: ResponseId, run: Run) -> Projection:
+async def read_projection(backend: Backend, response: ResponseId, run: Run) -> ResponseProjection:
     """Return the projection of a run's log, as far as it goes for a response."""
-    projection = Projection(response, run.agent)
+    projection = ResponseProjection(response, run.agent)
     async for page in operations.read_run_log(backend, run):
         for entry in page:
             projection.read(entry, entry.opaque.reasoning() if entry.opaque else "")
     return projection
 
 
-async def read_response(backend: Backend, response: ResponseId) -> tuple[Run, Projection]:
+async def read_response(backend: Backend, response: ResponseId) -> tuple[Run, ResponseProjection]:
     """Return the run of a response, and its projection, which go together.
 
     Raises:
@@ -44,7 +44,7 @@ async def read_response(backend: Backend, response: ResponseId) -> tuple[Run, Pr
     return run, projection
 
 
-def status_of(run: Run, projection: Projection) -> ResponseStatus:
+def status_of(run: Run, projection: ResponseProjection) -> ResponseStatus:
     """Return the status of a response."""
     if projection.ended_by_call:
         return ResponseStatus.COMPLETED
@@ -53,7 +53,7 @@ def status_of(run: Run, projection: Projection) -> ResponseStatus:
 
 
 def response_object(
-    response: ResponseId, run: Run, status: ResponseStatus, projection: Projection | None = None
+    response: ResponseId, run: Run, status: ResponseStatus, projection: ResponseProjection | None = None
 ) -> dict[str, Any]:
     """Return a response, with the output that the projection has found."""
     agent, metadata = run.agent, run.metadata

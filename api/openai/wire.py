@@ -52,6 +52,8 @@ class RunOptions(LenientModel):
     start_by: Any = None
     priority: int | None = Field(default=None, ge=0, le=9)
     tags: Tags = ()
+    on_disconnect: Literal["cancel", "continue"] = "cancel"
+    """Of a chat completion: what becomes of it when its client is gone."""
 
 
 class ModelParams(LenientModel):
@@ -85,6 +87,54 @@ class ResponseCreate(ModelParams):
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     truncation: str | None = None
+
+
+class StreamOptions(LenientModel):
+    """What a stream has beside its chunks."""
+
+    model_config = LATE
+    include_usage: bool | None = None
+
+
+class ChatCreate(ModelParams):
+    """The body of ``POST /openai/v1/chat/completions``."""
+
+    model_config = LATE
+    model: Annotated[str, Field(max_length=300)]
+    messages: Annotated[tuple[dict[str, Any], ...], AtMost("input_messages"), Field(min_length=1)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | tuple[str, ...] | None = None
+    seed: int | None = None
+    n: int | None = None
+    reasoning_effort: str | None = None
+    response_format: dict[str, Any] | None = None
+
+
+class OpenAiCompletion(RootModel[dict[str, Any]]):
+    """A chat completion, as OpenAI's clients read it."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class OpenAiModel(BaseModel):
+    """A model that requests may name: an agent on the server, or a model of a provider."""
+
+    model_config = LATE
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str
+
+
+class OpenAiModelList(BaseModel):
+    """All of them."""
+
+    model_config = LATE
+    object: Literal["list"] = "list"
+    data: list[OpenAiModel]
 
 
 class ConversationCreate(LenientModel):

@@ -42,7 +42,7 @@ from .listing import list_runs
 from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log, read_run_log
 from .metrics import read_metrics
-from .models import ModelPage, list_models
+from .models import ModelPage, list_models, nameable_models
 from .offboarding import erase_tenant, export_tenant
 from .queues import (
     LackedState,
@@ -165,6 +165,7 @@ __all__ = [
     "list_tenants",
     "log_end",
     "may_watch",
+    "nameable_models",
     "once_there",
     "place_of_watcher",
     "position_left",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -14,7 +15,9 @@ from uvicorn.server import ServerState
 from api.connections import H11
 from api.gate import Gate
 from palaver.config.settings import Settings
+from palaver.schemas.models import Message
 from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Continue, OpenCall, ToolOutcome
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.unit.api_world import SETTINGS, World, world
 from tests.waiting import aeventually
@@ -22,6 +25,7 @@ from tests.waiting import aeventually
 if TYPE_CHECKING:
     import openai
 
+AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL: Final = "fake/tool-20"
 LOOSE, STRICT = False, True
 WEATHER: Final = {
@@ -40,6 +44,8 @@ class OpenAiWorld:
     api: World
     url: str
     client: openai.AsyncOpenAI
+    connections: set[Any]
+    """Those that are open."""
 
     async def run_of(self, response: Any) -> dict[str, Any]:
         """The run of a response, by the native API."""
@@ -51,6 +57,22 @@ class OpenAiWorld:
     async def claimed(self, response: Any) -> Lease:
         """Work on the response's present model step."""
         return await self.api.claim(await self.run_of(response))
+
+    async def ask(self, response: Any, *calls: OpenCall, text: str = "") -> None:
+        """Let the model ask for tools."""
+        message = Message(role="assistant", content=text, tool_calls=tuple(each.call for each in calls))
+        await self.api.store.steps.settle(await self.claimed(response), Continue(message, calls=calls))
+
+    async def answer(self, response: Any, step: str, text: str) -> None:
+        """Let a tool bring its result."""
+        run = await self.run_of(response)
+        lease = await self.api.store.steps.claim(
+            run["id"], run["conversation_id"], step, queues=("tools",), worker="w-2", nonce="n", known=None
+        )
+        assert isinstance(lease, Lease), lease
+        call_id = step.partition("/")[2]
+        message = Message(role="tool", call_id=call_id, name="calculator", content=text)
+        await self.api.store.steps.settle(lease, Continue(outcomes=(ToolOutcome(message),)))
 
     async def newest(self) -> dict[str, Any]:
         """The run that was submitted last, once it is there."""
@@ -88,7 +110,7 @@ async def serving_openai(
                 _strict_response_validation=strict,
             )
             async with client:
-                yield OpenAiWorld(api, url, client)
+                yield OpenAiWorld(api, url, client, state.connections)
             await aeventually(lambda: not state.connections)
 
 
