@@ -38,7 +38,7 @@ _LONGEST: Final = 366 * 86400.0
     scope="runs:submit",
     tag="openai",
     summary="Create a chat completion",
-    examples={"smallest": {"model": "nobody/at-all", "messages": [{"role": "user", "content": "hello"}]}},
+    examples={"smallest": {"model": "agent/support", "messages": [{"role": "user", "content": "hello"}]}},
     answers={200: ("The completion; with `stream`, its chunks.", OpenAiCompletion)},
     problems=(
         "idempotency_key_reused", "run_not_found", "pending_action", "tenant_erased", *AGENT_PROBLEMS,

@@ -199,7 +199,7 @@ def _refuse_answers(given: ClientInput) -> None:
     """Refuse answers to calls of nobody."""
     if given.answers:
         why = "answers a call that is not in it: name the response that made it as previous_response_id"
-        raise Refused.of_faults([FieldError("/input", "unknown_action", why)])
+        raise Refused.of_faults([FieldError("/input", "invalid_history", why)])
 
 
 async def _submitted(

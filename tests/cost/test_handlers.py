@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.cost.handlers import count
-from tests.cost.mcp_requests import EVERY as CASES
+from tests.cost.openai_requests import EVERY as CASES
 from tests.cost.requests import ROUTES, Case
 
 LINEAR = 2.3

@@ -160,7 +160,7 @@ def test_text_that_was_shown_is_not_shown_again() -> None:
         text = ChatText()
         return [
             text.add(
-                StoredEvent("run", seq, AT, EventKind.MESSAGE_DELTA, orjson.dumps(dict(step=s, attempt=a, text=t)))
+                StoredEvent("run", seq, AT, EventKind.MESSAGE_DELTA, orjson.dumps({"step": s, "attempt": a, "text": t}))
             )
             for seq, (s, a, t) in enumerate(events)
         ]

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Finish
+from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.openai_world import CALCULATOR, MODEL, OpenAiWorld, serving_openai
 
 
@@ -53,7 +56,9 @@ async def test_a_response_waits_behind_one_that_goes_on(there: OpenAiWorld) -> N
         await client.create(model=MODEL, input="or?", previous_response_id=first.id, background=True)
     assert busy.value.code == "conversation_busy"
     assert busy.value.response.headers["x-should-retry"] == "false"
-    await there.api.finish(await there.run_of(first), "one")
+    verdict = Finish(Message(role="assistant", content="one"), StopReason.END_TURN)
+    settled = await there.api.store.steps.settle(await there.claimed(first), verdict)
+    await there.api.app.state.backend.follow_up(settled)
     await there.api.finish(await there.run_of(second), "two")
     assert await told(there, second) == ["hello", "one", "and?", "two"]
 
@@ -106,10 +111,9 @@ async def test_input_comes_as_a_history_with_calls_and_images(there: OpenAiWorld
     ]  # fmt: skip
     assert listed[-1].content[0].image_url == image
     sent = [item.to_dict(mode="json") for item in listed]
-    again = await answered(
-        there, "A dog.", input=[*sent, *(each.to_dict() for each in response.output)], tools=[CALCULATOR]
-    )
-    assert len((await there.client.responses.input_items.list(again.id)).data) == 6
+    echo = [*sent, *(each.to_dict() for each in response.output), {"role": "user", "content": "?"}]
+    again = await answered(there, "A dog.", input=echo, tools=[CALCULATOR])
+    assert len((await there.client.responses.input_items.list(again.id)).data) == 7
 
 
 async def test_what_cannot_be_carried_is_refused_with_its_place(there: OpenAiWorld) -> None:
