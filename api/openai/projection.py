@@ -39,6 +39,9 @@ from .tables import EVENTS
 
 SPREAD: Final = 1000
 """More than the events that an event of a run becomes: an answer has 128 calls at most, of four events each."""
+_BEGINS, _ENDED, _CALLS, _OF_CALL, _LAST = 3, 6, 10, 4, SPREAD - 1
+"""Places among the events that a message becomes: the first of its text, if that was not shown before, the end of it,
+the first of its calls, and how many one of them has; and that of the end of a response."""
 LIFECYCLE: Final = frozenset(
     {
         "response.created",
@@ -218,6 +221,11 @@ class ResponseProjection:
             self._shown.append(Shown(self.last, kind, fields))
             self._place += 1
 
+    def _at(self, place: int) -> None:
+        """Go on at a place of the event that does not depend on what came before it: what is gone by then, such as
+        deltas, does not move the numbers."""
+        self._place = max(self._place, place)
+
     def _started(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if self.part == 0:
             self._show("response.in_progress")
@@ -236,6 +244,7 @@ class ResponseProjection:
         for call in self._calls.values():
             if call.index is not None:
                 self._close_call(call, "incomplete", None)
+        self._at(_LAST)
         self._show(kind)
         self.waiting = True
 
@@ -332,12 +341,15 @@ class ResponseProjection:
         if self._text is not None and self._text.step != step:
             self._discard()
         if text and self._text is None:
+            self._at(_BEGINS)
             self._text = self._text_begins(step, 0)
             self._show("response.output_text.delta", **_delta(self._text, text))
+        self._at(_ENDED)
         self._end_text(text, status, kept=True)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
         risky = set(data.get("risky_calls") or ())
         for place, call in enumerate(calls):
+            self._at(_CALLS + _OF_CALL * place)
             by_client = call["name"] in self._by_client and call["id"] not in refused
             kind = "fc" if by_client else "mcp"
             made = self._calls[call["id"]] = _Call(call, self._id(kind, step, place), by_client)
@@ -381,6 +393,7 @@ class ResponseProjection:
             return
         if made.index is None:
             self._open_call(made)
+        self._at(_OF_CALL)
         self._close_call(made, "failed" if message.get("is_error") else "completed", text_in(message))
 
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
