@@ -32,6 +32,15 @@ _PRIORITIES: Final[Mapping[str, int]] = {"flex": 7, "priority": 2}
 
 
 @dataclass(frozen=True, slots=True)
+class RequestKey:
+    """The key under which a request has its effect once."""
+
+    text: str | None
+    chosen: bool
+    """True if the client has chosen it; else it is made of the request."""
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A response that has begun."""
 
@@ -41,7 +50,7 @@ class Begun:
     """An earlier request with the same key has begun it."""
 
 
-async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: str | None) -> Begun:
+async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey) -> Begun:
     """Begin a response. It is a run of its own, or goes on with the one that waits for what the input answers.
 
     Raises:
@@ -64,7 +73,7 @@ async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate,
 
 
 async def _after_response(
-    backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: str | None
+    backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: RequestKey
 ) -> Begun:
     try:
         before = ResponseId.read(body.previous_response_id or "")
@@ -89,7 +98,7 @@ async def _behind(
     caller: Caller,
     body: ResponseCreate,
     given: ClientInput,
-    key: str | None,
+    key: RequestKey,
     before: ResponseId,
     run: Run,
 ) -> Begun:
@@ -110,7 +119,7 @@ async def _behind(
         raise StateConflict("conversation_busy", run.id, "another response follows this one, which has not ended")
     operations.require_scope(caller, "runs:act")
     through = await _end_of(backend, run)
-    forking = None if key is None else f"{key}:fork"
+    forking = None if key.text is None else f"{key.text}:fork"
     copy, _ = await operations.fork(backend, run.conversation_id, Fork(through=through), caller, key=forking)
     return await _submitted(backend, caller, body, given, key, {**told, "conversation": copy.id})
 
@@ -124,7 +133,7 @@ async def _end_of(backend: Backend, run: Run) -> int:
 
 
 async def _in_conversation(
-    backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: str | None
+    backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: RequestKey
 ) -> Begun:
     named = body.conversation
     conversation_id = named if isinstance(named, str) or named is None else named.id
@@ -145,7 +154,7 @@ async def _answered(
     backend: Backend,
     caller: Caller,
     given: ClientInput,
-    key: str | None,
+    key: RequestKey,
     before: ResponseId,
     run: Run,
     projection: ResponseProjection,
@@ -162,7 +171,7 @@ async def _answered(
                 why = f"the input has no answer to {action.call_id}: all calls of a response are answered together"
                 raise StateConflict("pending_action", run.id, why)
     said = orjson.dumps([str(before), caller.name, *(item.model_dump(mode="json") for item in items)])
-    chosen = key or f"openai:{hashlib.sha256(said).hexdigest()}"
+    chosen = key.text if key.chosen else f"openai:{hashlib.sha256(said).hexdigest()}"
     acted = await operations.act(backend, run.id, items, caller, key=chosen)
     return Begun(before.next, acted.run, acted.replayed)
 
@@ -207,7 +216,7 @@ async def _submitted(
     caller: Caller,
     body: ResponseCreate,
     given: ClientInput,
-    key: str | None,
+    key: RequestKey,
     told: Mapping[str, str],
     *,
     on_conflict: str = "enqueue",
@@ -231,7 +240,7 @@ async def _submitted(
         submission["on_conflict"] = on_conflict
     if body.max_tool_calls is not None:
         submission["budget"] = {**(submission.get("budget") or {}), "tool_calls": body.max_tool_calls}
-    return await submit(backend, caller, submission, key)
+    return await submit(backend, caller, submission, key.text)
 
 
 def submission_of(

@@ -20,10 +20,11 @@ from ..operations import Backend, Caller, Until
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import AnyQuery, Number
 from ..requests import below_root
-from .creating import await_end, begin_response
+from .creating import await_end
 from .dialect import OPENAI, ResponseInPath
 from .ids import ResponseId
 from .paging import ItemsQuery, page_of
+from .repeating import RetryCount, begin_once
 from .states import read_response, response_object, status_of
 from .streaming import STREAMS, ResponseStream
 from .wire import OpenAiDeleted, OpenAiItemList, OpenAiResponse, ResponseCreate
@@ -89,13 +90,14 @@ async def create_response(
     connection: HTTPConnection,
     kind: Annotated[str, Offers((JSON, EVENT_STREAM))],
     key: IdempotencyKey,
+    count: RetryCount,
     body: ResponseCreate,
 ) -> Response:
     """Once it is created, it ends by itself, whatever happens to this connection. Without `background`, the answer
     comes when it is whole, or just before the client would give up: then it goes on."""
     if body.stream:
         operations.admit_watcher(backend)
-    begun = await begin_response(backend, caller, body, key)
+    begun = await begin_once(backend, caller, body, key, count)
     headers = {"Location": below_root(f"/v1/runs/{begun.run.id}")}
     if begun.response.part:
         detail(answers=begun.response.part, run=begun.run.id)

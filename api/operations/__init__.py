@@ -67,7 +67,7 @@ from .scopes import (
 )
 from .secrets import secret_names, set_secrets
 from .stored_keys import StoredKeys
-from .submitting import Taken, begin, condense, retry, submit
+from .submitting import Taken, begin, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
@@ -195,6 +195,7 @@ __all__ = [
     "retry",
     "revoke_key",
     "rotate_key",
+    "run_begun_with",
     "secret_names",
     "set_secrets",
     "submit",

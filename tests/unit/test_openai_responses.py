@@ -203,3 +203,29 @@ async def test_what_is_unknown_is_refused_in_the_envelope(there: OpenAiWorld) ->
     with pytest.raises(openai.BadRequestError) as wrong:
         await client.create(model=MODEL, input="hello", temperature=7)
     assert wrong.value.param == "temperature"
+
+
+async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+
+    async def create(count: int | None = None, **more: Any) -> str:
+        headers = {} if count is None else {"x-stainless-retry-count": str(count)}
+        said = {"model": MODEL, "input": "hello", "background": True, **more}
+        response: Any = await client.create(**said, extra_headers=headers)
+        return str(response.id)
+
+    lost = await create(0)
+    assert await create(1) == await create(2) == lost
+    meant = await create(0)
+    assert meant != lost
+    assert await create(1, input="other") not in (lost, meant)
+    behind = await create(0, previous_response_id=lost)
+    assert await create(1, previous_response_id=lost) == behind
+    first, again = [await client.create(model=MODEL, input="x", extra_headers={"idempotency-key": "k"}, background=True)
+                    for _ in range(2)]  # fmt: skip
+    assert first.id == again.id
+    with pytest.raises(openai.BadRequestError) as reused:
+        await client.create(model=MODEL, input="y", extra_headers={"idempotency-key": "k"}, background=True)
+    assert reused.value.code == "idempotency_key_reused"
