@@ -15,7 +15,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.schemas.protocols import ProtocolName
 from palaver.schemas.stuck_limits import StuckLimits
 
-from .wire import LenientModel, refusing
+from ..lenient import LenientModel, refusing
 
 _EXEMPT_ALONE: Final = ("finish", "think")
 """They have no effect outside the conversation: nobody is asked about one of them, unless other calls are beside it."""

@@ -16,7 +16,7 @@ from palaver.schemas.fields import SecretText
 from palaver.schemas.models import Message
 from palaver.vocabulary.limits import KIB
 
-from .wire import LenientModel, refusing
+from ..lenient import LenientModel, refusing
 
 
 class TextContent(LenientModel):

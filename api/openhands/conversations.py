@@ -17,6 +17,7 @@ from palaver.vocabulary.ids import uuid_of
 from palaver.vocabulary.limits import limit_of
 
 from .. import operations
+from ..lenient import LenientModel, refusing
 from ..operations import Backend, Caller
 from ..queries import AnyQuery, Number
 from .dialect import OPENHANDS, UUID_PATTERN, ConversationUuid, number_of
@@ -30,11 +31,9 @@ from .wire import (
     ConversationSearchPage,
     Count,
     FinalResponse,
-    LenientModel,
     OpenHandsSuccess,
     done,
     plain,
-    refusing,
 )
 
 _ORDERS: Final[Mapping[str, ConversationOrder]] = MappingProxyType(

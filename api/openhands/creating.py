@@ -16,6 +16,7 @@ from palaver.schemas.stuck_limits import StuckLimits
 from palaver.vocabulary.ids import uuid_of
 
 from .. import operations
+from ..lenient import LenientModel, refusing
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from .agents import RETRY_FIELDS, OpenHandsAgent, Policy, spec_of
@@ -25,7 +26,7 @@ from .history import find_position
 from .snapshot import NAME, load_snapshot
 from .state import ClientState, Generation
 from .steering import begin_unless_running
-from .wire import ConversationInfo, LenientModel, plain, refusing
+from .wire import ConversationInfo, plain
 
 
 class FirstMessage(LenientModel):

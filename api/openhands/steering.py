@@ -20,6 +20,7 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..headers import IdempotencyKey
+from ..lenient import LenientModel
 from ..operations import Backend, Caller, Until
 from .agents import Policy, approvals
 from .content import OpenHandsContent, OpenHandsSecret, user_message
@@ -29,7 +30,6 @@ from .history import find_position
 from .snapshot import Snapshot, load_snapshot, save_state, with_its_agent
 from .state import ClientState
 from .tables import ExecutionStatus
-from .wire import LenientModel
 
 _APPROVED: Final = ApprovalDecision(type="approval", action_id="all", decision="approve")
 

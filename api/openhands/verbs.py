@@ -13,13 +13,14 @@ from starlette.responses import Response
 from palaver.vocabulary.scopes import Scope
 
 from .. import operations
+from ..lenient import LenientModel
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from . import steering
 from .creating import fork_conversation
 from .dialect import OPENHANDS, ConversationUuid, OpenHandsSettings
 from .followers import caught_up
-from .wire import AgentAnswer, ConversationInfo, GeneratedTitle, LenientModel, OpenHandsSuccess, done, plain
+from .wire import AgentAnswer, ConversationInfo, GeneratedTitle, OpenHandsSuccess, done, plain
 
 _LONGEST_QUESTION: Final = 100_000
 _TITLE_PROMPT: Final = (

@@ -1,69 +1,16 @@
-"""Bodies as clients send them, whose unknown fields are left out, and answers as they read them."""
+"""Answers as clients read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from itertools import takewhile
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, RootModel, ValidationError, model_validator
+from pydantic import BaseModel, RootModel
 from starlette.responses import Response
 
-from palaver.errors import FieldError, Refused
 from palaver.version import __version__
 
 from ..answers import answer_json
-
-_LONGEST_NAME: Final = 64
-_NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-@contextmanager
-def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[None]:
-    """Refuse a body around the making of a value of ours: each fault has its place in the body, where a field may have
-    another name.
-
-    Raises:
-        Refused: everything that does not fit.
-    """
-    try:
-        yield
-    except ValidationError as error:
-        misfits = error.errors(include_url=False, include_input=False, include_context=False)
-        faults = [
-            FieldError(place + _pointer(misfit["loc"], named), misfit["type"], _sentence(misfit["msg"]))
-            for misfit in misfits
-        ]
-        raise Refused.of_faults(faults) from None
-
-
-def _pointer(location: tuple[int | str, ...], named: Mapping[str, str]) -> str:
-    first, *rest = map(str, location)
-    # Names that clients have chosen end it, if they are long.
-    names = [named.get(first, first), *takewhile(lambda name: len(name) <= _LONGEST_NAME, rest)]
-    return "".join(f"/{name}" for name in names if name)
-
-
-def _sentence(message: str) -> str:
-    return message.replace("Input should be", "must be").replace("Value error, ", "")
-
-
-class LenientModel(BaseModel):
-    """An object whose unknown fields are ignored: docs/reference/openhands.md lists them."""
-
-    model_config = ConfigDict(frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_out_the_rest(cls, value: Any) -> Any:
-        # Bodies are read with all unknown fields forbidden, whatever a model says.
-        if not isinstance(value, dict):
-            return value
-        names = {field.alias or name for name, field in cls.model_fields.items()}
-        return {name: field for name, field in value.items() if name in names}
 
 
 class OpenHandsSuccess(BaseModel):

@@ -41,9 +41,9 @@ from .history import append, fork, withdraw
 from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
 from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
-from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
+from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log, read_run_log
 from .metrics import read_metrics
-from .models import ModelPage, list_models
+from .models import ModelPage, list_models, nameable_models
 from .named_conversations import conversation_named, keep_to_named, submit_to_named
 from .offboarding import erase_tenant, export_tenant
 from .queues import (
@@ -80,7 +80,7 @@ from .scopes import (
 from .secrets import secret_names, set_secrets
 from .services import ServiceState, read_services
 from .stored_keys import StoredKeys
-from .submitting import Taken, begin, condense, retry, submit
+from .submitting import Taken, begin, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
@@ -185,6 +185,7 @@ __all__ = [
     "list_tenants",
     "log_end",
     "may_watch",
+    "nameable_models",
     "once_there",
     "pause_schedule",
     "place_of_watcher",
@@ -205,6 +206,7 @@ __all__ = [
     "read_refused",
     "read_room",
     "read_run",
+    "read_run_log",
     "read_schedule",
     "read_services",
     "read_tenant",
@@ -218,6 +220,7 @@ __all__ = [
     "retry",
     "revoke_key",
     "rotate_key",
+    "run_begun_with",
     "secret_names",
     "set_secrets",
     "submit",

@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from palaver.errors import ErrorClass, StoreUnavailable, classify
-from palaver.events import MESSAGES
+from palaver.events import MESSAGES, EventKind
+from palaver.schemas.models import Run
 from palaver.store.reading.events import LogEntry
 from palaver.store.reading.feeds import AWAY, IDLE
 from palaver.store.reading.reading import LogExtent
@@ -37,6 +38,23 @@ async def read_log(backend: Backend, conversation_id: str, *, after: int = 0, ne
             except StopAsyncIteration:
                 return
             yield page
+
+
+async def read_run_log(backend: Backend, run: Run) -> LogPages:
+    """Yield the entries of one run, from its first one up to its end, or up to the newest.
+
+    Raises:
+        UnknownRun, UnknownConversation: it is not there (any more).
+        StoreUnavailable: a page took too long.
+    """
+    begins_at = await within_deadline(backend.store.runs.begins_at(run.id))
+    async with aclosing(read_log(backend, run.conversation_id, after=begins_at)) as pages:
+        async for page in pages:
+            own = [entry for entry in page if entry.run_id == run.id]
+            if own:
+                yield own
+            if own and own[-1].type == EventKind.RUN_FINISHED:
+                return
 
 
 async def last_message(backend: Backend, conversation_id: str) -> LogEntry | None:

@@ -13,7 +13,8 @@ from palaver.schemas.listed_model import ANY_OTHER, ListedModel, ListedPrice
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .backend import Backend, within_deadline
+from .admission import may_name
+from .backend import Backend, Caller, within_deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ async def list_models(backend: Backend, *, limit: int, cursor: str | None) -> Mo
     states = {state.name: state for state in await within_deadline(backend.store.providers.state(names))}
     models = [_listed(*model, backend.providers, states, callable_) for model in shown]
     return ModelPage(models, _cursor(shown[-1]) if begin + limit < len(known) else None)
+
+
+async def nameable_models(backend: Backend, caller: Caller) -> Sequence[str]:
+    """Return the models of providers that requests of the caller may name, as far as tables name them, by id."""
+    known = sorted(
+        f"{provider}/{name}"
+        for provider, table in backend.providers.items()
+        for name in _names(table)
+        if name != ANY_OTHER
+    )
+    return await may_name(known, backend, caller)
 
 
 def _names(provider: Provider) -> set[str]:

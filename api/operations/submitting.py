@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -85,6 +86,18 @@ async def begin(
     failpoint("run.answering")
     bind_log_context(run=submitted.run_id)
     return submitted
+
+
+async def run_begun_with(
+    backend: Backend, keys: Sequence[str], caller: Caller, *, beside: str | None = None
+) -> Run | None:
+    """Return the run that an earlier request with one of these keys made; None if there is none, or not any more.
+    ``beside`` is a run or the conversation that it was to go on with."""
+    runs = backend.store.runs
+    run_id = await within_deadline(runs.begun_with(keys, by=caller.name, beside=beside))
+    with suppress(UnknownRun):
+        return None if run_id is None else await within_deadline(runs.get(run_id))
+    return None
 
 
 async def condense(backend: Backend, conversation_id: str, caller: Caller, *, key: str | None = None) -> Taken:

@@ -25,7 +25,7 @@ from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.tools import ToolSet, load_tools
 from palaver.vocabulary.limits import MIB
-from tests.cost.ai_sdk_requests import EVERY as CASES
+from tests.cost.openai_requests import EVERY as CASES
 from tests.cost.requests import Ask, Case
 from tests.cost.work import counted
 from tests.unit.api_world import POLICIES, PROVIDERS, SETTINGS, RecordingPublisher, World, world

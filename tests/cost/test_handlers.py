@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.cost.ai_sdk_requests import EVERY as CASES
 from tests.cost.handlers import count
+from tests.cost.openai_requests import EVERY as CASES
 from tests.cost.requests import ROUTES, Case
 
 LINEAR = 2.3

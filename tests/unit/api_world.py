@@ -21,6 +21,7 @@ from api.ai_sdk import AI_SDK
 from api.app import create_app
 from api.mcp import MCP
 from api.native import NATIVE
+from api.openai import OPENAI
 from api.openhands import OPENHANDS
 from palaver.config.policy import OperatorPolicy
 from palaver.config.providers import Provider
@@ -138,7 +139,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
-    dialects = changes.get("dialects", (NATIVE, AI_SDK, MCP, OPENHANDS))
+    dialects = changes.get("dialects", (NATIVE, AI_SDK, MCP, OPENAI, OPENHANDS))
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("tools",))
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))

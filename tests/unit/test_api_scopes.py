@@ -35,8 +35,10 @@ NUMBER = UUID(int=7)
 """Of a conversation that is not there."""
 PARTS: Final = {
     "run_id": RUN_ID,
+    "response_id": RUN_ID.replace("run_", "resp_"),
     "conversation_id": CONVERSATION_ID,
     "conversation": str(NUMBER),
+    "item_id": "msg_1",
     "event": str(NUMBER),
     "task": RUN_ID,
     "api_key_id": "0" * 12,
@@ -44,6 +46,8 @@ PARTS: Final = {
     "chat_id": "nothing",
     "tenant": "nobody",
 }
+KEEPING: Final = {"POST /v1/runs", "POST /mcp", "POST /openai/v1/responses"}
+"""Routes that keep a caller who is held to one conversation to it themselves."""
 DOCUMENT: Final = create_app(SETTINGS, dialects=DIALECTS).openapi()["paths"]
 ROUTES: Final = [
     (method.upper(), path, tuple(scope for way in operation.get("security", ()) for scope in way["key"]))
@@ -276,11 +280,12 @@ async def test_a_key_that_is_held_to_a_conversation_goes_no_further(
     beyond: list[tuple[str, str, dict[str, Any]]] = [
         (method, filled(path), {})
         for method, path, scopes in ROUTES
-        if scopes and "{" not in path and (method, path) not in (("POST", "/v1/runs"), ("POST", "/mcp"))
+        if scopes and "{" not in path and f"{method} {path}" not in KEEPING
     ]
     assert len(beyond) > 10
     beyond += [
         ("POST", "/v1/runs", BODY),
+        ("POST", "/openai/v1/responses", {"model": "fake/tool-20", "input": "hello"}),
         ("POST", f"/v1/conversations/{mine['conversation_id']}/fork", {}),
         ("POST", f"{mine['links']['self']}/retry", {"from_step": 1}),
     ]

@@ -15,6 +15,7 @@ from api.mcp import MCP
 from api.native import NATIVE
 from api.native.dialect import RunId
 from api.native.links import run_json
+from api.openai import OPENAI
 from api.openhands import OPENHANDS
 from api.operations import Backend
 from palaver.store.redis.reach import EVERYTHING, within
@@ -37,7 +38,7 @@ from tests.unit.two_tenants import (
     unknown,
 )
 
-DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AI_SDK)).openapi()
+DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AI_SDK, OPENAI)).openapi()
 OPERATIONS = operations_of(DOCUMENT)
 SOCKETS = [route.path for route in create_app().routes if isinstance(route, WebSocketRoute)]
 PAIRS = [("acme", "globex"), ("default", "globex"), ("acme", "default")]
@@ -89,7 +90,7 @@ async def read(backend: Backend, run_id: RunId) -> Response:
 
 
 async def test_a_new_route_is_tried_and_closed_by_itself() -> None:
-    dialects = (NATIVE, OPENHANDS, MCP, HONEST, LEAKY)
+    dialects = (NATIVE, OPENHANDS, MCP, OPENAI, HONEST, LEAKY)
     new = [each for each in operations_of(create_app(dialects=dialects).openapi()) if each not in OPERATIONS]
     by_path = {each.path: each for each in new if each.path.startswith(("/honest", "/leaky"))}
     assert len(by_path) == 3

@@ -41,10 +41,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
     from api.ai_sdk import AI_SDK
     from api.mcp import MCP
+    from api.openai import OPENAI
     from api.openhands import OPENHANDS
 
     assert Settings().dialects == ("*",)
-    assert dialects_of(("*",)) == dialects_of(("ai_sdk", "mcp", "openhands")) == (NATIVE, AI_SDK, MCP, OPENHANDS)
+    everything = ("ai_sdk", "mcp", "openai", "openhands")
+    assert dialects_of(("*",)) == dialects_of(everything) == (NATIVE, AI_SDK, MCP, OPENAI, OPENHANDS)
     assert dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
     assert dialects_of(("native",)) == (NATIVE,)
 
@@ -85,10 +87,10 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("chosen", "there"),
-    [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"]), ("ai_sdk", ["api.ai_sdk"])],
+    [("native", []), *((name, [f"api.{name}"]) for name in ("openhands", "mcp", "openai", "ai_sdk"))],
 )
 def test_one_that_nobody_chose_is_not_imported(chosen: str, there: list[str]) -> None:
-    guests = "{'api.ai_sdk', 'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
+    guests = "{'api.ai_sdk', 'api.mcp', 'api.openai', 'api.openhands', 'mcp', 'openai', 'jsonschema', 'jwt', 'httpx'}"
     program = f"import sys, api.app; api.app.create_app(); print(sorted({guests} & {{*sys.modules}}))"
     environment = {**os.environ, "PALAVER_DIALECTS": chosen}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -91,7 +91,13 @@ class Belongings:
     @property
     def names(self) -> set[str]:
         """What nobody else is to be shown."""
-        return {*self.runs, *self.conversations, *(str(uuid_of(each)) for each in self.conversations), CANARY}
+        return {
+            *self.runs,
+            *(run.replace("run_", "resp_") for run in self.runs),
+            *self.conversations,
+            *(str(uuid_of(each)) for each in self.conversations),
+            CANARY,
+        }
 
 
 async def furnish(api: World, who: str) -> Belongings:
@@ -137,6 +143,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "run": [ended["id"], waits["id"]],
         "conversation": [ended["conversation_id"], waits["conversation_id"]],
         "number": [talk, str(uuid_of(waits["conversation_id"])).replace("-", "")],
+        "response": [run["id"].replace("run_", "resp_") for run in (ended, waits)],
         "action": [actions[0]["id"]],
         "event": [events[0]["id"]],
         "agent": [agent],
@@ -185,6 +192,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
     match kind:
         case "run":
             return new_run_id("00", tag)
+        case "response":
+            return new_run_id("00", tag).replace("run_", "resp_")
         case "conversation":
             return new_conversation_id(1, "00", tag)
         case "number":
@@ -282,6 +291,8 @@ _STANDS_AT: Final = {
 """Names of places where something is one of those: elsewhere it is a text as any other."""
 NOTHING: Final = {
     "run_id": new_run_id("00"),
+    "response_id": new_run_id("00").replace("run_", "resp_"),
+    "item_id": "msg_1",
     "conversation_id": new_conversation_id(1, "00"),
     "conversation": str(uuid4()),
     "event": str(uuid4()),

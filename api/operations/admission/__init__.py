@@ -20,6 +20,7 @@ from ..backend import Backend, Caller, within_deadline
 from . import content, governing, history, items, money, schedule, spec
 from .agents import as_it_was, refuse_other_agents, refuse_other_names
 from .faults import at_the_root, refuse
+from .governing import may_name
 from .resolution import look_up, resolve
 from .spec import AGENT_PROBLEMS
 from .subagents import faults_below, with_named, with_policies, with_subagents
@@ -36,6 +37,7 @@ __all__ = [
     "admit_secrets",
     "admit_submission",
     "as_it_was",
+    "may_name",
     "refuse",
     "refuse_other_names",
 ]

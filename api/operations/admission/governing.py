@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from palaver.config.policy import DEFAULT_TENANT
+from palaver.config.policy import DEFAULT_TENANT, PolicyRule, fits
 from palaver.errors import FieldError
 from palaver.schemas.models import AgentSpec, Budget, Retry, Run, Subagent, Submission, WithAgent
 from palaver.vocabulary.ids import tenant_of
@@ -74,6 +75,24 @@ async def conversation(body: Body, backend: Backend, caller: Caller) -> Body:
         return body
     governed, _ = await _governed(agent, None, backend, caller, given=True, submits=False)
     return body if governed is agent else body.model_copy(update={"agent": governed})
+
+
+async def may_name(models: Sequence[str], backend: Backend, caller: Caller) -> Sequence[str]:
+    """Return those of the models that an agent in a request of the caller may have.
+
+    Raises:
+        StoreUnavailable: the store took too long.
+    """
+    if caller.agents is not None:
+        return ()
+    if not backend.policy.rules:
+        return models
+    tenant = await _tenant(backend, caller, None)
+    return [model for model in models if _allows(backend.policy.rules_for(tenant, AgentSpec(model=model)), model)]
+
+
+def _allows(rules: Mapping[str, PolicyRule], model: str) -> bool:
+    return all(rule.inline_agents and (rule.models is None or fits(rule.models, model)) for rule in rules.values())
 
 
 async def check(agent: AgentSpec, backend: Backend, caller: Caller) -> None:

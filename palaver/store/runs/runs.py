@@ -141,6 +141,19 @@ class Runs(Listing):
         submit = await self.to_submit(submission, conversation_id, kind, key, by=by, lacks=lacks)
         return await self.take_on(submit, show=show)
 
+    async def begun_with(
+        self, idempotency_keys: Sequence[str], *, by: str | None = None, beside: str | None = None
+    ) -> str | None:
+        """Return the run that a submit with one of these keys made; the first that is known. ``beside`` is a run or the
+        conversation that it was to go on with."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for text in idempotency_keys:
+            digest = idempotency(text, "", by).digest
+            shard = pick_shard(digest, len(self.shards)) if beside is None else shard_of(beside)
+            pipeline.hget(keys.idempotency(shard, digest), "run")
+        found = [run_id for run_id in await pipeline.execute() if run_id is not None]
+        return found[0].decode() if found else None
+
     async def take_on(self, submit: Submit, *, show: bool = False) -> Submitted:
         """Submit what `to_submit` made, and return the outcome. With ``show`` a new run comes with it.
 

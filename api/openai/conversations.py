@@ -1,0 +1,230 @@
+"""Conversations and their items."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import orjson
+from pydantic import TypeAdapter
+from starlette.responses import Response
+
+from palaver.errors import FieldError, Refused
+from palaver.schemas.conversation import Conversation, ConversationMessage, ConversationPatch, NewConversation
+from palaver.schemas.models import Message
+
+from .. import operations
+from ..answers import answer
+from ..audit import detail
+from ..lenient import refusing
+from ..operations import Backend, Caller
+from ..signatures import InPath
+from .dialect import OPENAI, ConversationInPath
+from .inputs import read_input
+from .items import input_items
+from .paging import ItemsQuery, list_of
+from .wire import (
+    ConversationCreate,
+    ConversationUpdate,
+    ItemsCreate,
+    OpenAiConversation,
+    OpenAiDeleted,
+    OpenAiItem,
+    OpenAiItemList,
+)
+
+_MESSAGES: Final[TypeAdapter[tuple[Message, ...]]] = TypeAdapter(tuple[Message, ...])
+_POSITION: Final = re.compile(r"(?:msg|fc)_([1-9][0-9]{0,12})(?:_[0-9]{1,3})?|([1-9][0-9]{0,12})_output")
+_EMPTY: Final = ConversationCreate()
+_ONLY_USER: Final = "is none of the user's messages: a conversation gets others by its responses"
+
+ItemInPath = Annotated[str, InPath("The item's id.")]
+
+
+@OPENAI.route(
+    "POST",
+    "/openai/v1/conversations",
+    scope="runs:submit",
+    tag="openai",
+    summary="Create a conversation",
+    examples={"smallest": {}, "with items": {"items": [{"type": "message", "role": "user", "content": "hello"}]}},
+    answers={200: ("The conversation.", OpenAiConversation)},
+    problems=("unsupported_content", "conversation_full", "tenant_erased", "store_nearly_full", "not_durable"),
+)
+async def create_conversation(backend: Backend, caller: Caller, body: ConversationCreate = _EMPTY) -> Response:
+    """Responses name it as `conversation`. Its items are the user's messages."""
+    messages = _messages(body.items or ())
+    with refusing():
+        wanted = NewConversation(metadata=body.metadata or {})
+    made, _ = await operations.create_conversation(backend, wanted, caller)
+    if messages:
+        await operations.append(backend, made.id, messages, caller)
+    detail(created=made.id)
+    return answer(_shown(made))
+
+
+@OPENAI.route(
+    "GET",
+    "/openai/v1/conversations/{conversation_id}",
+    scope="runs:read",
+    tag="openai",
+    summary="Retrieve a conversation",
+    answers={200: ("The conversation.", OpenAiConversation)},
+    problems=("conversation_not_found",),
+)
+async def retrieve_conversation(backend: Backend, conversation_id: ConversationInPath) -> Response:
+    """Its metadata, and when it began."""
+    return answer(_shown(await operations.read_conversation(backend, conversation_id)))
+
+
+@OPENAI.route(
+    "POST",
+    "/openai/v1/conversations/{conversation_id}",
+    scope="runs:act",
+    tag="openai",
+    summary="Change a conversation",
+    examples={"metadata": {"metadata": {"topic": "demo"}}},
+    answers={200: ("The conversation.", OpenAiConversation)},
+    problems=("conversation_not_found", "store_nearly_full", "not_durable"),
+)
+async def update_conversation(
+    backend: Backend, caller: Caller, conversation_id: ConversationInPath, body: ConversationUpdate
+) -> Response:
+    """The metadata takes the place of what there was."""
+    with refusing():
+        wanted = ConversationPatch(metadata=body.metadata)
+    return answer(_shown(await operations.change_conversation(backend, conversation_id, wanted, caller)))
+
+
+@OPENAI.route(
+    "DELETE",
+    "/openai/v1/conversations/{conversation_id}",
+    scope="runs:act",
+    tag="openai",
+    summary="Delete a conversation",
+    answers={200: ("It is gone.", OpenAiDeleted)},
+    problems=("conversation_not_found", "conversation_busy", "not_durable"),
+)
+async def delete_conversation(backend: Backend, conversation_id: ConversationInPath) -> Response:
+    """Forget a conversation none of whose responses is going on, with its responses and items."""
+    await operations.delete_conversation(backend, conversation_id)
+    return answer(OpenAiDeleted(id=conversation_id, object="conversation.deleted"))
+
+
+@OPENAI.route(
+    "GET",
+    "/openai/v1/conversations/{conversation_id}/items",
+    scope="runs:read",
+    tag="openai",
+    summary="List the items of a conversation",
+    answers={200: ("A page of items.", OpenAiItemList)},
+    problems=("conversation_not_found", "invalid_cursor"),
+)
+async def list_conversation_items(backend: Backend, conversation_id: ConversationInPath, query: ItemsQuery) -> Response:
+    """What models see of it: messages, calls of tools, whoever runs them, and their outputs."""
+    newest = query.order == "desc"
+    after = 0
+    if query.after is not None:
+        after = _position(query.after) + (1 if newest else -1)
+    items, more = list[dict[str, Any]](), True
+    behind = query.after is None
+    while more and len(items) <= query.limit:
+        page = await operations.read_messages(
+            backend, conversation_id, after=after, limit=query.limit + 1, newest_first=newest
+        )
+        for message in page.data:
+            for item in reversed(items_of(message)) if newest else items_of(message):
+                if behind:
+                    items.append(item)
+                behind = behind or item["id"] == query.after
+        if not behind:
+            raise Refused("invalid_cursor", "There is no item of this id in the conversation.")
+        after, more = page.next_after, page.has_more
+    return answer(list_of(items[: query.limit], has_more=more or len(items) > query.limit))
+
+
+@OPENAI.route(
+    "POST",
+    "/openai/v1/conversations/{conversation_id}/items",
+    scope="runs:submit",
+    tag="openai",
+    summary="Add items to a conversation",
+    examples={"the user's words": {"items": [{"type": "message", "role": "user", "content": "hello"}]}},
+    answers={200: ("The items.", OpenAiItemList)},
+    problems=(
+        "conversation_not_found", "unsupported_content", "conversation_full", "steering_full", "store_nearly_full",
+        "not_durable",
+    ),
+)  # fmt: skip
+async def create_conversation_items(
+    backend: Backend, caller: Caller, conversation_id: ConversationInPath, body: ItemsCreate
+) -> Response:
+    """The user's messages, without a response of their own. One that is going on is told of them at its next model
+    call; they are in the list from then on."""
+    messages = _messages(body.items)
+    appended = await operations.append(backend, conversation_id, messages, caller)
+    if appended.position is None:
+        return answer(list_of([], has_more=False))
+    first = appended.position - len(messages) + 1
+    shown = [
+        item
+        for place, message in enumerate(messages)
+        for item in input_items(str(first + place), message.model_dump(mode="json"))
+    ]
+    return answer(list_of(shown, has_more=False))
+
+
+@OPENAI.route(
+    "GET",
+    "/openai/v1/conversations/{conversation_id}/items/{item_id}",
+    scope="runs:read",
+    tag="openai",
+    summary="Retrieve an item of a conversation",
+    answers={200: ("The item.", OpenAiItem)},
+    problems=("conversation_not_found", "not_found"),
+)
+async def retrieve_conversation_item(
+    backend: Backend, conversation_id: ConversationInPath, item_id: ItemInPath
+) -> Response:
+    """One item by its id."""
+    try:
+        position = _position(item_id)
+    except Refused:
+        position = 0
+    page = await operations.read_messages(backend, conversation_id, after=max(position - 1, 0), limit=1)
+    for message in page.data:
+        for item in items_of(message):
+            if item["id"] == item_id:
+                return answer(OpenAiItem(item))
+    raise Refused("not_found", "There is no item of this id in the conversation.")
+
+
+def items_of(message: ConversationMessage) -> list[dict[str, Any]]:
+    """Return the items that a message of the log is; none if models are not told of it any more."""
+    if message.withdrawn or message.nudge:
+        return []
+    return input_items(str(message.position), message.model_dump(mode="json"))
+
+
+def _position(item_id: str) -> int:
+    match = _POSITION.fullmatch(item_id)
+    if match is None:
+        raise Refused("invalid_cursor", "There is no item of this id in the conversation.")
+    return int(match[1] or match[2])
+
+
+def _messages(items: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+    given = read_input(items, "/items")
+    if given.answers or given.instructions or any(message["role"] != "user" for message in given.messages):
+        raise Refused.of_faults([FieldError("/items", "unsupported_content", _ONLY_USER)])
+    with refusing("/items"):
+        return _MESSAGES.validate_json(orjson.dumps(given.messages))
+
+
+def _shown(conversation: Conversation) -> OpenAiConversation:
+    return OpenAiConversation(
+        id=conversation.id,
+        created_at=int(conversation.created_at.timestamp()),
+        metadata=conversation.metadata,
+    )

@@ -1,0 +1,118 @@
+"""The dialect that the routes here are added to: its problems, and the parts of its paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+import orjson
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from ..dialects import Dialect
+from ..headers import JSON
+from ..openapi import ErrorFormat
+from ..operations import Backend, Caller, keep_to_conversation, keep_to_run
+from ..problems import Problem
+from ..queries import AnyQuery
+from ..requests import request_id_of
+from ..signatures import InPath
+from .ids import PATTERN, ResponseId
+from .tables import MODEL_NOT_FOUND, MODELS, PROBLEMS, TABLES, ErrorType
+
+PREFIX: Final = "/openai/v1"
+_SCHEMA: Final[dict[str, Any]] = {
+    "title": "OpenAiError",
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string", "enum": list(ErrorType)},
+                "param": {"type": ["string", "null"], "description": "The field of the body that does not fit."},
+                "code": {"type": "string"},
+                "run_id": {"type": "string", "description": "The run that stands in the way."},
+            },
+        }
+    },
+}
+_STATUS: Final[Mapping[int, int]] = MappingProxyType({410: 409, 412: 409, 422: 400})
+"""Statuses for which clients have no exception of their own, and those that they have in their place."""
+_FIELDS: Final = (
+    ("agent/client_tools", "tools"),
+    ("agent/tools", "tools"),
+    ("agent/response_format/schema", "text/format/schema"),
+    ("agent/response_format", "text/format"),
+    ("agent/reasoning_effort", "reasoning/effort"),
+    ("agent/", ""),
+    ("conversation_id", "conversation"),
+)
+"""Places in a body of ours, and in a body of OpenAI's."""
+
+
+def respond(problem: Problem, request: HTTPConnection) -> Response:
+    """Return the answer to a request that a problem ended. Clients try 409 again unless they are told not to."""
+    kind = PROBLEMS[problem.code]
+    unknown_model = problem.code in MODELS
+    status = 404 if unknown_model else _STATUS.get(problem.status, problem.status)
+    error: dict[str, Any] = {
+        "message": _sentence(problem),
+        "type": kind,
+        "param": "model" if unknown_model else _param(problem),
+        "code": MODEL_NOT_FOUND if unknown_model else problem.code,
+        "request_id": request_id_of(request),
+    }
+    if problem.run_id is not None:
+        error["run_id"] = problem.run_id
+    headers = dict(problem.headers)
+    if status == 409:
+        headers["x-should-retry"] = "false"
+    return Response(orjson.dumps({"error": error}), status, headers, media_type=JSON)
+
+
+def _sentence(problem: Problem) -> str:
+    if not problem.faults:
+        return ": ".join(filter(None, (problem.title, problem.detail)))
+    return "; ".join(f"{_place(fault.pointer)} {fault.message}".strip() for fault in problem.faults)
+
+
+def _param(problem: Problem) -> str | None:
+    return _place(problem.faults[0].pointer) or None if problem.faults else None
+
+
+def _place(pointer: str) -> str:
+    place = pointer.lstrip("/?")
+    for ours, theirs in _FIELDS:
+        if place.startswith(ours):
+            place = theirs + place.removeprefix(ours)
+            break
+    return place.replace("/", ".")
+
+
+OPENAI: Final = Dialect(
+    "openai",
+    PREFIX,
+    respond,
+    ErrorFormat(JSON, "OpenAiError", _SCHEMA),
+    query=AnyQuery,
+    about="The same runs for clients of OpenAI's API.",
+    tables=TABLES,
+)
+
+
+async def _keep_to_response(backend: Backend, caller: Caller, response: ResponseId) -> None:
+    await keep_to_run(backend, caller, response.run_id)
+
+
+async def _keep_to_conversation(backend: Backend, caller: Caller, conversation_id: str) -> None:
+    await keep_to_conversation(backend, caller, conversation_id)
+
+
+ResponseInPath = Annotated[
+    ResponseId, InPath("The response's id.", ResponseId.read, pattern=PATTERN, keep=_keep_to_response)
+]
+ConversationInPath = Annotated[str, InPath("The conversation's id.", keep=_keep_to_conversation)]

@@ -1,0 +1,74 @@
+"""Requests that come again: a client sends one up to three times, and says with each how often it has, but not that
+they are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Annotated, Final
+
+import orjson
+from starlette.requests import Request
+
+from palaver.errors import UnknownRun
+from palaver.vocabulary.ids import is_id
+
+from .. import operations
+from ..headers import Header
+from ..operations import Backend, Caller
+from .creating import Begun, RequestKey, begin_response
+from .ids import ResponseId
+from .wire import ResponseCreate
+
+_BUCKET: Final = 60
+_REMEMBERED: Final = 10
+"""Seconds of a bucket, and buckets before the present one in which a request may have come for the first time."""
+
+
+def _retry_count(request: Request) -> int | None:
+    count = request.headers.get("x-stainless-retry-count", "")
+    return int(count) if count.isascii() and count.isdecimal() and len(count) < 3 else None
+
+
+RetryCount = Annotated[
+    int | None,
+    Header(
+        "X-Stainless-Retry-Count",
+        _retry_count,
+        {"type": "string"},
+        "How often the client has sent this request before. The same body again finds the response that it made.",
+    ),
+]
+
+
+async def begin_once(
+    backend: Backend, caller: Caller, body: ResponseCreate, key: str | None, count: int | None
+) -> Begun:
+    """Begin a response, as ``begin_response`` does; or find the one that the same request made before, by its key, or
+    because it says that it comes again. Raises what that raises."""
+    if key is not None or count is None:
+        return await begin_response(backend, caller, body, RequestKey(key, chosen=True))
+    said = hashlib.sha256(orjson.dumps(body.model_dump(mode="json"))).hexdigest()
+    bucket = int(time.time()) // _BUCKET
+    keys = [f"openai:{said}:{bucket - before}" for before in range(_REMEMBERED + 1)]
+    if count > 0:
+        run = await operations.run_begun_with(backend, keys, caller, beside=_beside(body))
+        if run is not None:
+            return Begun(ResponseId(run.id), run, replayed=True)
+    begun = await begin_response(backend, caller, body, RequestKey(keys[0], chosen=False))
+    if begun.replayed and count == 0 and not begun.response.part:
+        # The same words a second time, and not the same request.
+        return await begin_response(backend, caller, body, RequestKey(None, chosen=False))
+    return begun
+
+
+def _beside(body: ResponseCreate) -> str | None:
+    """Return the id of what a response goes on with, if it is one."""
+    if body.previous_response_id is not None:
+        try:
+            return ResponseId.read(body.previous_response_id).run_id
+        except UnknownRun:
+            return None
+    named = body.conversation
+    conversation_id = named if isinstance(named, str) or named is None else named.id
+    return conversation_id if conversation_id is not None and is_id("conv", conversation_id) else None

@@ -1,0 +1,156 @@
+"""The stream of a response: its events as they come, from the first one or behind any other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import orjson
+
+from palaver.errors import Refused
+from palaver.events import EventKind
+from palaver.schemas.models import Run
+
+from .. import operations
+from ..headers import EVENT_STREAM
+from ..operations import Backend, StoredEvent
+from ..streams import EventStream, Outlet
+from .ids import ResponseId
+from .projection import LIFECYCLE, ResponseProjection, Shown
+from .states import read_response, response_object, status_of
+from .tables import ResponseStatus
+
+_KEEP_ALIVE: Final = b": ka\n\n"
+"""No event of these streams has an id: clients take a comment behind one for an event without data."""
+_PAGE: Final = 500
+_QUIET: Final = 10.0
+"""Seconds after which a client is sent a comment, if none of the events is shown to it."""
+_BEGUN: Final = {"response.created": ResponseStatus.QUEUED, "response.queued": ResponseStatus.QUEUED}
+_LOST: Final = "The server has lost events that were sent before: retrieve the response, which has what is true now."
+STREAMS: Final = {
+    EVENT_STREAM: {
+        "schema": {
+            "description": "Each event of the stream; `data` is JSON with its `type` and `sequence_number`.",
+            "type": "object",
+            "required": ["event", "data"],
+            "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+        },
+        "example": 'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":{}}\n\n',
+    }
+}
+
+
+def frame(number: int, kind: str, fields: Any) -> bytes:
+    """Return an event on the wire."""
+    data = orjson.dumps({"type": kind, "sequence_number": number, **fields})
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+
+
+class ResponseOutlet(Outlet):
+    """The way of deltas to a client that has all before them."""
+
+    def __init__(self, projection: ResponseProjection) -> None:
+        super().__init__(StoredEvent.to_json)
+        self._projection = projection
+
+    def pass_on(self, event: StoredEvent) -> bool:
+        """Send a delta at once, if that can be; tell whether it was."""
+        shown = None if self.connection is None else self._projection.tail(event)
+        if shown is None or self.connection is None or not self.connection.write_chunk(frame(*shown)):
+            return False
+        self._projection.take(shown)
+        return True
+
+
+class ResponseStream(EventStream):
+    """The answer that is the stream of a response.
+
+    Clients take the end of the body for the end of the response. What breaks off before that, as the process ends, is
+    cut, so that they know, and go on behind the last event that they have.
+    """
+
+    def __init__(self, backend: Backend, response: ResponseId, run: Run) -> None:
+        self._backend = backend
+        self._response = response
+        self._run = run
+        self._projection = ResponseProjection(response, run.agent)
+        self._missed: list[Shown] = []
+        self._reached = 0
+        self._over = False
+        self._sent = time.monotonic()
+        outlet = ResponseOutlet(self._projection)
+        super().__init__(self._written_out(outlet), backend.closing, outlet=outlet)
+
+    @property
+    def whole(self) -> bool:
+        """True if the client was sent all of it."""
+        return self._over
+
+    async def go_behind(self, number: int) -> None:
+        """Begin behind the event of that number.
+
+        Raises:
+            Refused: ``invalid_cursor``; there is none, or what is behind it is not known any more.
+        """
+        projection = self._projection
+        more = True
+        while more:
+            page = await operations.read_events(self._backend, self._run.id, self._reached, _PAGE, "reasoning")
+            for event in page.events:
+                wanted = projection.seq_of(number)
+                if wanted is not None and self._reached < wanted < event.seq:
+                    why = "The deltas behind this event are gone. Stream from the beginning, or retrieve the response."
+                    raise Refused("invalid_cursor", why, run_id=self._run.id)
+                self._reached = event.seq
+                self._missed = [shown for shown in projection.read(event) if shown.number > number]
+                if self._missed or projection.done:
+                    return
+            more = page.more and bool(page.events)
+        wanted = projection.seq_of(number)
+        if not projection.begun or wanted is None or wanted > self._reached:
+            raise Refused("invalid_cursor", "The response has not come so far.", run_id=self._run.id)
+
+    async def _written_out(self, outlet: Outlet) -> AsyncGenerator[bytes, None]:
+        projection = self._projection
+        if self._missed:
+            yield await self._written(self._missed)
+        if not projection.done:
+            batches = operations.follow(self._backend, self._run.id, self._reached, "reasoning", pass_on=outlet.pass_on)
+            async with aclosing(batches):
+                async for events in batches:
+                    written = await self._taken(events)
+                    if written or not events or time.monotonic() - self._sent > _QUIET:
+                        yield written or _KEEP_ALIVE
+                        self._sent = time.monotonic()
+                    if projection.done or self._over:
+                        break
+        self._over |= projection.done
+
+    async def _taken(self, events: Sequence[StoredEvent]) -> bytes:
+        """Return the frames of the next events of the run."""
+        shown = list[Shown]()
+        for event in events:
+            if event.type == EventKind.STREAM_REWOUND:
+                self._over = True
+                lost = {"code": "server_error", "message": _LOST, "param": None}
+                return await self._written(shown) + frame(self._projection.last + 1, "error", lost)
+            shown += self._projection.read(event)
+            if self._projection.done:
+                break
+        return await self._written(shown)
+
+    async def _written(self, events: list[Shown]) -> bytes:
+        written = bytearray()
+        for number, kind, fields in events:
+            carried = {"response": await self._as_of(kind)} if kind in LIFECYCLE else fields
+            written += frame(number, kind, carried)
+        return bytes(written)
+
+    async def _as_of(self, kind: str) -> dict[str, Any]:
+        """Return the response as an event of that type has it. What it is at the end is read: by then it is final."""
+        if not self._projection.done or kind in _BEGUN or kind == "response.in_progress":
+            return response_object(self._response, self._run, _BEGUN.get(kind, ResponseStatus.IN_PROGRESS))
+        run, projection = await read_response(self._backend, self._response)
+        return response_object(self._response, run, status_of(run, projection), projection)

@@ -1,0 +1,100 @@
+"""The same for the routes of OpenAI's dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from palaver.schemas.models import AgentSpec
+from palaver.vocabulary.limits import KIB, limit_of
+from tests.cost.ai_sdk_requests import EVERY as OTHERS
+from tests.cost.requests import Ask, Case, fields, submitted
+from tests.unit.api_world import World
+
+_ROOT: Final = "/openai/v1"
+_MODEL: Final = "fake/tool-20"
+_VALUES: Final = 9_000
+"""Fields of a body, about as many values as there may be."""
+
+
+def _create(body: Callable[[int], dict[str, Any]]) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        return Ask(f"{_ROOT}/responses", {"model": _MODEL, "background": True, "input": "x", **body(n)})
+
+    return prepare
+
+
+def _chat(body: Callable[[int], dict[str, Any]]) -> Callable[[World, int], Awaitable[Ask]]:
+    async def prepare(api: World, n: int) -> Ask:
+        # One that is taken on would be waited for.
+        return Ask(f"{_ROOT}/chat/completions", {"model": "nobody/at-all", **body(n)})
+
+    return prepare
+
+
+def _of_run(path: str) -> Callable[[World, int], Awaitable[Ask]]:
+    """A request about a response with so many messages in its input."""
+
+    async def prepare(api: World, n: int) -> Ask:
+        run = await submitted(api, n)
+        return Ask(_ROOT + path.format(run["id"].replace("run_", "resp_"), run["conversation_id"]))
+
+    return prepare
+
+
+async def _ended(api: World, n: int) -> Ask:
+    run = await api.submit(input=_messages(n))
+    await api.finish(run)
+    return Ask(f"{_ROOT}/responses/{run['id'].replace('run_', 'resp_')}")
+
+
+async def _changed(api: World, n: int) -> Ask:
+    run = await submitted(api)
+    return Ask(f"{_ROOT}/conversations/{run['conversation_id']}", {"metadata": {"a": "x" * n}})
+
+
+async def _added(api: World, n: int) -> Ask:
+    run = await submitted(api)
+    items = [{"role": "user", "content": "x"} for _ in range(n)]
+    return Ask(f"{_ROOT}/conversations/{run['conversation_id']}/items", {"items": items})
+
+
+async def _models(api: World, n: int) -> Ask:
+    for k in range(n):
+        await api.store.agents.keep("", f"agent.{k}", AgentSpec(model="fake/echo"))
+    return Ask(f"{_ROOT}/models")
+
+
+def _messages(n: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": "x"} for _ in range(n)]
+
+
+async def _begun(api: World, n: int) -> Ask:
+    return Ask(f"{_ROOT}/conversations", {"items": _messages(n)})
+
+
+_MOST: Final = limit_of("input_messages")
+EVERY: Final = (
+    Case(f"POST {_ROOT}/responses", "unknown fields", _VALUES, _create(fields)),
+    Case(f"POST {_ROOT}/responses", "items", _MOST, _create(lambda n: {"input": _messages(n)})),
+    Case(f"POST {_ROOT}/responses", "characters", 64 * KIB, _create(lambda n: {"input": "x" * n})),
+    Case(f"POST {_ROOT}/chat/completions", "messages", _MOST, _chat(lambda n: {"messages": _messages(n)})),
+    Case(f"GET {_ROOT}/responses/{{response_id}}", "messages of its input", _MOST, _of_run("/responses/{0}")),
+    Case(f"GET {_ROOT}/responses/{{response_id}}/input_items", "messages of its input", _MOST,
+         _of_run("/responses/{0}/input_items")),
+    Case(f"POST {_ROOT}/responses/{{response_id}}/cancel", "messages of its input", _MOST,
+         _of_run("/responses/{0}/cancel")),
+    Case(f"DELETE {_ROOT}/responses/{{response_id}}", "messages of its input", _MOST, _ended),
+    Case(f"POST {_ROOT}/conversations", "items", _MOST, _begun),
+    Case(f"GET {_ROOT}/conversations/{{conversation_id}}", "messages", _MOST, _of_run("/conversations/{1}")),
+    Case(f"POST {_ROOT}/conversations/{{conversation_id}}", "characters of metadata", 512, _changed),
+    Case(f"DELETE {_ROOT}/conversations/{{conversation_id}}", "messages", _MOST, _of_run("/conversations/{1}")),
+    Case(f"GET {_ROOT}/conversations/{{conversation_id}}/items", "messages", _MOST,
+         _of_run("/conversations/{1}/items?limit=100")),
+    Case(f"POST {_ROOT}/conversations/{{conversation_id}}/items", "items", _MOST, _added),
+    Case(f"GET {_ROOT}/conversations/{{conversation_id}}/items/{{item_id}}", "messages", _MOST,
+         _of_run("/conversations/{1}/items/msg_3")),
+    Case(f"GET {_ROOT}/models", "agents", 48, _models),
+    *OTHERS,
+)  # fmt: skip
+"""With those of all others. The last one is the cheapest."""

@@ -1,0 +1,128 @@
+"""Calls in responses, by OpenAI's own client: functions of the client, tools of the server, and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.unit.api_world import call
+from tests.unit.openai_world import CALCULATOR, MODEL, WEATHER, OpenAiWorld, kinds, numbers, plain, serving_openai
+
+FUNCTION = ["function_call_arguments.delta", "function_call_arguments.done"]
+
+
+@pytest.fixture(params=[True, False], ids=["strict", "loose"])
+async def there(request: pytest.FixtureRequest) -> AsyncIterator[OpenAiWorld]:
+    async with serving_openai(strict=request.param) as made:
+        yield made
+
+
+async def read_again(there: OpenAiWorld, response_id: str, **more: Any) -> list[dict[str, Any]]:
+    """The same as they are on the wire."""
+    stream: Any = await there.client.responses.retrieve(response_id, stream=True, **more)
+    return plain([event async for event in stream])
+
+
+async def streamed(there: OpenAiWorld, response_id: str, **more: Any) -> list[Any]:
+    """The events of a response, by the client's helper."""
+    async with there.client.responses.stream(response_id=response_id, **more) as helper:
+        return [event async for event in helper]
+
+
+async def test_a_function_of_the_client_is_called_and_answered(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    first = await client.create(model=MODEL, input="weather?", tools=[WEATHER], background=True)
+    assert first.tools[0].name == "weather"
+    await there.ask(first, call("call_1", "client_tool", "weather"), text="I look.")
+    events = await streamed(there, first.id)
+    assert [kind for kind in kinds(events) if "function" in kind] == FUNCTION
+    waiting = await client.retrieve(first.id)
+    assert (waiting.status, waiting.usage) == ("completed", None)
+    assert [item.type for item in waiting.output] == ["message", "function_call"]
+    assert (waiting.output[1].call_id, waiting.output[1].name) == ("call_1", "weather")
+    with pytest.raises(openai.ConflictError) as refused:
+        await client.create(model=MODEL, input="and?", previous_response_id=first.id)
+    assert refused.value.code == "pending_action"
+    answers: Any = [{"type": "function_call_output", "call_id": "call_1", "output": "sunny"}]
+    second = await client.create(model=MODEL, previous_response_id=first.id, input=answers, background=True)
+    assert second.id == f"{first.id}_1"
+    assert second.previous_response_id == first.id
+    again = await client.create(model=MODEL, previous_response_id=first.id, input=answers, background=True)
+    assert again.id == second.id
+    run = await there.run_of(second)
+    lease = await there.api.claim(run)
+    await there.api.say(lease, "It is ", "sunny.")
+    await there.api.finish(run, "It is sunny.", lease=lease)
+    events = await streamed(there, second.id)
+    assert (numbers(events)[0], kinds(events)[:2], kinds(events)[-1]) == (0, ["created", "in_progress"], "completed")
+    assert events[-1].response.output_text == "It is sunny."
+    assert await client.retrieve(first.id) == waiting
+    items = (await client.input_items.list(second.id)).data
+    assert [(item.type, item.output) for item in items] == [("function_call_output", "sunny")]
+    items = (await client.input_items.list(first.id, order="asc")).data
+    assert [(item.type, item.content[0].text) for item in items] == [("message", "weather?")]
+    whole = await read_again(there, second.id)
+    assert [event["sequence_number"] for event in whole] == numbers(events)
+    for place, event in enumerate(whole):
+        number = event["sequence_number"]
+        assert await read_again(there, second.id, starting_after=number) == whole[place + 1 :]
+
+
+async def test_a_tool_of_the_server_is_shown_as_a_call_of_an_mcp_server(there: OpenAiWorld) -> None:
+    client = there.client.responses
+    tools: Any = [{**CALCULATOR, "require_approval": "never"}]
+    response = await client.create(model=MODEL, input="2+2?", tools=tools, background=True)
+    await there.ask(response, call("c1"), call("c2"))
+    for name, result in (("c1", "4"), ("c2", "5")):
+        await there.answer(response, f"1/{name}", result)
+    await there.api.finish(await there.run_of(response), "4 and 5")
+    events = await streamed(there, response.id)
+    assert kinds(events).count("mcp_call.completed") == 2
+    final = events[-1].response
+    assert [(item.type, getattr(item, "output", None)) for item in final.output] == [
+        ("mcp_call", "4"),
+        ("mcp_call", "5"),
+        ("message", None),
+    ]
+    whole = await read_again(there, response.id)
+    assert whole[-1]["response"] == (await client.retrieve(response.id)).to_dict()
+
+
+async def test_a_call_waits_for_a_decision(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    tools: Any = [{**CALCULATOR, "require_approval": "always"}]
+    first = await client.create(model=MODEL, input="2+2?", tools=tools, background=True)
+    await there.ask(first, call("c1", "approval"), call("c2", "approval"))
+    events = await streamed(there, first.id)
+    requests = [item for item in events[-1].response.output if item.type == "mcp_approval_request"]
+    assert [(item.name, item.server_label) for item in requests] == [("calculator", "palaver")] * 2
+
+    def said(request: Any, approve: bool, **more: Any) -> Any:
+        return {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve, **more}
+
+    with pytest.raises(openai.ConflictError) as half:
+        await client.create(model=MODEL, previous_response_id=first.id, input=[said(requests[0], True)])
+    assert half.value.code == "pending_action"
+    answers = [said(requests[0], True), said(requests[1], False, reason="no")]
+    second = await client.create(model=MODEL, previous_response_id=first.id, input=answers, background=True)
+    await there.answer(second, "1/c1", "4")
+    await there.api.finish(await there.run_of(second), "4")
+    final = (await streamed(there, second.id))[-1].response
+    calls = [item for item in final.output if item.type == "mcp_call"]
+    assert {item.status for item in calls} == {"completed", "failed"}
+    assert {item.approval_request_id for item in calls} == {request.id for request in requests}
+    items = (await client.input_items.list(second.id)).data
+    assert {(item.approval_request_id, item.approve) for item in items} == {
+        (requests[0].id, True),
+        (requests[1].id, False),
+    }
+    changed = [said(requests[0], False), said(requests[1], False)]
+    with pytest.raises(openai.ConflictError) as late:
+        await client.create(model=MODEL, previous_response_id=first.id, input=changed)
+    assert late.value.code in ("action_already_resolved", "run_ended")

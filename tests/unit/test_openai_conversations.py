@@ -1,0 +1,136 @@
+"""Conversations by OpenAI's own client, and responses that go on with others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from palaver.schemas.models import Message
+from palaver.steps.verdicts import Finish
+from palaver.vocabulary.lifecycle import StopReason
+from tests.unit.openai_world import CALCULATOR, MODEL, OpenAiWorld, serving_openai
+
+
+@pytest.fixture(params=[True, False], ids=["strict", "loose"])
+async def there(request: pytest.FixtureRequest) -> AsyncIterator[OpenAiWorld]:
+    async with serving_openai(strict=request.param) as made:
+        yield made
+
+
+async def answered(there: OpenAiWorld, text: str, **more: Any) -> Any:
+    """A response that has come to an answer."""
+    response = await there.client.responses.create(**{"model": MODEL, "input": "hello", "background": True, **more})
+    await there.api.finish(await there.run_of(response), text)
+    return await there.client.responses.retrieve(response.id)
+
+
+async def told(there: OpenAiWorld, response: Any) -> list[str]:
+    """What models are told of the conversation of a response."""
+    answer = await there.api.client.get(f"/v1/conversations/{response.conversation.id}/messages")
+    return [message["content"] for message in answer.json()["data"]]
+
+
+async def test_a_response_goes_on_with_the_newest_and_forks_behind_an_older_one(there: OpenAiWorld) -> None:
+    first = await answered(there, "one")
+    second = await answered(there, "two", previous_response_id=first.id, input="and?")
+    assert second.conversation.id == first.conversation.id
+    assert second.previous_response_id == first.id
+    other = await answered(there, "three", previous_response_id=first.id, input="or?")
+    assert other.conversation.id != first.conversation.id
+    assert await told(there, second) == ["hello", "one", "and?", "two"]
+    assert await told(there, other) == ["hello", "one", "or?", "three"]
+    third = await answered(there, "four", previous_response_id=second.id, input="so?")
+    assert await told(there, third) == ["hello", "one", "and?", "two", "so?", "four"]
+
+
+async def test_a_response_waits_behind_one_that_goes_on(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    first = await client.create(model=MODEL, input="hello", background=True)
+    second = await client.create(model=MODEL, input="and?", previous_response_id=first.id, background=True)
+    assert (second.status, second.conversation.id) == ("queued", first.conversation.id)
+    with pytest.raises(openai.ConflictError) as busy:
+        await client.create(model=MODEL, input="or?", previous_response_id=first.id, background=True)
+    assert busy.value.code == "conversation_busy"
+    assert busy.value.response.headers["x-should-retry"] == "false"
+    verdict = Finish(Message(role="assistant", content="one"), StopReason.END_TURN)
+    settled = await there.api.store.steps.settle(await there.claimed(first), verdict)
+    await there.api.app.state.backend.follow_up(settled)
+    await there.api.finish(await there.run_of(second), "two")
+    assert await told(there, second) == ["hello", "one", "and?", "two"]
+
+
+async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.conversations
+    words: Any = [{"type": "message", "role": "user", "content": "I am Ada."}]
+    made = await client.create(metadata={"topic": "demo"}, items=words)
+    assert (made.object, made.metadata) == ("conversation", {"topic": "demo"})
+    response = await answered(there, "Hello Ada.", conversation=made.id, input="Who am I?")
+    assert response.conversation.id == made.id
+    added = await client.items.create(made.id, items=words)
+    listed = [item async for item in client.items.list(made.id, order="asc", limit=2)]
+    assert [item.content[0].text for item in listed] == ["I am Ada.", "Who am I?", "Hello Ada.", "I am Ada."]
+    assert added.data[0].id == listed[-1].id
+    newest = [item.id async for item in client.items.list(made.id, limit=1)]
+    assert newest == [item.id for item in reversed(listed)]
+    assert await client.items.retrieve(listed[1].id, conversation_id=made.id) == listed[1]
+    assert (await client.update(made.id, metadata={"a": "b"})).metadata == {"a": "b"}
+    assert (await client.retrieve(made.id)).metadata == {"a": "b"}
+    with pytest.raises(openai.BadRequestError) as wrong:
+        await client.items.create(made.id, items=[{"type": "message", "role": "assistant", "content": "no"}])
+    assert (wrong.value.code, wrong.value.param) == ("unsupported_content", "items")
+    with pytest.raises(openai.NotFoundError):
+        await client.items.retrieve("msg_99", conversation_id=made.id)
+    assert (await client.delete(made.id)).deleted
+    with pytest.raises(openai.NotFoundError) as gone:
+        await client.retrieve(made.id)
+    assert gone.value.code == "conversation_not_found"
+
+
+async def test_input_comes_as_a_history_with_calls_and_images(there: OpenAiWorld) -> None:
+    image = "data:image/png;base64,iVBORw0KGgo="
+    items: Any = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": "Look."}]},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "a cat"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "A cat."}]},
+        {"role": "user", "content": [{"type": "input_image", "image_url": image}, {"type": "input_text", "text": "?"}]},
+    ]
+    response = await answered(there, "A dog.", input=items, instructions="Be kind.")
+    assert response.instructions == "Be kind.\n\nBe brief."
+    listed = [item async for item in there.client.responses.input_items.list(response.id, order="asc", limit=2)]
+    assert [item.type for item in listed] == [
+        "message", "function_call", "function_call_output", "message", "message",
+    ]  # fmt: skip
+    assert listed[-1].content[0].image_url == image
+    sent = [item.to_dict(mode="json") for item in listed]
+    echo = [*sent, *(each.to_dict() for each in response.output), {"role": "user", "content": "?"}]
+    again = await answered(there, "A dog.", input=echo, tools=[CALCULATOR])
+    assert len((await there.client.responses.input_items.list(again.id)).data) == 7
+
+
+async def test_what_cannot_be_carried_is_refused_with_its_place(there: OpenAiWorld) -> None:
+    import openai
+
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input.0.content.0"),
+        ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]}, "tools.0.type"),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice"),
+        ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "previous_response_id"),
+        ({"truncation": "other"}, "truncation"),
+        ({"metadata": {str(n): "" for n in range(17)}}, "metadata"),
+        ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": 7}}}}, "text.format.schema.type"),
+    ]
+    for more, param in refused:
+        with pytest.raises(openai.BadRequestError) as error:
+            await there.client.responses.create(**{"model": MODEL, "input": "hello", **more})
+        assert error.value.param == param, error.value

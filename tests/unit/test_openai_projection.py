@@ -1,0 +1,350 @@
+"""The projection of a run's events to those of a response: a pure function, whatever the run does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from api.openai import projection as projecting
+from api.openai.ids import ResponseId
+from api.openai.projection import LIFECYCLE, SPREAD, ResponseProjection, Shown
+from palaver.errors import UnknownRun
+from palaver.events import EventKind
+from palaver.schemas.actions import Approvals, ClientTool
+from palaver.schemas.models import AgentSpec
+from palaver.store.reading.events import StoredEvent, joined
+from palaver.vocabulary.ids import new_run_id
+from tests.unit.openai_world import AT
+
+RUN: Final = new_run_id("00")
+AGENT: Final = AgentSpec(
+    model="fake/echo",
+    tools=("calculator", "send"),
+    client_tools=(ClientTool(name="look"),),
+    approvals=Approvals(require=("send",)),
+)
+K: Final = EventKind
+ENDS: Final = ("completed", "incomplete", "failed", "cancelled", "expired")
+SEEDS: Final = 60
+
+
+class Story:
+    """A run that does what comes, written as the store writes it."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.events: list[StoredEvent] = []
+        self._calls = 0
+
+    def write(self, kind: EventKind, **fields: Any) -> None:
+        """Add an event."""
+        seq = len(self.events) + 1
+        self.events.append(StoredEvent(RUN, seq, AT + timedelta(seconds=seq), kind, orjson.dumps(fields)))
+
+    def tell(self) -> list[StoredEvent]:
+        """All of it."""
+        choose = self._random
+        self.write(K.RUN_CREATED, conversation_id="conv")
+        self.write(K.MESSAGE_CREATED, message={"role": "user", "content": "hello"})
+        self.write(K.RUN_STARTED)
+        for step in range(1, choose.randint(1, 5)):
+            self._attempts(str(step))
+            if choose.random() < 0.15:
+                # It ends in the middle of an answer.
+                break
+            if not self._turn(str(step)):
+                break
+        self.write(K.RUN_FINISHED, status=choose.choice(ENDS), stop_reason="end_turn", error=None)
+        return self.events
+
+    def _deltas(self, step: str, attempt: int) -> str:
+        said = ""
+        for _ in range(self._random.randint(0, 3)):
+            self.write(K.REASONING_DELTA, step=step, attempt=attempt, text="hm ")
+        for _ in range(self._random.randint(0, 5)):
+            word = self._random.choice(("one ", "two ", "ä\u2028 "))
+            said += word
+            self.write(K.MESSAGE_DELTA, step=step, attempt=attempt, text=word)
+            if self._random.random() < 0.1:
+                self.write(K.TOOL_PROGRESS, step=step, attempt=attempt, call_id="x", tool="x", text="", fraction=None)
+        return said
+
+    def _attempts(self, step: str) -> None:
+        attempt = 1
+        self.write(K.STEP_STARTED, step=step, attempt=attempt, worker="w")
+        while self._random.random() < 0.3:
+            self._deltas(step, attempt)
+            match self._random.randrange(3):
+                case 0:
+                    self.write(K.MESSAGE_DISCARDED, step=step, attempt=attempt)
+                    self.write(K.RUN_RETRYING, step=step, attempt=attempt, delay=0, fallback=False, error={})
+                    attempt += 1
+                case 1:
+                    self.write(K.STEP_LOST, step=step, attempt=attempt, worker="w")
+                    attempt += 1
+                case 2:
+                    # Handed back: no attempt is counted.
+                    self.write(K.MESSAGE_DISCARDED, step=step, attempt=attempt)
+        self._said = self._deltas(step, attempt)
+
+    def _turn(self, step: str) -> bool:
+        """Let the message come, and what its calls become; tell whether another step follows."""
+        names = [self._random.choice(("calculator", "send", "look")) for _ in range(self._random.randint(0, 3))]
+        calls = []
+        for name in names:
+            self._calls += 1
+            calls.append({"id": f"c{self._calls}", "name": name, "arguments": '{"a":1}'})
+        partial = not calls and self._random.random() < 0.2
+        message = {"role": "assistant", "content": self._said, "tool_calls": calls, "partial": partial}
+        self.write(K.MESSAGE_CREATED, step=step, message=message, risky_calls=[], refused_calls=[])
+        waiting = [call for call in calls if call["name"] != "calculator"]
+        actions = [
+            {"id": f"act_{call['id']}", "type": "client_tool" if call["name"] == "look" else "approval",
+             "tool": call["name"], "call_id": call["id"], "arguments": call["arguments"]} for call in waiting
+        ]  # fmt: skip
+        for action in actions:
+            self.write(K.ACTION_REQUIRED, step=step, action=action)
+        for call in calls:
+            if call["name"] == "calculator":
+                self._result(step, call)
+        if waiting:
+            self.write(K.RUN_REQUIRES_ACTION, pending_actions=[action["id"] for action in actions])
+            if self._random.random() < 0.2:
+                for action in actions:
+                    self.write(
+                        K.ACTION_RESOLVED, action_id=action["id"], call_id=action["call_id"], decision="cancelled"
+                    )
+                return False
+            for action in actions:
+                decision = "output" if action["type"] == "client_tool" else self._random.choice(("approve", "deny"))
+                self.write(K.ACTION_RESOLVED, action_id=action["id"], call_id=action["call_id"], decision=decision)
+            for call in waiting:
+                self._result(step, call)
+        return bool(calls)
+
+    def _result(self, step: str, call: dict[str, Any]) -> None:
+        failed = self._random.random() < 0.2
+        message = {"role": "tool", "call_id": call["id"], "name": call["name"], "content": "4", "is_error": failed}
+        self.write(K.TOOL_FINISHED, step=step, message=message)
+
+
+def shown(events: Sequence[StoredEvent], part: int = 0) -> list[Shown]:
+    """The events of a response."""
+    made = ResponseProjection(ResponseId(RUN, part), AGENT)
+    return [each for event in events for each in made.read(event)]
+
+
+def parts(events: Sequence[StoredEvent]) -> int:
+    """The number of responses of a run."""
+    made = ResponseProjection(ResponseId(RUN), AGENT)
+    for event in events:
+        made.read(event)
+    return made.part + 1
+
+
+def check_numbers_grow(seed: int) -> None:
+    events = Story(seed).tell()
+    answers = {
+        event.seq for event in events if event.type == K.ACTION_RESOLVED and event.data["decision"] != "cancelled"
+    }
+    asked = [event.seq for event in events if event.type == K.RUN_REQUIRES_ACTION]
+    assert parts(events) == 1 + sum(seq + 1 in answers for seq in asked), seed
+    for part in range(parts(events)):
+        found = shown(events, part)
+        numbers = [each.number for each in found]
+        assert numbers[0] == 0, seed
+        assert all(one < two for one, two in pairwise(numbers)), seed
+        begun = "response.in_progress" if part else "response.queued"
+        assert [each.type for each in found][:2] == ["response.created", begun], seed
+        ends = [place for place, each in enumerate(found) if each.type in LIFECYCLE][2 if part else 3 :]
+        assert ends == [len(found) - 1] or found[-1].type in LIFECYCLE, seed
+
+
+def check_numbers_are_the_same_where_deltas_are_joined(seed: int) -> None:
+    """A client that is slow has fewer deltas with more text, and the numbers of the last of each."""
+    events = Story(seed).tell()
+    chooser = random.Random(seed)
+    cuts = sorted(chooser.sample(range(len(events)), min(3, len(events))))
+    pieces = [events[one:two] for one, two in zip([0, *cuts], [*cuts, len(events)], strict=True)]
+    for part in range(parts(events)):
+        whole = {each.number: each for each in shown(events, part)}
+        fewer = shown([event for piece in pieces for event in joined(piece)], part)
+        for each in fewer:
+            assert each.number in whole, seed
+            same = whole[each.number]
+            if each.type.endswith("delta"):
+                assert {**each.fields, "delta": ""} == {**same.fields, "delta": ""}, seed
+            else:
+                assert each == same, seed
+            assert texts([one for one in fewer if one.number <= each.number]) == texts(
+                [one for one in whole.values() if one.number <= each.number]
+            ), seed
+
+
+def check_each_item_is_opened_once_and_closed_once(seed: int) -> None:
+    events = Story(seed).tell()
+    for part in range(parts(events)):
+        opened, closed, ids = dict[int, Any](), dict[int, Any](), set[str]()
+        for each in shown(events, part):
+            index, item = each.fields.get("output_index"), each.fields.get("item", {})
+            match each.type:
+                case "response.output_item.added":
+                    assert index == len(opened), seed
+                    assert item["id"] not in ids, seed
+                    ids.add(item["id"])
+                    opened[index] = item
+                case "response.output_item.done":
+                    assert index in opened, seed
+                    assert index not in closed, seed
+                    assert {item[name] == opened[index][name] for name in ("id", "type")} == {True}, seed
+                    closed[index] = item
+                case _ if index is not None:
+                    if each.type == "response.output_text.delta":
+                        thoughts = {place for place, item in opened.items() if item["type"] == "reasoning"}
+                        assert {place for place in thoughts if place < index} <= closed.keys(), seed
+                    assert index in opened, seed
+                    assert index not in closed, seed
+                    assert each.fields["item_id"] == opened[index]["id"], seed
+        assert opened.keys() == closed.keys(), seed
+
+
+def check_texts_add_up(seed: int) -> None:
+    events = Story(seed).tell()
+    for part in range(parts(events)):
+        found = shown(events, part)
+        said = texts(found)
+        done = {
+            each.fields["item_id"]: each.fields["text"]
+            for each in found
+            if each.type in ("response.output_text.done", "response.reasoning_summary_text.done")
+        }
+        assert {item: text for item, text in done.items() if text} == said, seed
+
+
+def check_the_log_alone_has_the_output(seed: int) -> None:
+    """The output of a response that is retrieved is that of its stream, but for thoughts, which the log has beside."""
+    events = Story(seed).tell()
+    durable = [event for event in events if K(event.type).durable]
+    for part in range(parts(events)):
+        live, later = (ResponseProjection(ResponseId(RUN, part), AGENT) for _ in range(2))
+        for event in events:
+            live.read(event)
+        found = [each for event in durable for each in later.read(event)]
+        numbers, kinds = [each.number for each in found], {each.number: each.type for each in shown(events, part)}
+        assert [each for each in found if kinds.get(each.number, each.type) != each.type] == [], seed
+        assert [each for each in found if each.type.endswith("done") and each.number not in kinds] == [], seed
+        assert (later.part, later.done, later.over) == (live.part, live.done, live.over), seed
+        assert (later.ended_by_call, later.pending) == (live.ended_by_call, live.pending), seed
+        kept = [
+            {**item, "id": item["id"].partition("_again")[0]} for item in live.output if item["type"] != "reasoning"
+        ]
+        assert kept == later.output, seed
+        assert later.input == live.input, seed
+        assert numbers == sorted(set(numbers)), seed
+        ends = [shown(events, part)[-1], *shown(durable, part)[-1:]]
+        assert ends[0] == ends[1], seed
+
+
+def check_what_passes_at_once_is_the_same(seed: int) -> None:
+    events = Story(seed).tell()
+    for part in range(parts(events)):
+        made, found = ResponseProjection(ResponseId(RUN, part), AGENT), list[Shown]()
+        for event in events:
+            if (passed := made.tail(event)) is not None:
+                made.take(passed)
+                found.append(passed)
+            else:
+                found += made.read(event)
+            assert made.last == (found[-1].number if found else -1), seed
+        assert found == shown(events, part), seed
+
+
+CHECKS: Final = (
+    check_numbers_grow,
+    check_numbers_are_the_same_where_deltas_are_joined,
+    check_each_item_is_opened_once_and_closed_once,
+    check_texts_add_up,
+    check_the_log_alone_has_the_output,
+    check_what_passes_at_once_is_the_same,
+)
+
+
+def texts(found: Sequence[Shown]) -> dict[str, str]:
+    """What deltas of texts add up to, by item."""
+    said = dict[str, str]()
+    for each in found:
+        if each.type in ("response.output_text.delta", "response.reasoning_summary_text.delta"):
+            said[each.fields["item_id"]] = said.get(each.fields["item_id"], "") + each.fields["delta"]
+    return said
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_of_whatever_a_run_does(check: Callable[[int], None]) -> None:
+    for seed in range(SEEDS):
+        check(seed)
+
+
+MUTANTS: Final[dict[str, tuple[str, str]]] = {
+    "numbers by what was shown": ("(self._seq - self._base) * SPREAD + self._place", "self.last + 1"),
+    "a joined delta has the first number": ("if event.seq != self._seq:", "if False:"),
+    "a delta at once has another number": ("number = (event.seq - self._base) * SPREAD", "number = self.last + 1"),
+    "what was taken at once is forgotten": ('opened.pieces.append(shown.fields["delta"])', "pass"),
+    "a lost worker's text goes on": ("self._discard()\n            self._failed[step] += 1", "pass"),
+    "the next attempt has the same id": (
+        'return f"{item_id}_again{again - 1}" if again > 1 else item_id',
+        "return item_id",
+    ),
+    "what was discarded is in the output": ("if kept and self._mine:", "if self._mine:"),
+    "a part begins with whatever comes": ('and data["decision"] != "cancelled"', ""),
+    "the place of an end depends on what is open": ("self._at(_LAST)", "pass"),
+    "the place of a text's end depends on its deltas": ("self._at(_ENDED)", "pass"),
+    "open items stay open at the end": ("        self._discard()\n        for call", "        for call"),
+    "a thought stays open behind the text": (
+        'self._end_thought("completed")\n        if self._text is None',
+        "if self._text is None",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_mutant_is_noticed(mutant: str) -> None:
+    before, after = MUTANTS[mutant]
+    source = Path(projecting.__file__).read_text()
+    assert source.count(before) >= 1, mutant
+    space = {"__name__": "api.openai.projection", "__package__": "api.openai"}
+    exec(compile(source.replace(before, after), mutant, "exec"), space)
+    original = globals()["ResponseProjection"]
+    globals()["ResponseProjection"] = space["ResponseProjection"]
+    try:
+        for check in CHECKS:
+            try:
+                for seed in range(SEEDS):
+                    check(seed)
+            except Exception:
+                return
+    finally:
+        globals()["ResponseProjection"] = original
+    pytest.fail(f"{mutant}: nobody noticed")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "resp_", "resp_00", "run_00" + "0" * 26, f"resp_{'0' * 28}_0", "resp_" + "u" * 28]
+)
+def test_what_is_no_id_is_no_response(text: str) -> None:
+    with pytest.raises(UnknownRun):
+        ResponseId.read(text)
+
+
+def test_ids_say_run_and_part() -> None:
+    for tag in ("", "acme00"):
+        run_id = new_run_id("00", tag)
+        for part in (0, 1, 17):
+            assert ResponseId.read(str(ResponseId(run_id, part))) == (run_id, part)
+    assert SPREAD > 128 * 4 + 100
