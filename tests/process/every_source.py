@@ -250,7 +250,9 @@ def every_source(folder: Path, environment: Mapping[str, str] = MappingProxyType
                 "PALAVER_TOOL_SOURCES": str(sources),
                 "PALAVER_TOOL_LISTS": str(folder / "lists"),
                 "PALAVER_SECRET_KEY": _SECRET_KEY,
+                # A worker that is armed ends what may be tried again more often than poison may.
                 "PALAVER_MAX_LOSSES": "100",
+                "PALAVER_TOOL_ADDRESS_SPACE": str(deeds.ROOM >> 20),
                 **_SECRETS,
                 **shop.environment,
                 **environment,
