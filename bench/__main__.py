@@ -24,6 +24,7 @@ from bench import (
     pauses,
     protocols,
     recovery,
+    refund,
     requests,
     scripts,
     sizing,
@@ -47,8 +48,8 @@ TARGETS: Final = (
     "cancel reaches the provider within 150 ms (p99); a killed worker's calls are made again within 3 s (p99) at the "
     "default lease, and where all were killed, the first one within a second of when another is up; a lost message is "
     "made good within a second (p99); others' runs end at most 50 ms later beside answers that are costly to read, and "
-    "their p99 is at most 3 times the quiet one beside bursts of sockets. The machine runs everything at once, Redis "
-    "and the model server included, so compare rows, not machines."
+    "their p99 is at most 3 times the quiet one beside bursts of sockets; no refund is paid twice. The machine runs "
+    "everything at once, Redis and the model server included, so compare rows, not machines."
 )
 
 Part = Callable[[bool], Awaitable[list[Table]]]
@@ -105,6 +106,7 @@ PARTS: Final[dict[str, Part]] = {
         backlog=2000 if quick else 10_000,
         lost=30 if quick else 100,
     ),
+    "refund": lambda quick: refund.measure(refunds=10 if quick else 100),
 }
 
 _ALONE: Final = frozenset({"million"})

@@ -17,6 +17,7 @@ from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
+from palaver.schemas.actions import ApprovalDecision
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
 from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
@@ -235,6 +236,16 @@ class Rig:
         submitted = await self.store.runs.submit(submission)
         (publisher or self._publisher).publish(submitted.deliveries)
         return submitted.run_id
+
+    async def approve(self, run_id: str) -> int:
+        """Approve what the run waits for, once it does; how many calls. Raises BenchError."""
+        give_up_at = time.monotonic() + _END_WITHIN
+        while not (waiting := (await self.store.runs.get(run_id)).pending_actions):
+            self._check(give_up_at, f"{run_id} waits for an approval")
+            await asyncio.sleep(0.02)
+        decision = ApprovalDecision(type="approval", action_id="all", decision="approve")
+        self._publisher.publish((await self.store.control.act(run_id, [decision])).settled.deliveries)
+        return len(waiting)
 
     async def ended(self, run_ids: Sequence[str], every: float = 0.1) -> list[Run]:
         """The runs, once the last one has ended; looks ``every`` so many seconds. Raises BenchError."""

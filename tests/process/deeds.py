@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 
 LARGE = 1 << 20
 """Characters of a large result."""
+ROOM = 4 << 30
+TOO_MUCH = 8 << 30
+"""Bytes that a process has room for, and that a deed wants."""
 MANY = 256
 """Tools of a source that has many."""
 PNG = bytes.fromhex("89504e470d0a1a0a") + b"a dot"
@@ -56,10 +60,15 @@ def begin(do: str, key: str, progress: Callable[..., None] = nothing) -> float:
 
     Raises:
         ValueError: that is the deed.
+        MemoryError: there is too little for it.
     """
     note(f"begin {key}")
     if do == "fail":
         raise ValueError("no such city")
+    if do == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if do == "eat":
+        bytearray(TOO_MUCH)
     if do == "wait":
         progress("half of it", fraction=0.5)
     return {"wait": _LONGEST, "nap": _NAP}.get(do, 0.0)

@@ -48,9 +48,10 @@ SOURCES: Final[Mapping[str, str]] = {
 }
 """The tool of each; ``…_brief`` of it has a second, and ``…_again`` is idempotent."""
 
-_FILE: Final = """
+_TASKS: Final = """
 [celery.deeds]
 broker_env = "SHOP_BROKER"
+{more}
 
 [celery.deeds.tasks.celery_deed]
 task = "deed"
@@ -67,7 +68,8 @@ parameters = {schema}
 task = "deed"
 idempotent = true
 parameters = {schema}
-
+"""
+_FILE: Final = """
 [http.deeds]
 base_url = "http://127.0.0.1:{port}"
 headers.Authorization = {{ secret = "TOKEN" }}
@@ -109,10 +111,15 @@ _SCHEMA: Final = (
 )
 
 
-def file_of_sources(port: int) -> str:
-    """What PALAVER_TOOL_SOURCES says; the service listens at this port."""
+def file_of_tasks(more: str = "") -> str:
+    """What PALAVER_TOOL_SOURCES says of the Celery application, and one line more."""
+    return _TASKS.format(schema=_SCHEMA, more=more)
+
+
+def _file_of_sources(port: int) -> str:
+    """What it says of all; the service listens at this port."""
     command = json.dumps([sys.executable, "-S", deed_stdio.__file__])
-    return _FILE.format(schema=_SCHEMA, port=port, command=command)
+    return file_of_tasks() + _FILE.format(schema=_SCHEMA, port=port, command=command)
 
 
 @dataclass
@@ -178,7 +185,7 @@ class EverySource:
             tool = "agent_broken" if do == "fail" else tool
             text = f"[[args {json.dumps({'message': text})}]]"
         named = tool.replace("agent_", "agent:")
-        secrets = {} if source == "agent" else {"TOKEN": TOKEN}
+        secrets = {"TOKEN": TOKEN} if do == "tell" or source == "http" else {}
         run_id = self.cluster.submit(f"tool-1+use-{tool}", text, tools=[named], secrets=secrets)
         return Deed(source, key, run_id, again=kind == "_again")
 
@@ -235,7 +242,7 @@ def every_source(folder: Path, environment: Mapping[str, str] = MappingProxyType
         opened.callback(lambda: [shop.kill(queue) for queue in shop.workers])
         shop.start("celery", "-c", str(len(SOURCES)))
         sources = folder / "tools.toml"
-        sources.write_text(file_of_sources(port))
+        sources.write_text(_file_of_sources(port))
         cluster = Cluster(
             folder,
             processes={"flower": 0},
@@ -250,7 +257,9 @@ def every_source(folder: Path, environment: Mapping[str, str] = MappingProxyType
                 "PALAVER_TOOL_SOURCES": str(sources),
                 "PALAVER_TOOL_LISTS": str(folder / "lists"),
                 "PALAVER_SECRET_KEY": _SECRET_KEY,
+                # A worker that is armed ends what may be tried again more often than poison may.
                 "PALAVER_MAX_LOSSES": "100",
+                "PALAVER_TOOL_ADDRESS_SPACE": str(deeds.ROOM >> 20),
                 **_SECRETS,
                 **shop.environment,
                 **environment,

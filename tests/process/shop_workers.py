@@ -24,10 +24,18 @@ class Shop:
     redis: RedisServer
     workers: dict[str, subprocess.Popen[bytes]]
     application: str = "tests.process.shop"
+    rabbitmq: str = ""
+    """The address of the broker, if that is no Redis; its workers report to ``redis`` then."""
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"SHOP_BROKER": self.redis.url, "SHOP_LEDGER": str(self.folder / "ledger")}
+        reports = {"SHOP_REPORTS": self.redis.url} if self.rabbitmq else {}
+        return {"SHOP_BROKER": self.broker, "SHOP_LEDGER": str(self.folder / "ledger"), **reports}
+
+    @property
+    def broker(self) -> str:
+        """Its address."""
+        return self.rabbitmq or self.redis.url
 
     def start(self, queue: str, *options: str, **more: str) -> None:
         """A worker for this queue, which answers when this returns."""
@@ -50,7 +58,7 @@ class Shop:
 
     @property
     def app(self) -> Celery:
-        return Celery("looking", broker=self.redis.url, set_as_current=False)
+        return Celery("looking", broker=self.broker, set_as_current=False)
 
     def begun(self, order: str) -> list[str]:
         """The ids under which the refund of this order began."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import base64
 import json
+import resource
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -16,10 +18,10 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.tools import ToolContext, foreign
 from tests.process.checks import check
-from tests.process.deeds import LARGE, MANY, PNG
+from tests.process.deeds import LARGE, MANY, PNG, ROOM
 from tests.process.every_source import SOURCES, TOKEN, Deed, EverySource, every_source, secrets_of
 from tests.process.many_deeds import file_of_many, module_of_many
-from tests.process.one_more import one_more
+from tests.process.one_more import another, one_more
 from tests.waiting import eventually
 from workers import sources
 from workers.sources import guests, open_toolbox
@@ -27,16 +29,20 @@ from workers.sources.functions import functions, inline_functions
 
 pytestmark = pytest.mark.process
 
+LINES: Final = ("tools", "loop", "worker")
 IN_DOUBT: Final = "may or may not have taken effect"
 CASES: Final = (
     *("declare", "call", "error", "timeout", "cancel", "killed before", "killed while", "killed after"),
-    *("progress", "image", "a MiB", "256 tools", "secret"),
+    *("poison", "out of memory", "progress", "image", "a MiB", "256 tools", "secret"),
 )
+ELSEWHERE: Final = ("celery", "http", "mcp-http", "mcp-stdio", "agent")
 _FRAMEWORK = "its framework hands no context of the call on"
 _AGENT = "its answer is that of a run: "
 NOT: Final[Mapping[tuple[str, str], str]] = {
     ("declare", "agent"): "the API looks agents up when a run is submitted, and no worker declares them",
     ("timeout", "agent"): "a run has a deadline, which goes down to its children (tests/contract/test_agent_calls.py)",
+    **dict.fromkeys((("poison", "http"), ("poison", "mcp-http")), "whoever serves it is no process of a worker"),
+    **{("out of memory", source): "its memory is not that of a worker" for source in ELSEWHERE},
     ("progress", "agent"): "the child is a run with events of its own",
     ("progress", "foreign"): _FRAMEWORK,
     ("progress", "http"): "an answer comes in one piece",
@@ -140,10 +146,10 @@ def test_a_worker_that_is_killed_while_it_calls_makes_no_call_again(every: Every
     """Model workers and both tools workers."""
     every.cluster.expect_traceback("WorkerLostError")
     found = [*every.under_way(of("killed while")), *every.under_way(["python", "http", "mcp-http"], "_again")]
-    for line in ("tools", "loop", "worker"):
+    for line in LINES:
         every.cluster.kill(line)
     every.release(*found)
-    for line in ("tools", "loop", "worker"):
+    for line in LINES:
         every.cluster.start(line)
     _judge(every, found)
 
@@ -154,7 +160,7 @@ def test_a_worker_that_is_killed_while_it_calls_makes_no_call_again(every: Every
 def test_a_worker_that_is_killed_beside_the_call_makes_no_call_again(
     case: str, point: str, begun: int, every: EverySource
 ) -> None:
-    """Each child dies there at its first call, and the worker on a loop."""
+    """Each child dies there at its first call, and the worker on a loop. A task is asked for again, by several."""
     every.cluster.expect_traceback("WorkerLostError")
     for line in ("tools", "loop"):
         every.cluster.kill(line)
@@ -179,6 +185,57 @@ def _judge(every: EverySource, found: list[Deed]) -> None:
         assert f"did {each.key}" in told or IN_DOUBT in told, f"{each}: {told}"
         assert f"did {each.key}" in told or not each.again, f"{each}: {told}"
         assert every.begun(each) <= 1 or each.again, f"{each} was done twice"
+
+
+def test_what_ends_each_worker_ends_its_run_and_neighbours_live(every: EverySource) -> None:
+    """What may be tried again ends its run after three deaths, and all else is in doubt after the first one."""
+    every.cluster.expect_traceback("WorkerLostError")
+    for line in LINES:
+        every.cluster.kill(line)
+    workers = [another(every.cluster, line, "strict", PALAVER_MAX_LOSSES="3") for line in LINES]
+    for worker in workers:
+        worker.start()
+    neighbours = every.under_way(["python", "celery", "http", "mcp-http", "mcp-stdio"])
+    in_workers = [source for source in of("poison") if source not in ELSEWHERE]
+    poison = [every.ask(source, "die", "_again") for source in in_workers]
+    once = [every.ask(source, "die") for source in of("poison") if source != "loop"]
+
+    def all_ended() -> bool:
+        for worker in workers:
+            if not worker.running:
+                worker.start()
+        return all(every.cluster.run(each.run_id).status.terminal for each in poison)
+
+    eventually(all_ended, within=60)
+    for each in poison:
+        run = every.cluster.ended(each.run_id)
+        assert run.error is not None, each
+        assert (run.status, run.error["class"]) == ("failed", "worker_lost"), each
+        assert every.begun(each) == 3, each
+    for each in once:
+        assert IN_DOUBT in every.told(each), each
+        assert every.begun(each) == 1, each
+    every.release(*neighbours)
+    for each in neighbours:
+        assert f"did {each.key}" in every.told(each), each
+        assert every.begun(each) == 1, each
+    for worker in workers:
+        worker.kill(signal.SIGKILL)
+
+
+def test_a_call_without_memory_fails_and_neighbours_live(every: EverySource) -> None:
+    """A child has so much address space by its settings, and the worker on a loop by what started it."""
+    (loop,) = every.cluster.stack.pids("loop")
+    resource.prlimit(loop, resource.RLIMIT_AS, (ROOM, ROOM))
+    neighbours = every.under_way(["python", "loop"])
+    for each in [every.ask(source, "eat") for source in of("out of memory")]:
+        assert every.error(each) == "tool_error", each
+        assert "MemoryError" in every.told(each), each
+        assert every.begun(each) == 1, each
+    every.release(*neighbours)
+    for each in neighbours:
+        assert f"did {each.key}" in every.told(each), each
+    assert every.cluster.stack.pids("loop") == [loop]
 
 
 def test_an_image_is_one_to_the_model(every: EverySource) -> None:

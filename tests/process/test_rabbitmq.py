@@ -17,13 +17,16 @@ from kombu.exceptions import OperationalError
 
 from palaver.delivery.deliveries import Publisher
 from palaver.stack.ports import free_port
+from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.step_kinds import KIND_OF, WINDOW, StepKind
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import LEASE, Cluster
+from tests.process.every_source import EverySource, file_of_tasks
 from tests.process.one_more import another
 from tests.process.pool_bench import Bench, exit_code
 from tests.process.rabbitmq import RabbitServer, find_server
+from tests.process.shop_workers import Shop
 from tests.process.test_hostile_broker import (
     HARMLESS,
     HOSTILE,
@@ -58,9 +61,27 @@ PATIENCE = 2.0
 
 
 @pytest.fixture(scope="module")
-def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("rabbitmq"), rabbitmq=True) as cluster:
-        yield cluster
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """Where workers of somebody else's application report, as their broker is no Redis."""
+    with RedisServer(data_dir=tmp_path_factory.mktemp("reports")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def _cluster(tmp_path_factory: pytest.TempPathFactory, reports: RedisServer) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    sources, broker = folder / "tools.toml", folder / "broker"
+    sources.write_text(file_of_tasks('reports_env = "SHOP_REPORTS"'))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEEDS", str(folder / "deeds"))
+        environment = {
+            "PALAVER_TOOL_SOURCES": str(sources),
+            "SHOP_BROKER_FILE": str(broker),
+            "SHOP_REPORTS": reports.url,
+        }
+        with Cluster(folder, rabbitmq=True, environment=environment) as cluster:
+            broker.write_text(server(cluster).url)
+            yield cluster
 
 
 @pytest.fixture(autouse=True)
@@ -255,6 +276,34 @@ def impatient(
         yield node
     finally:
         node.close()
+
+
+def test_tasks_of_an_application_on_a_broker_that_restarts(
+    cluster: Cluster, reports: RedisServer, tmp_path: Path
+) -> None:
+    """Its broker is RabbitMQ, and its workers report to a Redis: answered, cancelled, and waited for by two workers."""
+    cluster.expect_traceback("WorkerLostError", *BROKEN)
+    shop = Shop(tmp_path, reports, {}, "tests.process.deed_app", rabbitmq=server(cluster).url)
+    every = EverySource(cluster, shop, port=0)
+    shop.start("celery", "-c", "4")
+    try:
+        answered, failed = every.ask("celery", "answer"), every.ask("celery", "fail")
+        assert (every.told(answered), every.error(failed)) == (f"did {answered.key}", "tool_error")
+        (stopped,) = every.under_way(["celery"])
+        cluster.cancel(stopped.run_id)
+        assert cluster.ended(stopped.run_id).status == "cancelled"
+        eventually(lambda: every.lines()[f"left {stopped.key}"], within=30)
+        (waited_for,) = every.under_way(["celery"])
+        cluster.kill("tools")
+        server(cluster).kill()
+        server(cluster).start()
+        cluster.start("tools")
+        every.release(waited_for)
+        assert every.told(waited_for) == f"did {waited_for.key}"
+        for each in (answered, failed, stopped, waited_for):
+            assert every.begun(each) == 1, each
+    finally:
+        shop.kill("celery")
 
 
 @pytest.mark.parametrize(("interval", "closed"), [(PATIENCE / 4, False), (300.0, True)], ids=["let go", "kept"])
