@@ -17,6 +17,7 @@ class ErasedCounts(BaseModel):
     secrets: int = 0
     agents: int = 0
     """Agents on the server, each with all of its versions."""
+    webhooks: int = 0
     api_keys: int = 0
     """Keys that were revoked by it, or had expired and were listed still."""
     idempotency_keys: int = 0

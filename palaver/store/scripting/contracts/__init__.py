@@ -51,6 +51,15 @@ from palaver.store.scripting.contracts.steps import (
     WriteDeltas,
 )
 from palaver.store.scripting.contracts.tenants import CreateTenant
+from palaver.store.scripting.contracts.webhooks import (
+    ClaimDelivery,
+    ForgetEvents,
+    MarkRuns,
+    PutWebhook,
+    QueueDeliveries,
+    RemoveWebhook,
+    SettleAttempt,
+)
 
 __all__ = [
     "SCRIPTS",
@@ -63,6 +72,7 @@ __all__ = [
     "Cancel",
     "ChangeConversation",
     "Claim",
+    "ClaimDelivery",
     "CoolDown",
     "CopyLog",
     "CreateTenant",
@@ -78,21 +88,27 @@ __all__ = [
     "FindAllowed",
     "FindPlace",
     "ForgetConversations",
+    "ForgetEvents",
     "Fork",
     "HandBack",
     "KeepAgent",
     "KeepSecrets",
+    "MarkRuns",
     "Postpone",
     "Promote",
+    "PutWebhook",
+    "QueueDeliveries",
     "ReadLog",
     "Release",
     "RemoveAgent",
+    "RemoveWebhook",
     "Renew",
     "RenewPlaces",
     "ReportAnswer",
     "ReportFailure",
     "Reserve",
     "Settle",
+    "SettleAttempt",
     "Submit",
     "Sweep",
     "WithdrawAfter",
@@ -109,5 +125,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
+    PutWebhook, RemoveWebhook, MarkRuns, ForgetEvents, QueueDeliveries, ClaimDelivery, SettleAttempt,
 )  # fmt: skip
 """Every script."""
