@@ -88,8 +88,8 @@ async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] |
 
 
 WHOLE = ErasedCounts(
-    conversations=11,
-    runs=11,
+    conversations=12,
+    runs=12,
     actions=2,
     secrets=1,
     agents=1,
