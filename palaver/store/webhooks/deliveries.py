@@ -6,6 +6,7 @@ the event. So whoever is killed in between leaves work that is done again, and n
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -33,6 +34,8 @@ _EVENTS: Final = 100
 """Events that are taken out of an outbox at once."""
 _OUTBOXES: Final = 50
 """Outboxes of a shard that are looked at in one go."""
+_UNWANTED: Final = 2.0
+"""Seconds between two looks whether there is any webhook."""
 _PAGE: Final = 200
 """Deliveries that are read at once."""
 
@@ -142,6 +145,24 @@ class Deliveries:
             )
         )
         return reply.number
+
+    async def tell_that_off(self, webhook: WebhookConfig, fence: int, reason: str) -> None:
+        """Tell the tenant's other webhooks that nothing is sent to this one any more."""
+        now = await self.now()
+        data = {"webhook_id": webhook.id, "url": webhook.url, "reason": reason, "sequence": fence}
+        record = DeliveryRecord(
+            f"msg_{webhook.id.removeprefix('wh_')}_{fence}", "webhook.disabled", now, "pending", 0, data, ()
+        )
+        for other in await self._webhooks.configs(webhook.tenant):
+            if other.id != webhook.id and _is_for(other, record):
+                await self.queue(other.id, [record])
+
+    async def until_wanted(self) -> None:
+        """Wait until there is a webhook."""
+        while True:
+            if await self.are_wanted():
+                return
+            await asyncio.sleep(_UNWANTED)
 
     async def due(self, limit: int) -> list[str]:
         """Return webhooks about which something is to be done now."""

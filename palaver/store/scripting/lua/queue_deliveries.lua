@@ -3,7 +3,7 @@ local number, waiting = 0, redis.call('ZCARD', WAITING)
 if redis.call('EXISTS', HOOK) == 0 or redis.call('HEXISTS', HOOK, 'off') == 1 then
   return reply.deliveries_queued { number = 0 }
 end
-for _, each in ipairs(args.deliveries) do
+for i, each in ipairs(args.deliveries) do
   local id = each.delivery_id
   local known = redis.call('HEXISTS', RECORDS, id) == 1
   if known == args.again and not redis.call('ZSCORE', WAITING, id) then
@@ -16,7 +16,8 @@ for _, each in ipairs(args.deliveries) do
       redis.call('HINCRBY', HOOK, 'dropped', 1)
     else
       number, waiting = number + 1, waiting + 1
-      redis.call('ZADD', WAITING, NOW, id)
+      -- In their order, though they come at once.
+      redis.call('ZADD', WAITING, string.format('%.3f', NOW + i / 1000), id)
       redis.call('ZREM', keys.ended, id)
     end
     redis.call('HSET', RECORDS, id, record)

@@ -1,0 +1,24 @@
+"""Deliveries to webhooks: the bodies that are sent, their signatures, and what an answer means (ADR 0118)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from palaver.config.settings import Settings
+from palaver.store import Store
+
+
+def chores(settings: Settings, store: Store) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """The chore that delivers; none for a worker that leaves it to others. What delivers is loaded once there is a
+    webhook."""
+    if not settings.deliver_webhooks:
+        return []
+
+    async def deliver() -> None:
+        await store.deliveries.until_wanted()
+        from .deliverer import Deliverer
+
+        await Deliverer(store, settings).run()
+
+    return [deliver]
