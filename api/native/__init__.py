@@ -24,6 +24,7 @@ from . import (
     tokens,
     tools,
     usage,
+    webhooks,
 )
 from .dialect import NATIVE
 
@@ -50,4 +51,5 @@ __all__ = [
     "tokens",
     "tools",
     "usage",
+    "webhooks",
 ]

@@ -74,6 +74,16 @@ from .tools import ToolState, read_tools
 from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
+from .webhooks import (
+    change_webhook,
+    create_webhook,
+    list_deliveries,
+    list_webhooks,
+    read_webhook,
+    remove_webhook,
+    replay_deliveries,
+    rotate_webhook,
+)
 
 __all__ = [
     "AgentPage",
@@ -133,6 +143,7 @@ __all__ = [
     "cancel",
     "change_conversation",
     "change_tenant",
+    "change_webhook",
     "check_store",
     "clear_conversation",
     "condense",
@@ -141,6 +152,7 @@ __all__ = [
     "create_conversation",
     "create_key",
     "create_token",
+    "create_webhook",
     "delete_conversation",
     "delete_run",
     "erase_tenant",
@@ -159,10 +171,12 @@ __all__ = [
     "leave_position",
     "list_agents",
     "list_conversations",
+    "list_deliveries",
     "list_keys",
     "list_models",
     "list_runs",
     "list_tenants",
+    "list_webhooks",
     "log_end",
     "may_watch",
     "once_there",
@@ -187,12 +201,16 @@ __all__ = [
     "read_tenant",
     "read_tools",
     "read_usage",
+    "read_webhook",
     "refuse_held",
     "remove_agent",
+    "remove_webhook",
+    "replay_deliveries",
     "require_scope",
     "retry",
     "revoke_key",
     "rotate_key",
+    "rotate_webhook",
     "secret_names",
     "set_secrets",
     "submit",

@@ -47,6 +47,12 @@ def new_webhook_id(tag: str = "") -> str:
     return f"wh_00{_marked(tag)}{_base32(secrets.randbits(130))}"
 
 
+def file_webhook_id(name: str, tag: str = "") -> str:
+    """The id of the webhook of that name in the operator's file, of the tenant with this tag."""
+    number = int.from_bytes(hashlib.sha256(f"webhook {name}".encode()).digest()) >> (256 - 130)
+    return f"wh_00{_marked(tag)}{_base32(number)}"
+
+
 def derived_run_id(beside: str, seed: str) -> str:
     """The id of a run that follows from ``seed``, of the shard and the tenant of the id ``beside``."""
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest()) >> (256 - 130)

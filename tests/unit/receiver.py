@@ -55,8 +55,8 @@ class Receiver:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             await self.act(request, writer)
-        except (OSError, asyncio.IncompleteReadError):
-            # Who sends has gone.
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            # Who sends has gone, or the test ends.
             return
         finally:
             self.at_once -= 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import fakeredis
@@ -18,6 +20,8 @@ from openai import OpenAI
 from standardwebhooks import Webhook
 
 from palaver.config.settings import Settings
+from palaver.config.webhook_file import load_webhooks
+from palaver.errors import ConfigurationError, Refused
 from palaver.store import Store
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.deliveries import DeliveryLease, DeliveryRecord
@@ -28,7 +32,7 @@ from tests.contract.store_driver import StoreDriver
 from tests.unit.api_world import SETTINGS
 from tests.unit.receiver import Received, Writer, answer, receiving, take
 from tests.waiting import aeventually
-from workers.webhooks.deliverer import Deliverer
+from workers.webhooks.deliverer import Deliverer, keep_file
 from workers.webhooks.messages import body_of, headers_of
 from workers.webhooks.outcomes import Answer, judge
 from workers.webhooks.sending import Sender
@@ -222,13 +226,12 @@ def test_openai_s_client_reads_its_own_form() -> None:
 
 
 @asynccontextmanager
-async def delivering(**more: Any) -> AsyncIterator[tuple[StoreDriver, Store, Deliverer]]:
-    """A worker that delivers, and a store."""
+async def delivering(*, at_work: bool = True) -> AsyncIterator[tuple[StoreDriver, Store, Deliverer]]:
+    """A worker that delivers, or would, and a store."""
     redis: Any = fakeredis.FakeAsyncRedis()
-    settings = SETTINGS.model_copy(update={"webhook_hosts": HERE, **more})
-    store = Store(redis, settings)
-    deliverer = Deliverer(store, settings, Sender(HERE, timeout=TIMEOUT))
-    task = asyncio.create_task(deliverer.run())
+    store = Store(redis, SETTINGS)
+    deliverer = Deliverer(store, SETTINGS, Sender((), timeout=TIMEOUT))
+    task = asyncio.create_task(deliverer.run() if at_work else asyncio.sleep(0))
     try:
         yield StoreDriver(store, redis), store, deliverer
     finally:
@@ -249,7 +252,7 @@ async def ends(driver: StoreDriver, number: int = 1) -> list[str]:
 
 
 async def test_a_receiver_gets_each_event_once_and_signed() -> None:
-    async with receiving() as receiver, delivering(webhook_hosts=HERE) as (driver, store, deliverer):
+    async with receiving() as receiver, delivering() as (driver, store, deliverer):
         deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
         made = await store.webhooks.create("", receiver.url)
         ids = await ends(driver, 5)
@@ -309,3 +312,55 @@ async def test_a_worker_without_the_key_leaves_it_to_others() -> None:
         assert not receiver.received
         assert made.webhook.id in unable._unable
         await unable._sender.close()
+
+
+SECRET = "whsec_" + "C" * 43 + "="
+
+
+def written(path: Path, text: str) -> Path:
+    """A file with that text."""
+    file = path / "webhooks.toml"
+    file.write_text(text)
+    return file
+
+
+async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are trusted, signed with what the environment has, and gone when they are not in the file any more."""
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    async with receiving() as receiver, delivering(at_work=False) as (driver, store, _):
+        path = written(tmp_path, f'[webhooks.ops]\nurl = "{receiver.url}"\nsecret_env = "HOOK_SECRET"\n')
+        file = load_webhooks(path)
+        deliverer = Deliverer(store, SETTINGS, Sender((), timeout=TIMEOUT), file=file)
+        for _ in range(2):
+            await keep_file(store, file)
+        (webhook,) = await store.webhooks.list("")
+        assert webhook.of_file
+        with pytest.raises(Refused, match="webhook_of_file"):
+            await store.webhooks.remove(webhook.id)
+        await ends(driver)
+        await store.deliveries.take_events("00")
+        lease = await store.deliveries.claim(webhook.id)
+        assert lease is not None
+        assert not await Deliverer(store, SETTINGS, deliverer._sender)._attempt(lease), "who has no such file"
+        assert await deliverer._attempt(lease)
+        Webhook(SECRET).verify(receiver.received[0].body, dict(receiver.received[0].headers))
+        await keep_file(store, {})
+        assert not await store.webhooks.list("")
+        await deliverer._sender.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[webhooks.x]\nurl = 'https://a.example'\n", "secret_env"),
+        ("[webhooks.x]\nurl = 'https://a.example'\nsecret_env = 'NONE_SUCH'\n", "NONE_SUCH is not whsec_"),
+        ("[webhooks.x]\nurl = 'ftp://a.example'\nsecret_env = 'HOOK_SECRET'\n", "url must begin"),
+        ("[webhooks.x]\nurl = 'https://a'\nsecret_env = 'HOOK_SECRET'\ntypes = ['x']\n", "types"),
+        ("[webhooks.X]\nurl = 'https://a'\nsecret_env = 'HOOK_SECRET'\n", "webhooks"),
+        ("[hooks]\n", "is no key here"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    with pytest.raises(ConfigurationError, match=re.escape(why)):
+        load_webhooks(written(tmp_path, text))

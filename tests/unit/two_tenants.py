@@ -27,7 +27,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
-from palaver.vocabulary.ids import new_conversation_id, new_run_id, tenant_of, uuid_of
+from palaver.vocabulary.ids import new_conversation_id, new_run_id, new_webhook_id, tenant_of, uuid_of
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
 from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
@@ -108,6 +108,7 @@ async def furnish(api: World, who: str) -> Belongings:
         agent = f"agent-of-{who}"
         kept = await client.put(f"/v1/agents/{agent}", json={**AGENT, "instructions": CANARY})
         assert kept.status_code == 201, kept.text
+        hook = await api.store.webhooks.create(TENANTS[who], "https://example.org/hook", description=CANARY)
         key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))
         actions = (await api.ask(waits, call("c1", "approval"), call("c2", "client_tool")))["pending_actions"]
         body = {"agent": OPENHANDS_AGENT, "client_tools": [], "tags": {"t": CANARY}}
@@ -138,6 +139,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "event": [events[0]["id"]],
         "agent": [agent],
         "key": [key.record.id],
+        "webhook": [hook.webhook.id],
         # Everybody knows that there is a default one.
         "tenant": [who] if TENANTS[who] else [],
         "run cursor": pages[:1],
@@ -193,6 +195,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
             return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
         case "key":
             return secrets.token_hex(6)
+        case "webhook":
+            return new_webhook_id(tag)
         case "tenant":
             return secrets.token_hex(len(value))[: len(value)]
         case "action":
@@ -270,6 +274,7 @@ class Operation:
 _STANDS_AT: Final = {
     "agent": re.compile("^(name|agents?)$"),
     "key": re.compile("^api_key_id$"),
+    "webhook": re.compile("^webhook_id$"),
     "tenant": re.compile("^(name|tenant)$"),
 }
 """Names of places where something is one of those: elsewhere it is a text as any other."""
@@ -279,6 +284,7 @@ NOTHING: Final = {
     "conversation": str(uuid4()),
     "event": str(uuid4()),
     "api_key_id": "0" * 12,
+    "webhook_id": new_webhook_id(),
     "name": "nobody",
     "tenant": "nobody",
 }

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from palaver.config.settings import Settings
-from palaver.errors import StaleLease
+from palaver.config.webhook_file import FileWebhook
+from palaver.errors import ConfigurationError, StaleLease
 from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
+from palaver.store.webhooks.webhooks import WebhookConfig
 
 from .messages import body_of, headers_of
 from .outcomes import judge
@@ -39,11 +44,35 @@ _UNABLE: Final = 60.0
 """Seconds for which a webhook is left to others whose secrets this process cannot open."""
 
 
+async def keep_file(store: Store, file: Mapping[str, FileWebhook]) -> None:
+    """Keep the webhooks of the operator's file as they stand there, and forget those that do not any more.
+
+    Raises:
+        ConfigurationError: one is of a tenant that there is not.
+    """
+    kept = set()
+    for name, webhook in file.items():
+        tenant = await store.tenants.get(webhook.tenant) if webhook.tenant else None
+        if webhook.tenant and tenant is None:
+            raise ConfigurationError(f"PALAVER_WEBHOOKS: [webhooks.{name}]: there is no tenant {webhook.tenant!r}")
+        kept.add(await store.webhooks.keep_file(tenant.tag if tenant else "", name, webhook))
+    await store.webhooks.forget_other_files(kept)
+
+
 class Deliverer:
     """Delivers to the webhooks of all tenants."""
 
-    def __init__(self, store: Store, settings: Settings, sender: Sender | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        sender: Sender | None = None,
+        *,
+        file: Mapping[str, FileWebhook] = MappingProxyType({}),
+    ) -> None:
+        """``file`` has the webhooks of the operator's file, by name."""
         self._store = store
+        self._file = file
         self._sender = sender or Sender(settings.webhook_hosts)
         self._chance = random.Random()
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -54,6 +83,8 @@ class Deliverer:
     async def run(self) -> None:
         """Deliver, for ever."""
         try:
+            if self._file:
+                await keep_file(self._store, self._file)
             while True:
                 if not await self.look():
                     await asyncio.sleep(_EVERY)
@@ -89,12 +120,20 @@ class Deliverer:
         finally:
             del self._busy[webhook_id]
 
+    def _keys(self, webhook: WebhookConfig, now: int) -> Sequence[bytes]:
+        """What its events are signed with. Raises KeyMissing and SealBroken: this process cannot know it."""
+        if webhook.file_name is None:
+            return self._store.webhooks.opened(webhook, now)
+        if webhook.file_name not in self._file:
+            raise KeyMissing
+        return self._file[webhook.file_name].keys(webhook.file_name, os.environ)
+
     async def _attempt(self, lease: DeliveryLease) -> bool:
         """Make an attempt and record it. Tell whether there may be more to send to the webhook."""
         webhook, record = lease.webhook, lease.record
         now = await self._store.deliveries.now()
         try:
-            keys = self._store.webhooks.opened(webhook, now)
+            keys = self._keys(webhook, now)
         except (KeyMissing, SealBroken):
             log.warning("the secrets of %s cannot be opened here: it is left to others", webhook.id)
             self._unable[webhook.id] = time.monotonic() + _UNABLE

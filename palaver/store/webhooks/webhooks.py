@@ -7,18 +7,19 @@ run that is submitted from then on.
 
 from __future__ import annotations
 
-import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
 import orjson
 
 from palaver.config.settings import Settings
+from palaver.config.webhook_file import FileWebhook
 from palaver.errors import Refused, StateConflict
 from palaver.schemas.webhooks import SecretInfo, WebhookChange, WebhookInfo
 from palaver.secrets.sealing import KeyMissing
+from palaver.secrets.webhook_secrets import new_secret, signing_key
 from palaver.store.reading.records import instant
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
@@ -29,7 +30,7 @@ from palaver.store.scripting.contracts.webhooks import Switch, WebhookPut
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.ids import all_shards, is_id, new_webhook_id, tenant_of
+from palaver.vocabulary.ids import all_shards, file_webhook_id, is_id, new_webhook_id, tenant_of
 from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.webhooks import Format
 
@@ -186,6 +187,33 @@ class Webhooks:
         if new:
             await self._mark(config.tenant, reply.mark, marked=True)
 
+    async def keep_file(self, tenant: str, name: str, webhook: FileWebhook) -> str:
+        """Keep a webhook of the operator's file as it stands there; return its id. Raises as `put`."""
+        webhook_id = file_webhook_id(name, tenant)
+        text = await self._redis.hget(keys.of_webhook(webhook_id).hook, "config")
+        before = None if text is None else WebhookConfig.of_json(text)
+        config = WebhookConfig(
+            id=webhook_id,
+            url=webhook.url,
+            types=webhook.types,
+            format=webhook.format,
+            description=webhook.description,
+            created_at=before.created_at if before else await now_ms(self._redis),
+            created_by=None,
+            secrets=(),
+            file_name=name,
+        )
+        if config != before:
+            await self.put(config, new=True, switch=Switch.STAYS)
+        return webhook_id
+
+    async def forget_other_files(self, kept: Collection[str]) -> None:
+        """Forget webhooks of the operator's file that are not among these: they stand there no more."""
+        for tenant in await self.tenants():
+            for config in await self.configs(tenant):
+                if config.file_name is not None and config.id not in kept:
+                    await self.forget(config.id)
+
     async def remove(self, webhook_id: str) -> None:
         """Forget a webhook and all of its deliveries.
 
@@ -273,7 +301,7 @@ class Webhooks:
         return [signing_key(self._sealer.open(*place)) for place in places]
 
     def _new_secret(self, webhook_id: str, now: int) -> tuple[KeptSecret, str]:
-        secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+        secret = new_secret()
         secret_id = secrets.token_hex(4)
         try:
             sealed = self._sealer.seal(secret, _PLACE, webhook_id, secret_id)
@@ -301,15 +329,6 @@ class Webhooks:
         answers = await pipeline.execute() if ids else []
         pairs = zip(answers[::2], answers[1::2], strict=True)
         return [None if fields[0] is None else _shown(fields, pending) for fields, pending in pairs]
-
-
-def signing_key(secret: str) -> bytes:
-    """The bytes that a secret stands for.
-
-    Raises:
-        ValueError: it is none.
-    """
-    return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
 
 
 def _field(tag: str) -> str:
