@@ -39,8 +39,6 @@ POINTS: Final = frozenset(
         "run.answering",  # to be published at once, no answer yet
         "sweep.found",
         "sweep.settled",  # as above
-        "webhook.sending",
-        "webhook.sent",  # the receiver has it, and nobody knows
     }
 )
 

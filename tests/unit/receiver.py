@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+from palaver.processes.tasks import end
 
 OK: Final = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
@@ -21,6 +23,9 @@ class Received:
     body: bytes
 
 
+Act = Callable[[Received, Writer], Coroutine[Any, Any, None]]
+
+
 def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
     """The bytes of an answer."""
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}"]
@@ -32,7 +37,7 @@ def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
 class Receiver:
     """What came, and what is done with each."""
 
-    act: Callable[[Received, Writer], Awaitable[None]]
+    act: Act
     port: int = 0
     received: list[Received] = field(default_factory=list)
     at_once: int = 0
@@ -54,13 +59,21 @@ class Receiver:
             self.received.append(request)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-            await self.act(request, writer)
+            await self._until_gone(reader, self.act(request, writer))
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             # Who sends has gone, or the test ends.
             return
         finally:
             self.at_once -= 1
             writer.close()
+
+    async def _until_gone(self, reader: Reader, act: Coroutine[Any, Any, None]) -> None:
+        """Act, until that is done or the sender has gone."""
+        acting, gone = asyncio.create_task(act), asyncio.create_task(reader.read(1))
+        await asyncio.wait({acting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await end(acting, gone)
+        if not acting.cancelled():
+            acting.exception()
 
 
 async def take(_: Received, writer: Writer) -> None:
@@ -70,7 +83,7 @@ async def take(_: Received, writer: Writer) -> None:
 
 
 @asynccontextmanager
-async def receiving(act: Callable[[Received, Writer], Awaitable[None]] = take) -> AsyncIterator[Receiver]:
+async def receiving(act: Act = take) -> AsyncIterator[Receiver]:
     """A receiver that does so with each."""
     receiver = Receiver(act)
     server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)

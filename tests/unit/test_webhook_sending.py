@@ -7,7 +7,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.webhooks import DELAYS, EVENT_TYPES, OPENAI_TYPES, TYPE_OF_STATUS
 from tests.contract.store_driver import StoreDriver
 from tests.unit.api_world import SETTINGS
-from tests.unit.receiver import Received, Writer, answer, receiving, take
+from tests.unit.receiver import Act, Received, Writer, answer, receiving, take
 from tests.waiting import aeventually
 from workers.webhooks.deliverer import Deliverer, keep_file
 from workers.webhooks.messages import body_of, headers_of
@@ -39,7 +39,6 @@ from workers.webhooks.sending import Sender
 
 TIMEOUT = 0.4
 HERE = ("127.0.0.1",)
-Act = Callable[[Received, Writer], Awaitable[None]]
 
 
 async def never(_: Received, writer: Writer) -> None:
@@ -256,7 +255,7 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
         deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
         made = await store.webhooks.create("", receiver.url)
         ids = await ends(driver, 5)
-        await aeventually(lambda: len(receiver.received) == 5, within=20)
+        await aeventually(lambda: len(receiver.received) == 5, within=30)
         webhook = Webhook(made.secret)
         events = [webhook.verify(each.body, dict(each.headers)) for each in receiver.received]
         assert [event["data"]["run_id"] for event in events] == ids
@@ -267,10 +266,10 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
         async def done() -> bool:
             return (await store.webhooks.get(made.webhook.id)).delivered == 5
 
-        await aeventually(done, within=20)
+        await aeventually(done, within=30)
         rotated = await store.webhooks.rotate(made.webhook.id)
         await ends(driver)
-        await aeventually(lambda: len(receiver.received) == 6, within=20)
+        await aeventually(lambda: len(receiver.received) == 6, within=30)
         for secret in (made.secret, rotated.secret):
             Webhook(secret).verify(receiver.received[-1].body, dict(receiver.received[-1].headers))
 
@@ -283,13 +282,13 @@ async def test_a_slow_receiver_holds_nobody() -> None:
         deliverer._sender._hosts = tuple(f"127.0.0.1:{each.port}" for each in (slow, gone, quick))
         ids = [(await store.webhooks.create("", each.url)).webhook.id for each in (slow, gone, quick)]
         await ends(driver, 8)
-        await aeventually(lambda: len(quick.received) == 8, within=20)
+        await aeventually(lambda: len(quick.received) >= 8, within=30)
 
         async def said() -> bool:
             kinds = [orjson.loads(each.body)["type"] for each in quick.received]
             return "webhook.disabled" in kinds
 
-        await aeventually(said, within=20)
+        await aeventually(said, within=30)
         assert slow.most_at_once == 1
         assert len(gone.received) == 1
         assert [(await store.webhooks.get(each)).off_because for each in ids] == [None, "gone", None]
@@ -298,7 +297,7 @@ async def test_a_slow_receiver_holds_nobody() -> None:
             page = await store.deliveries.page(ids[0], state="pending", limit=50, cursor=None)
             return any(each.attempts and each.attempts[0].error == "timeout" for each in page.data)
 
-        await aeventually(tried, within=20)
+        await aeventually(tried, within=30)
 
 
 async def test_a_worker_without_the_key_leaves_it_to_others() -> None:

@@ -18,7 +18,6 @@ from typing import Final
 from palaver.config.settings import Settings
 from palaver.config.webhook_file import FileWebhook
 from palaver.errors import ConfigurationError, StaleLease
-from palaver.processes.failpoints import failpoint
 from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
@@ -140,10 +139,8 @@ class Deliverer:
             return False
         body = body_of(record, webhook.format)
         began = time.monotonic()
-        failpoint("webhook.sending")
         headers = headers_of(record, body, now // 1000, keys)
         answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
-        failpoint("webhook.sent")
         took = round((time.monotonic() - began) * 1000)
         judged = judge(answer, record.tries, self._chance)
         attempt = Attempt(now, took, answer.status, answer.error, answer.text)

@@ -30,5 +30,5 @@ local function schedule()
   if first[2] and not kept[2] then
     at = math.min(at, math.max(first[2], tonumber(kept[3] or 0), tonumber(kept[4] or 0)))
   end
-  redis.call('ZADD', keys.due, at == math.huge and '+inf' or string.format('%.0f', at), kept[1])
+  redis.call('ZADD', keys.due, at == math.huge and '+inf' or string.format('%.0f', math.ceil(at)), kept[1])
 end

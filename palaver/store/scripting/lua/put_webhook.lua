@@ -5,7 +5,7 @@ if not args.new and not there then return reply.absent() end
 if not there then
   if redis.call('ZCARD', keys.of) >= Limit.WEBHOOKS then return reply.too_many() end
   redis.call('ZADD', keys.of, NOW, args.webhook_id)
-  redis.call('HSETNX', keys.tenants, args.tag, args.mark)
+  if redis.call('HEXISTS', keys.tenants, args.tag) == 0 then redis.call('HSET', keys.tenants, args.tag, args.mark) end
 end
 redis.call('HSET', HOOK, 'id', args.webhook_id, 'config', args.config)
 if args.switch == Switch.OFF then

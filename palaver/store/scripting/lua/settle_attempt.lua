@@ -11,7 +11,7 @@ if args.outcome == AttemptOutcome.DELIVERED then
   redis.call('HDEL', HOOK, 'failures', 'failing_since', 'opens_at')
 else
   local failures = redis.call('HINCRBY', HOOK, 'failures', 1)
-  redis.call('HSETNX', HOOK, 'failing_since', NOW)
+  if failures == 1 then redis.call('HSET', HOOK, 'failing_since', NOW) end
   local rest = failures < PATIENCE and 0 or math.min(FIRST_REST * 2 ^ (failures - PATIENCE), LONGEST_REST)
   redis.call('HSET', HOOK, 'opens_at', string.format('%.0f', NOW + math.max(rest, args.rests_ms)))
   if args.outcome == AttemptOutcome.GONE then
