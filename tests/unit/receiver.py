@@ -11,7 +11,8 @@ from typing import Any, Final
 from palaver.processes.tasks import end
 
 OK: Final = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
-Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+Reader = asyncio.StreamReader
+Writer = asyncio.StreamWriter
 
 
 @dataclass(frozen=True)

@@ -504,8 +504,14 @@ class WebhookKeys(NamedTuple):
 def of_webhook(webhook_id: str) -> WebhookKeys:
     """Return the keys for a script about one webhook."""
     name = reached(webhook_id)
-    of_one = (f"{_WEBHOOKS}:{kind}:{name}" for kind in WebhookKeys._fields[:-1])
-    return WebhookKeys(*of_one, WEBHOOKS_DUE)
+    return WebhookKeys(
+        f"{_WEBHOOKS}:hook:{name}",
+        f"{_WEBHOOKS}:waiting:{name}",
+        f"{_WEBHOOKS}:listed:{name}",
+        f"{_WEBHOOKS}:ended:{name}",
+        f"{_WEBHOOKS}:records:{name}",
+        WEBHOOKS_DUE,
+    )
 
 
 def webhooks(tag: str) -> str:
