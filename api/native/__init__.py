@@ -25,6 +25,7 @@ from . import (
     tokens,
     tools,
     usage,
+    webhooks,
 )
 from .dialect import NATIVE
 
@@ -52,4 +53,5 @@ __all__ = [
     "tokens",
     "tools",
     "usage",
+    "webhooks",
 ]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, schedules
+from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, schedules, webhooks
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.version import __version__
@@ -139,6 +139,22 @@ _group(
         "resume": schedules.resume,
         "trigger": schedules.trigger,
         "delete": schedules.delete,
+    },
+)
+
+_group(
+    "webhooks",
+    "Be told of what becomes of runs: make webhooks, and look at their deliveries.",
+    {
+        "create": webhooks.create,
+        "list": webhooks.list_webhooks,
+        "show": webhooks.show,
+        "enable": webhooks.enable,
+        "disable": webhooks.disable,
+        "rotate": webhooks.rotate,
+        "delete": webhooks.delete,
+        "deliveries": webhooks.deliveries,
+        "replay": webhooks.replay,
     },
 )
 

@@ -30,6 +30,7 @@ from palaver.schemas.models import Run
 from palaver.schemas.schedules import ListedSchedule, Schedule
 from palaver.schemas.tenants import TenantInfo, TenantList
 from palaver.schemas.tokens import Token
+from palaver.schemas.webhooks import MadeWebhook, Replayed, WebhookDelivery, WebhookInfo, WebhookList
 from palaver.vocabulary.limits import MIB
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -196,6 +197,31 @@ def tenant_of(response: Response) -> TenantInfo:
 def erasure_of(response: Response) -> Erasure:
     """The erasure in an answer. Raises `APIError` when there is none."""
     return _model(Erasure, _object(response), response)
+
+
+def made_webhook_of(response: Response) -> MadeWebhook:
+    """The webhook with its secret in an answer. Raises `APIError` when there is none."""
+    return _model(MadeWebhook, _object(response), response)
+
+
+def webhooks_of(response: Response) -> tuple[WebhookInfo, ...]:
+    """The webhooks in an answer. Raises `APIError` when there are none."""
+    return tuple(_model(WebhookList, _object(response), response).data)
+
+
+def webhook_of(response: Response) -> WebhookInfo:
+    """The webhook in an answer. Raises `APIError` when there is none."""
+    return _model(WebhookInfo, _object(response), response)
+
+
+def deliveries_of(page: Page, response: Response) -> tuple[WebhookDelivery, ...]:
+    """The deliveries of a page. Raises `APIError` when there are none."""
+    return tuple(_model(WebhookDelivery, entry, response) for entry in page.data)
+
+
+def replayed_of(response: Response) -> Replayed:
+    """The number of deliveries that are made again. Raises `APIError` when there is none."""
+    return _model(Replayed, _object(response), response)
 
 
 def token_of(response: Response) -> Token:

@@ -413,6 +413,48 @@ def _expecting(version: int | None) -> dict[str, str]:
     return {"If-Match": f'"{version}"'} if version else {"If-None-Match": "*"}
 
 
+def create_webhook(body: Mapping[str, Any]) -> Request:
+    """``POST /v1/webhooks``. Sent twice it makes two."""
+    return Request("POST", "/v1/webhooks", body=without_none(body), repeatable=False)
+
+
+def list_webhooks() -> Request:
+    """``GET /v1/webhooks``."""
+    return Request("GET", "/v1/webhooks")
+
+
+def get_webhook(webhook_id: str) -> Request:
+    """``GET /v1/webhooks/{id}``."""
+    return Request("GET", _path("webhooks", webhook_id))
+
+
+def change_webhook(webhook_id: str, changes: Mapping[str, Any]) -> Request:
+    """``PATCH /v1/webhooks/{id}``; twice changes it once."""
+    return Request("PATCH", _path("webhooks", webhook_id), body=dict(changes))
+
+
+def rotate_webhook(webhook_id: str, overlap: int | None) -> Request:
+    """``POST /v1/webhooks/{id}/rotate``. Sent twice it makes two secrets."""
+    body = {} if overlap is None else {"overlap": overlap}
+    return Request("POST", _path("webhooks", webhook_id, "rotate"), body=body, repeatable=False)
+
+
+def delete_webhook(webhook_id: str) -> Request:
+    """``DELETE /v1/webhooks/{id}``."""
+    return Request("DELETE", _path("webhooks", webhook_id))
+
+
+def list_deliveries(webhook_id: str, state: str | None, limit: int, cursor: str | None) -> Request:
+    """``GET /v1/webhooks/{id}/deliveries``: one page."""
+    query = _page(limit, cursor) | ({} if state is None else {"state": state})
+    return Request("GET", _path("webhooks", webhook_id, "deliveries"), query=query)
+
+
+def replay_deliveries(webhook_id: str, body: Mapping[str, Any]) -> Request:
+    """``POST /v1/webhooks/{id}/replay``; twice makes none twice that is pending."""
+    return Request("POST", _path("webhooks", webhook_id, "replay"), body=dict(body))
+
+
 def list_models(limit: int, cursor: str | None) -> Request:
     """``GET /v1/models``: one page."""
     return Request("GET", "/v1/models", query=_page(limit, cursor))

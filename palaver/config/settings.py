@@ -105,6 +105,13 @@ class Settings(IssuerSettings):
     opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
     inline_provider_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Hosts, or host:port, at which an agent's own endpoint may be, comma separated. None: agents have none."""
+    webhooks: Path | None = None
+    """The TOML file of the operator's webhooks: workers read it when they start."""
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts, or host:port, at which webhooks may be though they are in a private network or have another port than the
+    usual one, comma separated."""
+    deliver_webhooks: bool = True
+    """False: a model worker leaves deliveries to webhooks to others."""
     host: str = "127.0.0.1"
     """The address at which the API listens; another one wants keys."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
@@ -212,7 +219,7 @@ class Settings(IssuerSettings):
     def _keys_with_names(cls, value: object) -> object:
         return _api_keys(value) if isinstance(value, str) else value
 
-    @field_validator("inline_provider_hosts", mode="before")
+    @field_validator("inline_provider_hosts", "webhook_hosts", mode="before")
     @classmethod
     def _listed_hosts(cls, value: object) -> object:
         return entries(value, listed_host) if isinstance(value, str) else value

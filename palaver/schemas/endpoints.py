@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 from palaver.schemas.fields import AtMost, HeaderSecret, Strict
 from palaver.schemas.protocols import ProtocolName
-from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
+from palaver.vocabulary.addresses import host_and_port, is_ip, leads_within, never_asked
 
 INLINE: Final = "inline"
 """The provider's part of a model that is asked at an agent's ``endpoint``."""
@@ -68,9 +68,35 @@ class Endpoint(Strict):
 
     def allowed_by(self, hosts: Collection[str]) -> bool:
         """Tell whether its host is one of these: with its very port, or without one and the usual port."""
-        scheme, host, port = urlsplit(self.base_url).scheme, *host_and_port(self.base_url)
-        usual = _PORTS[scheme]
-        return listed(host, port or usual) in hosts or (port in (None, usual) and listed(host, None) in hosts)
+        return is_listed(self.base_url, hosts)
+
+
+def is_listed(url: str, hosts: Collection[str]) -> bool:
+    """Tell whether the host of a URL is one of these: with its very port, or without one and the usual port."""
+    scheme, host, port = urlsplit(url).scheme, *host_and_port(url.partition("?")[0])
+    usual = _PORTS[scheme]
+    return listed(host, port or usual) in hosts or (port in (None, usual) and listed(host, None) in hosts)
+
+
+def webhook_fault(url: str, hosts: Collection[str]) -> str | None:
+    """What is wrong with the URL of a webhook that a request brings, where these ``hosts`` are allowed though they are
+    of a private network, or have another port; None if nothing is."""
+    scheme = urlsplit(url).scheme
+    if scheme not in _PORTS or not url.isascii() or any(char.isspace() for char in url):
+        return "must begin with http:// or https://, and be written as it is sent"
+    if "#" in url:
+        return "must have no fragment"
+    try:
+        _, port = host_and_port(url.partition("?")[0])
+    except ValueError as error:
+        return str(error)
+    if is_listed(url, hosts):
+        return None
+    if port not in (None, *_PORTS.values()):
+        return "must have the usual port, or be listed in PALAVER_WEBHOOK_HOSTS"
+    if leads_within(url):
+        return "leads into a private network: its host must be listed in PALAVER_WEBHOOK_HOSTS"
+    return None
 
 
 def listed(host: str, port: int | None) -> str:

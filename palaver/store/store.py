@@ -47,6 +47,8 @@ from palaver.store.steps.queues import ToolQueues
 from palaver.store.steps.steps import Steps
 from palaver.store.tenants.caps import TenantCaps
 from palaver.store.tenants.tenants import Tenants
+from palaver.store.webhooks.deliveries import Deliveries
+from palaver.store.webhooks.webhooks import Webhooks
 
 
 class Store:
@@ -87,6 +89,8 @@ class Store:
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
+        self.webhooks = Webhooks(connection, scripts, settings)
+        self.deliveries = Deliveries(connection, scripts, settings, self.webhooks)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
         self.exports = Exports(

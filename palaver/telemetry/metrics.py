@@ -85,6 +85,7 @@ _STEPS: Final = "Steps"
 _MODELS: Final = "Models"
 _QUEUES: Final = "Queues and workers"
 _PROVIDERS: Final = "Providers"
+_WEBHOOKS: Final = "Webhooks"
 _STORE: Final = "The store"
 _API: Final = "An API process"
 _WORKER: Final = "A worker process"
@@ -335,6 +336,14 @@ _ALL: Final = (
         "Calls under way, of providers with `max_in_flight`.",
         "store",
         ("provider",),
+    ),
+    Metric(
+        _WEBHOOKS,
+        "palaver_webhook_events_lost_total",
+        "counter",
+        "Events that were not written because nobody took those before.",
+        "scripts",
+        always=((),),
     ),
     Metric(
         _STORE,

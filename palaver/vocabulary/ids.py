@@ -1,8 +1,9 @@
-"""Names of runs and conversations. An id carries its shard, so the id alone finds the keys.
+"""Names of runs, conversations and webhooks. An id carries its shard, so the id alone finds the keys.
 
     run_00b3k9…    prefix, two hex digits of shard, 26 characters of Crockford base32 (130 random bits)
     conv_00b3k9…   the same, but of 128 bits from which the shard follows: a UUID is the id of a conversation
     run_00k7m2qx_b3k9…    the same of a tenant other than the default one: six characters behind the shard are its tag
+    wh_00b3k9…     a webhook: as a run, and its shard says nothing
 
 Whose something is can be told from its id alone. Numbers that Palaver makes cannot be guessed, so an id says nothing
 about its neighbours.
@@ -22,7 +23,9 @@ MAX_SHARDS: Final = 256
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _TAG_LENGTH: Final = 6
-_PATTERN: Final = re.compile(rf"(run|conv)_([0-9a-f]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})")
+_PATTERN: Final = re.compile(
+    rf"(run|conv|wh)_([0-9a-f]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})"
+)
 _LETTERS: Final = 26
 _OF_KIND: Final = f"_[0-9a-f]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
 CONVERSATION_ID: Final = f"^conv{_OF_KIND}"
@@ -40,6 +43,17 @@ def new_tag() -> str:
 def new_run_id(shard: str, tag: str = "") -> str:
     """A fresh id of a run on ``shard`` (two hex digits), of the tenant with this tag."""
     return f"run_{shard}{_marked(tag)}{_base32(secrets.randbits(130))}"
+
+
+def new_webhook_id(tag: str = "") -> str:
+    """A fresh id of a webhook of the tenant with this tag."""
+    return f"wh_00{_marked(tag)}{_base32(secrets.randbits(130))}"
+
+
+def file_webhook_id(name: str, tag: str = "") -> str:
+    """The id of the webhook of that name in the operator's file, of the tenant with this tag."""
+    number = int.from_bytes(hashlib.sha256(f"webhook {name}".encode()).digest()) >> (256 - 130)
+    return f"wh_00{_marked(tag)}{_base32(number)}"
 
 
 def derived_run_id(beside: str, seed: str) -> str:
@@ -127,7 +141,7 @@ def shard_of(any_id: str) -> str:
     return match.group(2)
 
 
-def is_id(prefix: Literal["run", "conv"], text: str) -> bool:
+def is_id(prefix: Literal["run", "conv", "wh"], text: str) -> bool:
     """Tell whether ``text`` is a well-formed id of that kind."""
     match = _PATTERN.fullmatch(text)
     return match is not None and match.group(1) == prefix

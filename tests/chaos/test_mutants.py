@@ -2,8 +2,8 @@
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch,
 of what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger
 of usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's
-policy, of tokens of an issuer, of chats, of tools that are declared elsewhere, of tools on a loop, and of what is
-tried again of them are caught by their tests."""
+policy, of tokens of an issuer, of chats, of tools that are declared elsewhere, of tools on a loop, of what is
+tried again of them, and of webhooks are caught by their tests."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.service_mutants import SERVICE_MUTANTS
 from tests.chaos.tool_mutants import TOOL_MUTANTS
 from tests.chaos.turn_mutants import TURN_MUTANTS
+from tests.chaos.webhook_mutants import WEBHOOK_MUTANTS
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
@@ -55,6 +56,7 @@ KINDS = (
     SERVICE_MUTANTS,
     TOOL_MUTANTS,
     TURN_MUTANTS,
+    WEBHOOK_MUTANTS,
 )
 TESTED = by_name(*(mutant for kind in KINDS for mutant in kind.values()))
 QUICK_TESTED = ("two probes at once", "a thought that is sent back without its signature")

@@ -16,10 +16,12 @@ from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import keys
-from palaver.store.redis.reach import Reach, within
+from palaver.store.redis.reach import EVERYTHING, Reach, within
 from palaver.store.schedules.schedules import Bearer, Order
 from palaver.store.scripting.contracts.schedules import NextTick
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
+from palaver.store.webhooks.deliveries import Attempt
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES
@@ -39,7 +41,7 @@ LINES: Final = "{palaver:provider:<name>}:"
 OF_ERASURE: Final = frozenset(
     {
         *("palaver:tenants", "{p00}:erased", "{p00}:<owner>erasure", "{palaver:agents}:erasure"),
-        *("{palaver:schedules}:erasure:<tag>", "{palaver:keys}:erasure:<tag>"),
+        *("{palaver:schedules}:erasure:<tag>", "{palaver:webhooks}:erasure:<tag>", "{palaver:keys}:erasure:<tag>"),
         *("{palaver:audit}:erasure:<tag>", "{palaver:audit}:receipt:<name>"),
     }
 )
@@ -83,6 +85,7 @@ def pattern_of(kind: str, tag: str) -> re.Pattern[str]:
 async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
     """Let a tenant have something of each kind that a tenant can have, with some of it under way."""
     words = f"words-of-{tenant.name}"
+    await store.webhooks.create(tenant.tag, "https://example.org/hook", description=words)
     reach, agent = Reach(tenant.tag), AGENT.model_copy(update={"instructions": words})
     with within(reach):
         ended = await driver.submit(words, agent=agent, idempotency_key=f"key-of-{tenant.name}", tags=(words,))
@@ -105,6 +108,9 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         await driver.submit(words, conversation_id=held.conversation_id, on_conflict="enqueue")
         _, lacking = await driver.begin(input=words, agent=agent)
         await store.steps.settle(lacking, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
+        await _deliver_one(store, tenant.tag)
+        _, last = await driver.begin(input=words, agent=agent)
+        await driver.finish(last)
         await _wait_for_caps(store, driver, tenant.tag)
         for name in ("support", "removed"):
             await store.agents.keep(tenant.tag, name, AgentSpec(model="fake/echo", instructions=words))
@@ -132,6 +138,16 @@ async def _put_schedules(store: Store, tag: str, words: str) -> None:
             if each.name.startswith("over"):
                 moment = datetime.fromtimestamp(1, UTC)
                 await store.ticks.settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
+
+
+async def _deliver_one(store: Store, tag: str) -> None:
+    """Take the events so far out of the outbox, and let one of the deliveries end."""
+    with within(EVERYTHING):
+        await store.deliveries.take_events("00")
+        (webhook,) = await store.webhooks.list(tag)
+        lease = await store.deliveries.claim(webhook.id)
+        assert lease is not None
+        await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, Attempt(1, 1, 204, None, ""))
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

@@ -21,6 +21,7 @@ from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_caps, check_counts, check_waiting
 from tests.contract.families import check_families
 from tests.contract.turns import check_turns
+from tests.contract.webhooks import check_webhook
 
 OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
 """The statuses that a run can still leave."""
@@ -170,13 +171,16 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if text.startswith("{palaver:keys}:"):
             await _check_api_key(redis, text, ttl)
             continue
+        if text.startswith("{palaver:webhooks}:"):
+            await check_webhook(redis, text, ttl)
+            continue
         tag, _, rest = text.partition(":")
         shard = shards.setdefault(tag[2:4], Shard())
         kind, _, key_id = rest.partition(":")
         if ttl == -1:
             shard.lasting.add(rest)
         owner = ""
-        if kind.startswith("@") and re.match("usage:|in_flight$|capped_in$|backlog:|passing$|erasure$", key_id):
+        if kind.startswith("@") and re.match("usage:|in_flight$|capped_in$|backlog:|passing$|erasure$|outbox$", key_id):
             owner, (kind, _, key_id) = f"{kind}:", key_id.partition(":")
         if kind.startswith("@"):
             shard.owned.setdefault(f"{kind}:", {})[key_id] = value
@@ -188,9 +192,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.conversations[key_id] = value
         elif kind in ("log", "feed"):
             (shard.logs if kind == "log" else shard.feeds)[key_id] = value
-        elif kind in ("erasure", "erased"):
+        elif kind in ("erasure", "erased", "outboxes"):
             continue
-        elif kind in ("idem", "copy", "copied", "left", "rewound", "passing"):
+        elif kind in ("idem", "copy", "copied", "left", "rewound", "passing", "outbox"):
             assert ttl > 0, f"{text} has no TTL"
         elif kind == "generation":
             assert value

@@ -88,12 +88,13 @@ async def erase(driver: StoreDriver, tenant: Tenant, make: Callable[[], Store] |
 
 
 WHOLE = ErasedCounts(
-    conversations=11,
-    runs=11,
+    conversations=12,
+    runs=12,
     actions=2,
     secrets=1,
     agents=1,
     schedules=3,
+    webhooks=1,
     api_keys=1,
     idempotency_keys=1,
     usage_days=1,
@@ -107,6 +108,7 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
     told = {
         f"{keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", keys.receipt(tenant.name),
         f"{keys.agents_erasure(tenant.tag)} since", f"{keys.agents_erasure(tenant.tag)} agents",
+        f"{keys.webhooks_erasure(tenant.tag)} since", f"{keys.webhooks_erasure(tenant.tag)} webhooks",
     }  # fmt: skip
     acts = {place for place in found(stored, tenant.tag) if place.startswith(f"{keys.audit('')} ")}
     assert len(acts) == 1, "the operator's audit says it once"

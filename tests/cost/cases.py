@@ -17,6 +17,7 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
+from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Continue, Postpone, ToolOutcome
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
@@ -30,11 +31,15 @@ from palaver.store.scripting.contracts import (
     EraseKeys,
     EraseMembers,
     EraseRuns,
+    ForgetEvents,
+    MarkRuns,
     WriteReceipt,
 )
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.schedules import NextTick
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome
+from palaver.store.webhooks.deliveries import Attempt, DeliveryRecord
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -721,7 +726,72 @@ async def _reserve(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.caps.reserve(lease, 1, spent=0, least=2, most=3, tokens=1)
 
 
+async def _with_deliveries(driver: StoreDriver, n: int) -> tuple[str, list[DeliveryRecord]]:
+    """A webhook, and so many deliveries for it."""
+    driver.store.webhooks._sealer = Sealer([bytes(range(32))])
+    webhook = (await driver.store.webhooks.create("", "https://example.org")).webhook.id
+    records = [
+        DeliveryRecord(f"msg_{number}", "run.failed", 1, "pending", 0, {"run_id": "x" * 500}, ()) for number in range(n)
+    ]
+    return webhook, records
+
+
+async def _queue_deliveries(driver: StoreDriver, n: int) -> Act:
+    webhook, records = await _with_deliveries(driver, n)
+    return lambda: driver.store.deliveries.queue(webhook, records)
+
+
+async def _claim_delivery(driver: StoreDriver, n: int) -> Act:
+    """Of those that are too old one look drops a part."""
+    webhook, records = await _with_deliveries(driver, n)
+    await driver.store.deliveries.queue(webhook, records)
+    of = keys.of_webhook(webhook)
+    await driver.redis.zadd(of.listed, {record.id: 1 for record in records})
+    return lambda: driver.store.deliveries.claim(webhook)
+
+
+async def _settle_attempt(driver: StoreDriver, n: int) -> Act:
+    webhook, records = await _with_deliveries(driver, n)
+    await driver.store.deliveries.queue(webhook, records)
+    lease = await driver.store.deliveries.claim(webhook)
+    assert lease is not None
+    return lambda: driver.store.deliveries.settle(lease, AttemptOutcome.DELIVERED, Attempt(1, 1, 204, None, "x" * 1024))
+
+
+async def _put_webhook(driver: StoreDriver, n: int) -> Act:
+    for _ in range(n - 1):
+        await _with_deliveries(driver, 0)
+    return lambda: driver.store.webhooks.create("", "https://example.org/" + "x" * 1900)
+
+
+async def _remove_webhook(driver: StoreDriver, n: int) -> Act:
+    webhook, records = await _with_deliveries(driver, n)
+    await driver.store.deliveries.queue(webhook, records)
+    return lambda: driver.store.webhooks.remove(webhook)
+
+
+async def _mark_runs(driver: StoreDriver, n: int) -> Act:
+    await driver.redis.hset(keys.caps("00"), mapping={f"@{number:06}:webhooks": number for number in range(n)})
+    mark = MarkRuns(caps=keys.caps("00"), field="webhooks", mark=1, marked=True)
+    return lambda: driver.store.scripts.run(mark)
+
+
+async def _forget_events(driver: StoreDriver, n: int) -> Act:
+    entries = [(await driver.redis.xadd(keys.outbox("00"), {"a": "b"})).decode() for _ in range(n)]
+    forget = ForgetEvents(
+        outbox=keys.outbox("00"), outboxes=keys.outboxes("00"), outbox_name="outbox", entries=tuple(entries)
+    )
+    return lambda: driver.store.scripts.run(forget)
+
+
 CASES: Final = (
+    Case("queue_deliveries", "deliveries", _queue_deliveries, most=200),
+    Case("claim_delivery", "deliveries that are too old", _claim_delivery, most=200),
+    Case("settle_attempt", "deliveries beside it", _settle_attempt, most=200),
+    Case("put_webhook", "webhooks that are there", _put_webhook, most=16),
+    Case("remove_webhook", "deliveries", _remove_webhook, most=200),
+    Case("mark_runs", "tenants with webhooks", _mark_runs),
+    Case("forget_events", "events", _forget_events, most=100),
     Case("settle", "calls of tools that there are not", _settle_unknown_tools),
     Case("settle", "tool calls", _settle()),
     Case("settle", "client tools", _settle(client=True)),

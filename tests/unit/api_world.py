@@ -46,6 +46,7 @@ PROVIDERS = {"fake": Provider(base_url="http://127.0.0.1:1/v1", image_addresses=
 POLICIES = {"patient": RetryPolicy.parse({"rules": {"rate_limited": {"attempts": 20}}})}
 RUN_ID = "run_00" + "0" * 26
 CONVERSATION_ID = "conv_00" + "0" * 26
+WEBHOOK_ID = "wh_00" + "0" * 26
 
 
 @dataclass

@@ -26,7 +26,7 @@ from palaver.config.settings import Settings
 from palaver.store.access.api_keys import KeyGrant
 from palaver.vocabulary.ids import conversation_id
 from palaver.vocabulary.scopes import SCOPES, Scope
-from tests.unit.api_world import BODY, CONVERSATION_ID, RUN_ID, SETTINGS, World, assert_problem, call, world
+from tests.unit.api_world import BODY, CONVERSATION_ID, RUN_ID, SETTINGS, WEBHOOK_ID, World, assert_problem, call, world
 from tests.unit.toy_dialect import TOY
 
 DIALECTS: Final = (*dialects_of(("*",)), TOY)
@@ -42,6 +42,7 @@ PARTS: Final = {
     "event": str(NUMBER),
     "task": RUN_ID,
     "api_key_id": "0" * 12,
+    "webhook_id": WEBHOOK_ID,
     "name": "nobody",
     "chat_id": "nothing",
     "tenant": "nobody",

@@ -27,7 +27,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
-from palaver.vocabulary.ids import new_conversation_id, new_run_id, tenant_of, uuid_of
+from palaver.vocabulary.ids import new_conversation_id, new_run_id, new_webhook_id, tenant_of, uuid_of
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import AGENT, SETTINGS, World, call, world
 from tests.unit.test_openhands_agents import AGENT as OPENHANDS_AGENT
@@ -117,6 +117,7 @@ async def furnish(api: World, who: str) -> Belongings:
         schedule = f"schedule-of-{who}"
         planned = {"every": 3600, "run": {"agent": {**AGENT, "instructions": CANARY}, "input": CANARY}}
         assert (await client.put(f"/v1/schedules/{schedule}", json=planned)).status_code == 201
+        hook = await api.store.webhooks.create(TENANTS[who], "https://example.org/hook", description=CANARY)
         key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))
         actions = (await api.ask(waits, call("c1", "approval"), call("c2", "client_tool")))["pending_actions"]
         body = {"agent": OPENHANDS_AGENT, "client_tools": [], "tags": {"t": CANARY}}
@@ -149,6 +150,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "agent": [agent],
         "schedule": [schedule],
         "key": [key.record.id],
+        "webhook": [hook.webhook.id],
         # Everybody knows that there is a default one.
         "tenant": [who] if TENANTS[who] else [],
         "run cursor": pages[:1],
@@ -208,6 +210,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
             return f"schedule-of-{secrets.token_hex(8)[: len(value) - len('schedule-of-')]}"
         case "key":
             return secrets.token_hex(6)
+        case "webhook":
+            return new_webhook_id(tag)
         case "tenant":
             return secrets.token_hex(len(value))[: len(value)]
         case "action":
@@ -286,6 +290,7 @@ _STANDS_AT: Final = {
     "agent": re.compile("^(name|agents?)$"),
     "schedule": re.compile("^name$"),
     "key": re.compile("^api_key_id$"),
+    "webhook": re.compile("^webhook_id$"),
     "tenant": re.compile("^(name|tenant)$"),
 }
 """Names of places where something is one of those: elsewhere it is a text as any other."""
@@ -297,6 +302,7 @@ NOTHING: Final = {
     "conversation": str(uuid4()),
     "event": str(uuid4()),
     "api_key_id": "0" * 12,
+    "webhook_id": new_webhook_id(),
     "name": "nobody",
     "chat_id": new_conversation_id(1, "00"),
     "tenant": "nobody",

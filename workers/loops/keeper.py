@@ -22,6 +22,7 @@ from palaver.store.fleet import first_look
 from ..steps.active_step import ActiveStep, InterruptReason
 from ..steps.runtime import Runtime, is_store_outage
 from ..tracing import chores as tracing_chores
+from ..webhooks import chores as webhook_chores
 from .deaths import DeathWatch
 from .sweeper import Sweeper
 
@@ -63,6 +64,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
+        chores += webhook_chores(runtime.settings, runtime.store)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
     try:
         yield runtime

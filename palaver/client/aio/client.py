@@ -22,6 +22,7 @@ from palaver.client.aio.schedules import AsyncSchedules
 from palaver.client.aio.tenants import AsyncTenants
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
+from palaver.client.aio.webhooks import AsyncWebhooks
 from palaver.client.answers import models_of, object_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
@@ -37,7 +38,9 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents, AsyncSchedules, AsyncKeys, AsyncTenants):
+class AsyncPalaver(
+    AsyncRunControl, AsyncConversations, AsyncAgents, AsyncSchedules, AsyncKeys, AsyncTenants, AsyncWebhooks
+):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;

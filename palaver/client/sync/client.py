@@ -30,6 +30,7 @@ from palaver.client.sync.schedules import Schedules
 from palaver.client.sync.tenants import Tenants
 from palaver.client.sync.transport import ApiTransport
 from palaver.client.sync.waiting import LONG_POLL, RunWaiter
+from palaver.client.sync.webhooks import Webhooks
 from palaver.errors import RunFailed
 from palaver.events import Event
 from palaver.schemas.filters import RunFilter
@@ -38,7 +39,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class Palaver(RunControl, Conversations, Agents, Schedules, Keys, Tenants):
+class Palaver(RunControl, Conversations, Agents, Schedules, Keys, Tenants, Webhooks):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;

@@ -61,13 +61,15 @@ def shared(shard: str, queues: Sequence[str]) -> Iterator[Shared]:
             yield Shared(zset(shard, queue), "zset")
         yield Shared(keys.undelivered(shard, queue), "hash")
     yield Shared(keys.held(shard), "zset")
+    yield Shared(keys.outboxes(shard), "zset")
     for key in (keys.caps(shard), keys.meters(shard), keys.fair(shard)):
         yield Shared(key, "hash")
     yield Shared(keys.spans(shard), "stream")
 
 
 def steps_under_way(shard: str, tag: str, queues: Sequence[str]) -> tuple[keys.Key, ...]:
-    """The lists of a tenant's steps: empty once its runs have ended, unless one was broken."""
+    """The lists of a tenant's steps, empty once its runs have ended, unless one was broken; and what its webhooks were
+    to hear of that."""
     owner = keys.owner(tag)
     backlogs = (keys.backlog(shard, queue, owner) for queue in queues)
-    return (keys.in_flight(shard, owner), keys.capped_in(shard, owner), *backlogs)
+    return (keys.in_flight(shard, owner), keys.capped_in(shard, owner), *backlogs, keys.outbox(shard, owner))

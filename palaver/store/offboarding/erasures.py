@@ -45,7 +45,7 @@ _KEYS_AT_ONCE: Final = 200
 _SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
-"""Seconds for which nothing is put among the agents and the schedules of a tenant that is erased."""
+"""Seconds for which nothing is put among the agents, the schedules and the webhooks of a tenant that is erased."""
 
 
 class _Subject(NamedTuple):
@@ -101,6 +101,7 @@ class Erasures:
         """Return the keys of a tenant's own that are there: none once it is erased, when what all share was looked
         through, too."""
         own = [
+            *(keys.webhooks(tag), keys.webhooks_erasure(tag)),
             *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
             *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag)),
         ]
@@ -135,10 +136,9 @@ class Erasures:
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
             pipeline.execute_command("ZADD", keys.erased(shard), "NX", now, tag)
-        pipeline.hset(keys.agents_erasure(tag), mapping={"since": now})
-        pipeline.expire(keys.agents_erasure(tag), _MARKED)
-        pipeline.hset(keys.schedules_erasure(tag), mapping={"since": now})
-        pipeline.expire(keys.schedules_erasure(tag), _MARKED)
+        for erasure in (keys.agents_erasure(tag), keys.schedules_erasure(tag), keys.webhooks_erasure(tag)):
+            pipeline.hset(erasure, mapping={"since": now})
+            pipeline.expire(erasure, _MARKED)
         await pipeline.execute()
 
     async def _revoke(self, tag: str) -> None:
@@ -169,7 +169,7 @@ class Erasures:
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_passing, self._erase_shared):
                 yield partial(part, shard, tag)
-        for last in (self._erase_agents, self._erase_api_keys, self._erase_acts):
+        for last in (self._erase_webhooks, self._erase_agents, self._erase_api_keys, self._erase_acts):
             yield partial(last, tag)
 
     async def _erase_runs(self, shard: str, tag: str) -> bool:
@@ -239,6 +239,21 @@ class Erasures:
             await pipeline.execute()
         return bool(names)
 
+    async def _erase_webhooks(self, tag: str) -> bool:
+        ids = [member.decode() for member in await self._redis.zrange(keys.webhooks(tag), 0, -1)]
+        if ids:
+            of = [keys.of_webhook(webhook_id) for webhook_id in ids]
+            more = (key for each in of for key in (each.waiting, each.listed, each.ended, each.records))
+            erased = [*(Erasable(each.hook, "webhooks", 1) for each in of), *(Erasable(key, "", 0) for key in more)]
+            await self._erase_keys(keys.webhooks_erasure(tag), erased)
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.WEBHOOKS_DUE, *ids)
+            pipeline.hdel(keys.WEBHOOK_TENANTS, tag)
+            # Last: it says what is left to do.
+            pipeline.delete(keys.webhooks(tag))
+            await pipeline.execute()
+        return bool(ids)
+
     async def _erase_agents(self, tag: str) -> bool:
         names = list(await self._redis.hgetall(keys.agents(tag)))[:_KEYS_AT_ONCE]
         removed = await self._redis.zrange(keys.agents_passing(tag), 0, _KEYS_AT_ONCE - 1)
@@ -297,7 +312,7 @@ class Erasures:
 
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
         others = (
-            *(keys.agents_erasure(tag), keys.schedules_erasure(tag)),
+            *(keys.agents_erasure(tag), keys.schedules_erasure(tag), keys.webhooks_erasure(tag)),
             *(keys.api_keys_erasure(tag), keys.audit_erasure(tag)),
         )
         return [*(keys.erasure(shard, tag) for shard in self._shards), *others]

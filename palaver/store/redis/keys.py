@@ -46,6 +46,9 @@ once for all of these together, as ``@:``.
 {p00}:<owner>usage:<day> hash  what calls of models used on that day, by agent, model and key    TTL: usage retention
                             there is none for all tenants together
 {p00}:caps         hash     for each cap of a tenant, as <owner><cap>, what it is                no TTL
+                            and <owner>webhooks, a number, as long as it has some
+{p00}:<owner>outbox stream  what its webhooks are to hear and nobody took yet        TTL: retention
+{p00}:outboxes     zset     those that have entries, by since when                               no TTL
 {p00}:meters       hash     of tenants with caps, how far they are used (`lua/_allowance.lua`)       no TTL
 {p00}:held         zset     steps that wait for a cap of their tenant, by its owner and since when  no TTL
 {p00}:<owner>passing zset   keys that are in no other list, without the hash tag, by when they are gone: those of
@@ -93,6 +96,18 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:audit}:of:<tag>    stream  who did what with keys of a tenant     TTL: the retention of it, after the last act
 {palaver:audit}:erasure:<tag> hash  what was erased of it                  gone at its end
 {palaver:audit}:receipt:<name> string  the receipt of a tenant that was erased  TTL: 30 days
+
+Webhooks share a hash tag; there are none of these keys where there are no webhooks.
+
+{palaver:webhooks}:tenants  hash    a number for each tenant that has some, by its tag                     no TTL
+{palaver:webhooks}:of:<tag> zset    the webhooks of a tenant by time of creation                           no TTL
+{palaver:webhooks}:due      zset    all of them, by when something is to be done about one                 no TTL
+{palaver:webhooks}:hook:<id> hash   a webhook: its configuration, its lease, and how it fares              no TTL
+{palaver:webhooks}:waiting:<id> zset  its deliveries that are pending, by the time of the next attempt     no TTL
+{palaver:webhooks}:listed:<id> zset  all of its deliveries, by since when they are there                   no TTL
+{palaver:webhooks}:ended:<id> zset  those that are not pending, by since when                              no TTL
+{palaver:webhooks}:records:<id> hash  the record of each delivery, JSON                                    no TTL
+{palaver:webhooks}:erasure:<tag> hash  what was erased of them: none is put any more                   TTL: a day
 
 In the broker of a Celery application whose tasks are tools, which is mostly another Redis: `palaver.celery.reports`.
 
@@ -446,6 +461,16 @@ def passing(shard: str, tenant: str) -> str:
     return f"{{p{shard}}}:{owner(tenant)}passing"
 
 
+def outbox(shard: str, of: Owner = DEFAULT_TENANT) -> str:
+    """The events that the webhooks of an owner are to hear."""
+    return f"{{p{shard}}}:{of}outbox"
+
+
+def outboxes(shard: str) -> str:
+    """The outboxes that have entries, without the hash tag."""
+    return f"{{p{shard}}}:outboxes"
+
+
 def erasure(shard: str, tenant: str) -> str:
     """The counts of what was erased of a tenant, and how far that is."""
     return f"{{p{shard}}}:{owner(tenant)}erasure"
@@ -488,6 +513,47 @@ def of_run(run_id: str, conversation_id: str) -> RunKeys:
         f"{tag}:feed:{run_id}",
         f"{tag}:due",
     )
+
+
+_WEBHOOKS: Final = "{palaver:webhooks}"
+WEBHOOK_TENANTS: Final = f"{_WEBHOOKS}:tenants"
+WEBHOOKS_DUE: Final = f"{_WEBHOOKS}:due"
+WEBHOOKS_MARK: Final = "webhooks"
+"""The field of a shard's caps, behind the owner, that says that a tenant has webhooks."""
+
+
+class WebhookKeys(NamedTuple):
+    """The keys of every script about one webhook."""
+
+    hook: Key
+    waiting: Key
+    listed: Key
+    ended: Key
+    records: Key
+    due: Key
+
+
+def of_webhook(webhook_id: str) -> WebhookKeys:
+    """Return the keys for a script about one webhook."""
+    name = reached(webhook_id)
+    return WebhookKeys(
+        f"{_WEBHOOKS}:hook:{name}",
+        f"{_WEBHOOKS}:waiting:{name}",
+        f"{_WEBHOOKS}:listed:{name}",
+        f"{_WEBHOOKS}:ended:{name}",
+        f"{_WEBHOOKS}:records:{name}",
+        WEBHOOKS_DUE,
+    )
+
+
+def webhooks(tag: str) -> str:
+    """The webhooks of a tenant."""
+    return f"{_WEBHOOKS}:of:{tag}"
+
+
+def webhooks_erasure(tag: str) -> str:
+    """The count of what was erased of a tenant's webhooks."""
+    return f"{_WEBHOOKS}:erasure:{tag}"
 
 
 class ProviderKeys(NamedTuple):

@@ -23,6 +23,7 @@ from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, Misplaced
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.runs import ItemType, Resolution, SubmitKind
 from palaver.store.scripting.contracts.steps import RunDue, SpanOutcome, VerdictKind
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome, Switch
 from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
@@ -32,7 +33,7 @@ from palaver.vocabulary.step_kinds import KINDS, LACKED, OF_TOOLS, RANK, RECOVER
 
 _ENUMS: Final[tuple[type[Enum], ...]] = (
     RunStatus, StopReason, WaitReason, EventKind, ErrorClass, Sentence,
-    StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode,
+    StepState, RunDue, SpanOutcome, VerdictKind, Renewal, RefusalCode, Switch, AttemptOutcome,
 )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "TRACED": frozenset(TRACED),
         },
         "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
-        "Cap": _texts(Caps.model_fields),
+        "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": keys.WEBHOOKS_MARK},
         "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},
         "Ledger": ledger.NAMES,

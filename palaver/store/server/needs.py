@@ -19,6 +19,7 @@ Command = Sequence[str]
 
 _KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
 _AGENTS: Final = "{palaver:agents}:preflight"
+_WEBHOOKS: Final = "{palaver:webhooks}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
 _BINDING: Final = "_kombu.binding.preflight"
 _EVENTS: Final = "/{db}.celeryev/*"
@@ -79,6 +80,7 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         *_STORE,
         f"hkeys {_KEY}",
         f"hset {_AGENTS} f 1",
+        f"hset {_WEBHOOKS} f 1",
         f"rename {_KEY} {_KEY}",
         f"zlexcount {_KEY} - +",
     ),
@@ -87,6 +89,7 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         *_STORE,
         "client id",
         "client list",
+        f"hset {_WEBHOOKS} f 1",
         f"pubsub numsub {_CHANNEL}",
         f"zremrangebyrank {_KEY} 0 1",
     ),

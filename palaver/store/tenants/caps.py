@@ -63,6 +63,8 @@ class TenantCaps:
         found: dict[str, dict[str, float]] = {}
         for field, value in (await self._redis.hgetall(keys.caps(self._shards[0]))).items():
             owner, _, name = field.decode().rpartition(":")
+            if name not in _NAMES:
+                continue
             found.setdefault(owner.removeprefix("@"), {})[name] = _read(name, value)
         return {tag: Caps.model_validate(caps) for tag, caps in found.items()}
 

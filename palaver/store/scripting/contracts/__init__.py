@@ -58,6 +58,15 @@ from palaver.store.scripting.contracts.steps import (
     WriteDeltas,
 )
 from palaver.store.scripting.contracts.tenants import CreateTenant
+from palaver.store.scripting.contracts.webhooks import (
+    ClaimDelivery,
+    ForgetEvents,
+    MarkRuns,
+    PutWebhook,
+    QueueDeliveries,
+    RemoveWebhook,
+    SettleAttempt,
+)
 
 __all__ = [
     "SCRIPTS",
@@ -70,6 +79,7 @@ __all__ = [
     "Cancel",
     "ChangeConversation",
     "Claim",
+    "ClaimDelivery",
     "ClaimTick",
     "CoolDown",
     "CopyLog",
@@ -86,24 +96,30 @@ __all__ = [
     "FindAllowed",
     "FindPlace",
     "ForgetConversations",
+    "ForgetEvents",
     "Fork",
     "HandBack",
     "KeepAgent",
     "KeepSchedule",
     "KeepSecrets",
+    "MarkRuns",
     "PauseSchedule",
     "Postpone",
     "Promote",
+    "PutWebhook",
+    "QueueDeliveries",
     "ReadLog",
     "Release",
     "RemoveAgent",
     "RemoveSchedule",
+    "RemoveWebhook",
     "Renew",
     "RenewPlaces",
     "ReportAnswer",
     "ReportFailure",
     "Reserve",
     "Settle",
+    "SettleAttempt",
     "SettleTick",
     "Submit",
     "Sweep",
@@ -122,5 +138,6 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
+    PutWebhook, RemoveWebhook, MarkRuns, ForgetEvents, QueueDeliveries, ClaimDelivery, SettleAttempt,
 )  # fmt: skip
 """Every script."""

@@ -1,13 +1,14 @@
 -- Tool calls that wait for a person's decision or a client's output.
--- needs: deliver, family
+-- needs: deliver, family, outbox
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
 -- expires_at (ms), second_person (it is not for who submitted the run to approve)}. The step of each is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
 -- one was resolved.
 
+-- And whether webhooks are to hear of those that are added.
 local function pending_actions()
-  local kept = redis.call('HMGET', RUN, 'actions', 'parent')
+  local kept = redis.call('HMGET', RUN, 'actions', 'parent', 'webhooks')
   family.above = kept[2]
-  return kept[1] and cjson.decode(kept[1]) or {}
+  return kept[1] and cjson.decode(kept[1]) or {}, kept[3]
 end
 
 -- The list of the actions of that type, by since when they are pending.
@@ -24,7 +25,7 @@ end
 
 -- Let calls wait until an action is resolved or expires. `waits` are {name of the step, step, action}, in call order.
 local function await_actions(waits)
-  local actions = pending_actions()
+  local actions, heard = pending_actions()
   for _, each in ipairs(waits) do
     local name, step, action = unpack(each)
     action.expires_at = NOW + action.timeout
@@ -38,8 +39,13 @@ local function await_actions(waits)
   end
   save_actions(actions)
   for _, each in ipairs(waits) do
-    local data = { step = each[1], action = each[3] }
+    local action = each[3]
+    local data = { step = each[1], action = action }
     emit(EventKind.ACTION_REQUIRED, cjson.encode(data))
+    if heard then
+      write_to_outbox(EventKind.ACTION_REQUIRED, cjson.encode({ action = { id = action.id, type = action.type,
+        tool = action.tool, call_id = action.call_id, expires_at = action.expires_at } }))
+    end
     family.show_above(EventKind.CHILD_ACTION_REQUIRED, data)
   end
 end

@@ -1,5 +1,5 @@
 -- The record of a new run, for submit.lua.
--- needs: title, time_limits, count, begun_by
+-- needs: title, time_limits, count, begun_by, caps
 
 local function create(kept, agent, max_steps, names)
   if not kept then begin_conversation() end
@@ -23,7 +23,8 @@ local function create(kept, agent, max_steps, names)
     redis.call('HSET', RUN, 'retried_from', args.retried_from, 'input_preview', said)
     if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
   end
-  if args.parent then family.attach() end
+  -- Of a run that another one began its parent says what there is to hear.
+  if args.parent then family.attach() elseif caps(Cap.WEBHOOKS) then redis.call('HSET', RUN, 'webhooks', 1) end
   if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
   CREATED, TRACE = NOW, args.trace
   add_to_list('runs', NOW, ID)

@@ -1,5 +1,5 @@
 -- How a run ends.
--- needs: calls, limits, count, withdraw
+-- needs: calls, limits, count, withdraw, outbox
 
 -- Give the turn in the conversation to the next run. The caller starts it; if the caller dies, the sweeper finds it in
 -- DUE.
@@ -44,21 +44,32 @@ local function count_end(status, reason, failure)
 end
 
 -- What the run used is the conversation's from now on; until here it is counted with the run alone. A child hands it to
--- its parent, too, and wakes the call that waits for it.
+-- its parent, too, and wakes the call that waits for it. Answers whether webhooks are to hear of the end.
 local function hand_on_usage()
   local names = {
     'input_tokens', 'cached_tokens', 'cache_write_tokens', 'output_tokens', 'reasoning_tokens', 'model_calls',
     'tool_calls', 'cost',
   }
-  local used = redis.call('HMGET', RUN, 'parent', 'unpriced', unpack(names))
+  local used = redis.call('HMGET', RUN, 'parent', 'unpriced', 'webhooks', unpack(names))
   if used[2] then redis.call('HSET', CONV, 'unpriced', 1) end
   for i, name in ipairs(names) do
-    if used[i + 2] then redis.call('HINCRBY', CONV, name, used[i + 2]) end
+    if used[i + 3] then redis.call('HINCRBY', CONV, name, used[i + 3]) end
   end
-  if not used[1] then return end
-  local parent = cjson.decode(used[1])
-  family.hand_up(parent, used[2], names, { unpack(used, 3, 2 + #names) })
-  family.wake(parent)
+  if used[1] then
+    local parent = cjson.decode(used[1])
+    family.hand_up(parent, used[2], names, { unpack(used, 4, 3 + #names) })
+    family.wake(parent)
+  end
+  return used[3]
+end
+
+local function tell_webhooks(status, reason, failure)
+  local about = { status = status, stop_reason = reason }
+  if failure then
+    local error = cjson.decode(failure)
+    about.error = { class = error.class, code = error.code }
+  end
+  write_to_outbox(EventKind.RUN_FINISHED, cjson.encode(about))
 end
 
 -- End the run; nothing else ends one. `failure` is the run's error, JSON, or what there is to say of an answer that was
@@ -95,7 +106,7 @@ local function finish(reason, failure)
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failed and failure or 'null') .. (failure and not failed and ',"incomplete_details":' .. failure or '') .. '}')
   count_end(status, reason, failed and failure)
-  hand_on_usage()
+  if hand_on_usage() then tell_webhooks(status, reason, failed and failure) end
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
   -- Sweepers remove the run from the list of runs then.

@@ -1,0 +1,133 @@
+# Generated from palaver/client/aio/webhooks.py by `make twin`: change that file, not this one.
+"""Webhooks: make, change, list and remove them, and look at what was delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from palaver.client import requests
+from palaver.client.answers import deliveries_of, made_webhook_of, replayed_of, webhook_of, webhooks_of
+from palaver.client.errors import NotFound
+from palaver.client.sync.paging import pages
+from palaver.client.sync.transport import ApiTransport
+from palaver.schemas.webhooks import MadeWebhook, Replayed, WebhookDelivery, WebhookInfo
+from palaver.vocabulary.webhooks import DeliveryState, Format
+
+
+class Webhooks:
+    """The methods of the client about webhooks, which need a key with the scope ``webhooks:write``."""
+
+    _transport: ApiTransport
+
+    def create_webhook(
+        self,
+        url: str,
+        *,
+        types: Sequence[str] | None = None,
+        format: Format = "palaver",
+        description: str | None = None,
+    ) -> MadeWebhook:
+        """Make a webhook, which hears of runs that are submitted from now on: of all events, or of those of some
+        ``types``. Its ``secret`` is shown this once.
+
+        Raises:
+            Conflict: there are too many (``webhooks_full``).
+            Unprocessable: nothing is sent to such an address; ``no_secret_key``, the server keeps no secrets.
+            APIError, ConnectionFailed: it was not made, or nobody knows its secret.
+        """
+        body: dict[str, Any] = {
+            "url": url,
+            "types": None if types is None else list(types),
+            "format": format,
+            "description": description,
+        }
+        return made_webhook_of(self._transport.call(requests.create_webhook(body)))
+
+    def webhooks(self) -> tuple[WebhookInfo, ...]:
+        """The webhooks of your tenant, the oldest first.
+
+        Raises:
+            APIError, ConnectionFailed: they cannot be had.
+        """
+        return webhooks_of(self._transport.call(requests.list_webhooks()))
+
+    def webhook(self, webhook_id: str) -> WebhookInfo:
+        """A webhook, and how it fares.
+
+        Raises:
+            NotFound: there is no such webhook.
+            APIError, ConnectionFailed: it cannot be had.
+        """
+        return webhook_of(self._transport.call(requests.get_webhook(webhook_id)))
+
+    def change_webhook(self, webhook_id: str, **changes: Any) -> WebhookInfo:
+        """Change the ``url``, the ``types`` (None: all) or the ``description`` of a webhook, or whether it is
+        ``enabled``.
+
+        Raises:
+            NotFound: there is no such webhook.
+            APIError, ConnectionFailed: it was not changed; `Unprocessable` names the fields.
+        """
+        return webhook_of(self._transport.call(requests.change_webhook(webhook_id, changes)))
+
+    def rotate_webhook(self, webhook_id: str, overlap: int | None = None) -> MadeWebhook:
+        """Make a new secret of a webhook; the old one signs beside it for ``overlap`` seconds, else for a day.
+
+        Raises:
+            NotFound: there is no such webhook.
+            APIError, ConnectionFailed: it was not made, or nobody knows it.
+        """
+        return made_webhook_of(self._transport.call(requests.rotate_webhook(webhook_id, overlap)))
+
+    def delete_webhook(self, webhook_id: str) -> None:
+        """Remove a webhook and all of its deliveries.
+
+        Raises:
+            NotFound: there is no such webhook.
+            APIError, ConnectionFailed: it may be there still.
+        """
+        try:
+            self._transport.call(requests.delete_webhook(webhook_id))
+        except NotFound as error:
+            # One that is not there after a lost answer was removed by that request.
+            if not error.perhaps_done:
+                raise
+
+    def deliveries(
+        self, webhook_id: str, *, state: DeliveryState | None = None
+    ) -> Generator[WebhookDelivery, None, None]:
+        """The deliveries of a webhook, the newest first, page by page as you iterate.
+
+        Raises:
+            NotFound: there is no such webhook.
+            APIError, ConnectionFailed: a page cannot be had.
+        """
+        ask = partial(requests.list_deliveries, webhook_id, state)
+        with closing(pages(self._transport, ask)) as delivery_pages:
+            for page, response in delivery_pages:
+                yield from deliveries_of(page, response)
+
+    def replay_deliveries(
+        self,
+        webhook_id: str,
+        deliveries: Sequence[str] | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        state: DeliveryState | None = "failed",
+    ) -> Replayed:
+        """Make deliveries again: those with these ids, or those of a time that are in a ``state`` (None: any).
+
+        Raises:
+            NotFound: there is no such webhook.
+            ValueError: a time has no zone.
+            APIError, ConnectionFailed: they are not made, as far as anybody knows.
+        """
+        body: dict[str, Any] = {"deliveries": list(deliveries)} if deliveries is not None else {"state": state}
+        times = {"since": requests.moment("since", since), "until": requests.moment("until", until)}
+        body |= {name: time for name, time in times.items() if time is not None}
+        return replayed_of(self._transport.call(requests.replay_deliveries(webhook_id, body)))

@@ -1,0 +1,79 @@
+"""The operator's file of webhooks (``PALAVER_WEBHOOKS``): trusted, so they may be at any address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from palaver.config.toml_file import read_strictly
+from palaver.errors import ConfigurationError
+from palaver.secrets.redaction import register_secrets
+from palaver.secrets.webhook_secrets import signing_key
+from palaver.vocabulary.webhooks import EventType, Format
+
+_SETTING: Final = "PALAVER_WEBHOOKS"
+_Variable = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+_Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9-]{0,31}$")]
+
+
+class FileWebhook(BaseModel):
+    """A table ``[webhooks.NAME]``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    url: str
+    secret_env: _Variable
+    """The variable with its secret, ``whsec_…``."""
+    previous_secret_env: _Variable | None = None
+    """The variable with the one before, which signs, too, as long as it is named here."""
+    types: Annotated[tuple[EventType, ...], Field(min_length=1)] | None = None
+    format: Format = "palaver"
+    description: str | None = None
+    tenant: str | None = None
+    """The name of the tenant whose runs it hears of; None: the default one."""
+
+    def keys(self, name: str, environment: Mapping[str, str]) -> list[bytes]:
+        """What its events are signed with, the newest secret first.
+
+        Raises:
+            ConfigurationError: a variable is not set, or holds no such secret.
+        """
+        found = []
+        for variable in (self.secret_env, self.previous_secret_env):
+            if variable is None:
+                continue
+            secret = environment.get(variable, "")
+            try:
+                found.append(signing_key(secret))
+            except ValueError as error:
+                raise ConfigurationError(f"{_SETTING}: [webhooks.{name}]: {variable} {error}") from None
+            register_secrets([secret])
+        return found
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    webhooks: dict[_Name, FileWebhook] = {}
+
+
+def load_webhooks(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, FileWebhook]:
+    """The webhooks of the file, by name; none without one.
+
+    Raises:
+        ConfigurationError: it cannot be read, something in it does not fit, or a secret is missing.
+    """
+    if path is None:
+        return {}
+    found = read_strictly(_File, path, _SETTING).webhooks
+    for name, webhook in found.items():
+        place = urlsplit(webhook.url)
+        if place.scheme not in ("http", "https") or not place.hostname:
+            raise ConfigurationError(f"{_SETTING}: [webhooks.{name}]: url must begin with http:// or https://")
+        webhook.keys(name, environment)
+    return found

@@ -1,0 +1,149 @@
+"""Webhooks as requests ask for them and answers show them. A secret is shown once, when it is made."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from palaver.schemas.fields import AtMost, Strict
+from palaver.vocabulary.webhooks import DeliveryState, EventType, Format, OffReason
+
+_Url = Annotated[str, AtMost("webhook_url")]
+_Types = Annotated[tuple[EventType, ...], Field(min_length=1, max_length=20)]
+_Description = Annotated[str, AtMost("webhook_description")]
+
+
+class WebhookRequest(Strict):
+    """A webhook to make."""
+
+    url: _Url
+    """Where events are sent to, by POST."""
+    types: _Types | None = None
+    """The types of its events; null: all, those that come to be with newer versions, too."""
+    format: Format = "palaver"
+    """``openai``: bodies are those of OpenAI's ``response.*`` events, for clients that read these."""
+    description: _Description | None = None
+
+
+class WebhookChange(Strict):
+    """What is to change of a webhook. What is left out stays as it is."""
+
+    url: _Url | None = None
+    types: _Types | None = None
+    """Null: all."""
+    description: _Description | None = None
+    enabled: bool | None = None
+    """False: nothing is sent to it any more. True: it is on again, whatever turned it off."""
+
+
+class SecretInfo(BaseModel):
+    """A secret that events are signed with, without the secret."""
+
+    id: str
+    created_at: datetime
+    expires_at: datetime | None
+    """It signs until then; null: until it is replaced."""
+
+
+class WebhookInfo(BaseModel):
+    """A webhook."""
+
+    id: str
+    url: str
+    types: tuple[str, ...] | None
+    """Null: all."""
+    format: Format
+    description: str | None
+    enabled: bool
+    off_because: OffReason | None
+    """Why nothing is sent to it."""
+    secrets: list[SecretInfo]
+    created_at: datetime
+    created_by: str | None
+    """The name of the key that made it; null without keys, or for one of the operator's file."""
+    of_file: bool
+    """True: it stands in the operator's file, and is changed there."""
+    pending: int
+    """Its deliveries that are to be made."""
+    delivered: int
+    """Those that were ever made."""
+    failed: int
+    """Those that were given up."""
+    dropped: int
+    """Those that were not begun, because too many were pending."""
+    failing_since: datetime | None
+    """Since when every attempt has failed."""
+
+
+class MadeWebhook(WebhookInfo):
+    """A webhook with a secret that was just made."""
+
+    secret: str = Field(repr=False)
+    """The secret to check signatures with. It is shown this once."""
+
+
+class WebhookList(BaseModel):
+    """The webhooks of a tenant, the oldest first."""
+
+    data: list[WebhookInfo]
+
+
+class DeliveryAttempt(BaseModel):
+    """An attempt of a delivery."""
+
+    at: datetime
+    latency_ms: int
+    """How long it took."""
+    status: int | None
+    """The status of the answer; null if there was none."""
+    error: str | None
+    """What went wrong, if not the status says it."""
+    answer: str
+    """The first KiB of the answer's body."""
+
+
+class WebhookDelivery(BaseModel):
+    """An event and what became of it at one webhook."""
+
+    id: str
+    """The ``webhook-id`` of all its attempts."""
+    type: str
+    state: DeliveryState
+    created_at: datetime
+    """When it happened."""
+    run_id: str | None
+    data: dict[str, Any]
+    """What the body says."""
+    attempts: list[DeliveryAttempt]
+    next_attempt_at: datetime | None
+
+
+class DeliveryPage(BaseModel):
+    """Deliveries of a webhook, the newest first."""
+
+    data: list[WebhookDelivery]
+    next_cursor: str | None
+    has_more: bool
+
+
+class ReplayRequest(Strict):
+    """Deliveries to make again: those that are named, or those of a time."""
+
+    deliveries: Annotated[tuple[Annotated[str, Field(max_length=80)], ...], AtMost("webhook_replay")] | None = None
+    """By their ids."""
+    since: datetime | None = Field(default=None, strict=False)
+    """Or: all that have come since then,"""
+    until: datetime | None = Field(default=None, strict=False)
+    """and until then,"""
+    state: DeliveryState | None = "failed"
+    """of this state; null: of any. Those that are pending are not made again."""
+
+
+class Replayed(BaseModel):
+    """What is to be delivered again."""
+
+    replayed: int
+    more: bool
+    """True: there were more than one request replays. Ask again, with ``until`` as it was."""

@@ -1,0 +1,353 @@
+"""Deliveries of events to webhooks: made from the outbox, leased for an attempt, settled, listed and made again.
+
+An event is taken out of its outbox once it is pending at each webhook that hears of it, under an id that follows from
+the event. So whoever is killed in between leaves work that is done again, and nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from palaver.config.settings import Settings
+from palaver.errors import Refused, StaleLease
+from palaver.schemas.webhooks import DeliveryAttempt, DeliveryPage, Replayed, WebhookDelivery
+from palaver.store.reading.records import instant
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, StreamEntry, now_ms
+from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
+from palaver.store.scripting.contracts.replies import Stale
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome, DeliveryClaimed, QueuedDelivery
+from palaver.store.scripting.scripts import Scripts
+from palaver.store.webhooks.webhooks import WebhookConfig, Webhooks
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.vocabulary.webhooks import LEASE, OPENAI_TYPES, TYPE_OF_STATUS, DeliveryState
+
+_EVENTS: Final = 100
+"""Events that are taken out of an outbox at once."""
+_OUTBOXES: Final = 50
+"""Outboxes of a shard that are looked at in one go."""
+_UNWANTED: Final = 2.0
+"""Seconds between two looks whether there is any webhook."""
+_PAGE: Final = 200
+"""Deliveries that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt of a delivery, as it is recorded."""
+
+    at: int
+    ms: int
+    status: int | None
+    error: str | None
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """A delivery, as it is recorded."""
+
+    id: str
+    type: str
+    at: int
+    """ms, by Redis's clock."""
+    state: DeliveryState
+    """In front of what others wrote: a script changes it in the text."""
+    tries: int
+    """Attempts since it was last begun."""
+    data: dict[str, Any]
+    """What its body says."""
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def json(self) -> bytes:
+        """The text that is stored."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def of_json(cls, text: bytes) -> DeliveryRecord:
+        """The record that a text says; what newer code knows besides is left out."""
+        fields: dict[str, Any] = orjson.loads(text)
+        made = {name: fields[name] for name in cls.__slots__ if name in fields}
+        made["attempts"] = tuple(Attempt(**attempt) for attempt in made["attempts"])
+        return cls(**made)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLease:
+    """The right to make an attempt at a webhook."""
+
+    webhook: WebhookConfig
+    fence: int
+    record: DeliveryRecord
+
+
+class Deliveries:
+    """The deliveries of all webhooks."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, webhooks: Webhooks) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._webhooks = webhooks
+        self.shards = all_shards(settings.shards)
+
+    async def now(self) -> int:
+        """Redis's clock, in milliseconds."""
+        return await now_ms(self._redis)
+
+    async def are_wanted(self) -> bool:
+        """Tell whether there is any webhook."""
+        return bool(await self._redis.exists(keys.WEBHOOKS_DUE))
+
+    async def take_events(self, shard: str) -> int:
+        """Make deliveries of events of a shard; return of how many."""
+        names = await self._redis.zrange(keys.outboxes(shard), 0, _OUTBOXES - 1)
+        return sum([await self._take_from(shard, name.decode()) for name in names])
+
+    async def _take_from(self, shard: str, name: str) -> int:
+        owner = name.removesuffix("outbox")
+        tenant, outbox = owner.strip("@:"), keys.outbox(shard, owner)
+        entries = await self._redis.xrange(outbox, "-", "+", count=_EVENTS)
+        # Behind the events: one that was made before an event is among these.
+        webhooks = await self._webhooks.configs(tenant)
+        if not webhooks:
+            await self._webhooks.unmark(shard, tenant)
+        records = [_record(entry) for entry in entries]
+        for webhook in webhooks:
+            if heard := [record for record in records if _is_for(webhook, record)]:
+                await self.queue(webhook.id, heard)
+        await self._scripts.run(
+            ForgetEvents(
+                outbox=outbox,
+                outboxes=keys.outboxes(shard),
+                outbox_name=name,
+                entries=tuple(entry_id.decode() for entry_id, _ in entries),
+            )
+        )
+        return len(entries)
+
+    async def queue(self, webhook_id: str, records: Sequence[DeliveryRecord], *, again: bool = False) -> int:
+        """Make deliveries pending; return how many were not. Those that the webhook has and that have ended are made
+        ``again``, or only others."""
+        reply = await self._scripts.run(
+            QueueDeliveries(
+                keys=keys.of_webhook(webhook_id),
+                again=again,
+                deliveries=tuple(QueuedDelivery(record.id, record.json) for record in records),
+            )
+        )
+        return reply.number
+
+    async def tell_that_off(self, webhook: WebhookConfig, fence: int, reason: str) -> None:
+        """Tell the tenant's other webhooks that nothing is sent to this one any more."""
+        now = await self.now()
+        data = {"webhook_id": webhook.id, "url": webhook.url, "reason": reason, "sequence": fence}
+        record = DeliveryRecord(
+            f"msg_{webhook.id.removeprefix('wh_')}_{fence}", "webhook.disabled", now, "pending", 0, data, ()
+        )
+        for other in await self._webhooks.configs(webhook.tenant):
+            if other.id != webhook.id and _is_for(other, record):
+                await self.queue(other.id, [record])
+
+    async def until_wanted(self) -> None:
+        """Wait until there is a webhook."""
+        while True:
+            if await self.are_wanted():
+                return
+            await asyncio.sleep(_UNWANTED)
+
+    async def due(self, limit: int) -> list[str]:
+        """Return webhooks about which something is to be done now."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(keys.WEBHOOKS_DUE, "-inf", now, byscore=True, offset=0, num=limit)
+        (ids,) = await pipeline.execute()
+        return [webhook_id.decode() for webhook_id in ids]
+
+    async def claim(self, webhook_id: str) -> DeliveryLease | None:
+        """Lease a webhook for an attempt of its next delivery; None if there is none now, or somebody else has it."""
+        claim = ClaimDelivery(keys=keys.of_webhook(webhook_id), webhook_id=webhook_id, lease=LEASE)
+        match await self._scripts.run(claim):
+            case DeliveryClaimed() as claimed:
+                record = DeliveryRecord.of_json(claimed.record)
+                return DeliveryLease(WebhookConfig.of_json(claimed.config), claimed.fence, record)
+            case _:
+                return None
+
+    async def settle(
+        self,
+        lease: DeliveryLease,
+        outcome: AttemptOutcome,
+        attempt: Attempt,
+        *,
+        again_in: float = 0.0,
+        rests: float = 0.0,
+    ) -> str | None:
+        """Record an attempt. Return why the webhook is off from now on; None if it is not.
+
+        Raises:
+            StaleLease: somebody else goes on with it.
+        """
+        state: DeliveryState = "failed"
+        if outcome is AttemptOutcome.DELIVERED:
+            state = "delivered"
+        elif outcome is AttemptOutcome.AGAIN:
+            state = "pending"
+        before = lease.record
+        record = replace(before, state=state, tries=before.tries + 1, attempts=(*before.attempts, attempt))
+        reply = await self._scripts.run(
+            SettleAttempt(
+                keys=keys.of_webhook(lease.webhook.id),
+                fence=lease.fence,
+                delivery_id=before.id,
+                outcome=outcome,
+                record=record.json,
+                again_in=again_in,
+                rests=rests,
+            )
+        )
+        if isinstance(reply, Stale):
+            raise StaleLease
+        return reply.off
+
+    async def page(
+        self, webhook_id: str, *, state: DeliveryState | None, limit: int, cursor: str | None
+    ) -> DeliveryPage:
+        """Return deliveries of a webhook, the newest first.
+
+        Raises:
+            Refused: ``webhook_not_found``; ``invalid_cursor``.
+        """
+        await self._webhooks.get(webhook_id)
+        try:
+            place = int(cursor) if cursor else 0
+        except ValueError:
+            place = -1
+        if place < 0 or place > limit_of("webhook_waiting") + limit_of("webhook_kept"):
+            raise Refused("invalid_cursor", "The cursor is none that a list of deliveries gave.")
+        found: list[WebhookDelivery] = []
+        async for number, delivery in self._listed(webhook_id, place):
+            if len(found) == limit:
+                return DeliveryPage(data=found, next_cursor=str(number), has_more=True)
+            if state is None or delivery.state == state:
+                found.append(delivery)
+        return DeliveryPage(data=found, next_cursor=None, has_more=False)
+
+    async def _listed(self, webhook_id: str, place: int) -> AsyncIterator[tuple[int, WebhookDelivery]]:
+        """Yield the deliveries from that place on, each with its own."""
+        of = keys.of_webhook(webhook_id)
+        while True:
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrange(of.listed, place, place + _PAGE - 1, desc=True)
+            (ids,) = await pipeline.execute()
+            if not ids:
+                return
+            pipeline.hmget(of.records, [delivery_id.decode() for delivery_id in ids])
+            for delivery_id in ids:
+                pipeline.execute_command("ZSCORE", of.waiting, delivery_id)
+            texts, *times = await pipeline.execute()
+            for number, (text, at) in enumerate(zip(texts, times, strict=True), place):
+                if text is not None:
+                    yield number, _shown(DeliveryRecord.of_json(text), at)
+            place += len(ids)
+
+    async def replay(self, webhook_id: str, ids: Sequence[str]) -> Replayed:
+        """Make deliveries again that have ended. Raises Refused (``webhook_not_found``)."""
+        await self._webhooks.get(webhook_id)
+        replayed = 0
+        for begin in range(0, len(ids), _PAGE):
+            replayed += await self._again(webhook_id, ids[begin : begin + _PAGE])
+        return Replayed(replayed=replayed, more=False)
+
+    async def replay_range(
+        self, webhook_id: str, since: datetime, until: datetime | None, state: DeliveryState | None
+    ) -> Replayed:
+        """Make the deliveries again that have come within a time, of a state, or of any; as many as one request may.
+
+        Raises:
+            Refused: ``webhook_not_found``.
+        """
+        await self._webhooks.get(webhook_id)
+        wanted: list[str] = []
+        more = False
+        async for _, delivery in self._listed(webhook_id, 0):
+            if delivery.created_at < since:
+                break
+            inside = until is None or delivery.created_at <= until
+            if inside and delivery.state != "pending" and state in (None, delivery.state):
+                if len(wanted) == limit_of("webhook_replay"):
+                    count_exceeded("webhook_replay")
+                    more = True
+                    break
+                wanted.append(delivery.id)
+        return Replayed(replayed=(await self.replay(webhook_id, wanted)).replayed, more=more)
+
+    async def _again(self, webhook_id: str, ids: Sequence[str]) -> int:
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.hmget(keys.of_webhook(webhook_id).records, list(ids))
+        (texts,) = await pipeline.execute()
+        records = [
+            replace(DeliveryRecord.of_json(text), state="pending", tries=0) for text in texts if text is not None
+        ]
+        return await self.queue(webhook_id, records, again=True) if records else 0
+
+
+def _record(entry: StreamEntry) -> DeliveryRecord:
+    """The delivery that an entry of an outbox asks for."""
+    fields = {name.decode(): value.decode() for name, value in entry[1].items()}
+    about: dict[str, Any] = orjson.loads(fields["about"])
+    run_id, sequence = fields["run"], int(fields["sequence"])
+    status = about.get("status")
+    event_type = "run.action_required" if status is None else TYPE_OF_STATUS[RunStatus(status)]
+    if expires_at := about.get("action", {}).get("expires_at"):
+        about["action"]["expires_at"] = instant(expires_at).isoformat()
+    data = {
+        "run_id": run_id,
+        "conversation_id": fields["conversation"],
+        "sequence": sequence,
+        "status": "requires_action",
+        **about,
+        "links": {"run": f"/v1/runs/{run_id}"},
+    }
+    return DeliveryRecord(
+        f"msg_{run_id.removeprefix('run_')}_{sequence}", event_type, int(fields["at"]), "pending", 0, data, ()
+    )
+
+
+def _is_for(webhook: WebhookConfig, record: DeliveryRecord) -> bool:
+    if webhook.format == "openai" and record.type not in OPENAI_TYPES:
+        return False
+    return webhook.hears(record.type, record.at)
+
+
+def _shown(record: DeliveryRecord, next_at: float | None) -> WebhookDelivery:
+    return WebhookDelivery(
+        id=record.id,
+        type=record.type,
+        state=record.state,
+        created_at=instant(record.at),
+        run_id=record.data.get("run_id"),
+        data=record.data,
+        attempts=list(_attempts(record.attempts)),
+        next_attempt_at=None if next_at is None else instant(next_at),
+    )
+
+
+def _attempts(attempts: Sequence[Attempt]) -> Iterator[DeliveryAttempt]:
+    for attempt in attempts:
+        fields: Mapping[str, Any] = asdict(attempt)
+        yield DeliveryAttempt(
+            at=instant(fields["at"]),
+            latency_ms=fields["ms"],
+            status=fields["status"],
+            error=fields["error"],
+            answer=fields["answer"],
+        )

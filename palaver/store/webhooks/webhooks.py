@@ -1,0 +1,385 @@
+"""Webhooks as they are kept: made, changed, read and removed (ADR 0118).
+
+Runs of a tenant that has some are marked in each shard when they are submitted. The mark is written behind the webhook,
+and a worker that delivers writes it again if it is missing: so whoever was told that a webhook is there hears of every
+run that is submitted from then on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
+
+import orjson
+
+from palaver.config.settings import Settings
+from palaver.config.webhook_file import FileWebhook
+from palaver.errors import Refused, StateConflict
+from palaver.schemas.webhooks import SecretInfo, WebhookChange, WebhookInfo
+from palaver.secrets.sealing import KeyMissing
+from palaver.secrets.webhook_secrets import new_secret, signing_key
+from palaver.store.reading.records import instant
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
+from palaver.store.scripting.contracts.agents import Absent, TenantErased, TooMany
+from palaver.store.scripting.contracts.replies import RefusalCode
+from palaver.store.scripting.contracts.webhooks import Switch, WebhookPut
+from palaver.store.scripting.moving import durable_reply
+from palaver.store.scripting.refusals import refusal
+from palaver.store.scripting.scripts import Scripts
+from palaver.vocabulary.ids import all_shards, file_webhook_id, is_id, new_webhook_id, tenant_of
+from palaver.vocabulary.limits import count_exceeded
+from palaver.vocabulary.webhooks import Format
+
+OVERLAP: Final = 86_400
+"""Seconds for which a secret signs beside the one that replaces it."""
+_PLACE: Final = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSecret:
+    """A secret as it is kept."""
+
+    id: str
+    sealed: str
+    """As `Sealer` wrote it; for a webhook of the file the secret stays there, and this is empty."""
+    created_at: int
+    expires_at: int | None = None
+    """ms, as the other one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookConfig:
+    """A webhook as it is kept."""
+
+    id: str
+    url: str
+    types: tuple[str, ...] | None
+    format: Format
+    description: str | None
+    created_at: int
+    """ms."""
+    created_by: str | None
+    secrets: tuple[KeptSecret, ...]
+    file_name: str | None = None
+    """Its name in the operator's file; None: it was made by a request."""
+
+    @property
+    def tenant(self) -> str:
+        """The tag of its tenant."""
+        return tenant_of(self.id)
+
+    @property
+    def json(self) -> bytes:
+        """The text that is stored."""
+        return orjson.dumps(self)
+
+    @classmethod
+    def of_json(cls, text: bytes) -> WebhookConfig:
+        """The configuration that a text says; what newer code knows besides is left out."""
+        fields: dict[str, Any] = orjson.loads(text)
+        made = {name: fields[name] for name in cls.__slots__ if name in fields}
+        made["types"] = None if made["types"] is None else tuple(made["types"])
+        made["secrets"] = tuple(KeptSecret(**secret) for secret in made["secrets"])
+        return cls(**made)
+
+    def signs(self, now: int) -> tuple[KeptSecret, ...]:
+        """The secrets that events are signed with, the newest first."""
+        alive = [secret for secret in self.secrets if secret.expires_at is None or secret.expires_at > now]
+        return tuple(reversed(alive))
+
+    def hears(self, event_type: str, at: int) -> bool:
+        """Tell whether an event of that time is for it."""
+        return at >= self.created_at and (self.types is None or event_type in self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecret:
+    """A webhook, and the secret that was just made for it."""
+
+    webhook: WebhookInfo
+    secret: str
+
+
+class Webhooks:
+    """The webhooks of all tenants."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._sealer = settings.sealer
+        self._shards = all_shards(settings.shards)
+
+    async def create(
+        self,
+        tenant: str,
+        url: str,
+        *,
+        types: Sequence[str] | None = None,
+        format: Format = "palaver",
+        description: str | None = None,
+        by: str | None = None,
+    ) -> NewSecret:
+        """Make a webhook of a tenant.
+
+        Raises:
+            Refused: ``no_secret_key``, there is nothing to seal its secret with.
+            StateConflict: ``webhooks_full``; ``tenant_erased``.
+            NotDurable: it may be lost again.
+        """
+        now = await now_ms(self._redis)
+        webhook_id = new_webhook_id(tenant)
+        kept, secret = self._new_secret(webhook_id, now)
+        listed = None if types is None else tuple(dict.fromkeys(types))
+        await self.put(
+            WebhookConfig(webhook_id, url, listed, format, description, now, by, (kept,)), new=True, switch=Switch.ON
+        )
+        return NewSecret(await self.get(webhook_id), secret)
+
+    async def change(self, webhook_id: str, change: WebhookChange) -> WebhookInfo:
+        """Change a webhook.
+
+        Raises:
+            Refused: ``webhook_not_found``; ``webhook_of_file``.
+            NotDurable: done, but not safely yet.
+        """
+        config = await self._own(webhook_id)
+        wanted = {name: getattr(change, name) for name in change.model_fields_set - {"enabled"}}
+        if wanted.get("url", "") is None:
+            del wanted["url"]
+        switch = {None: Switch.STAYS, True: Switch.ON, False: Switch.OFF}[change.enabled]
+        await self.put(replace(config, **wanted), new=False, switch=switch)
+        return await self.get(webhook_id)
+
+    async def rotate(self, webhook_id: str, overlap: int = OVERLAP) -> NewSecret:
+        """Make a new secret. The one before signs beside it for ``overlap`` seconds.
+
+        Raises:
+            Refused: ``webhook_not_found``; ``webhook_of_file``; ``no_secret_key``.
+            NotDurable: done, but not safely yet.
+        """
+        config, now = await self._own(webhook_id), await now_ms(self._redis)
+        kept, secret = self._new_secret(webhook_id, now)
+        (before, *_) = config.signs(now)
+        ends = now + overlap * 1000
+        old = () if overlap == 0 else (replace(before, expires_at=min(before.expires_at or ends, ends)),)
+        await self.put(replace(config, secrets=(*old, kept)), new=False, switch=Switch.STAYS)
+        return NewSecret(await self.get(webhook_id), secret)
+
+    async def put(self, config: WebhookConfig, *, new: bool, switch: Switch) -> None:
+        """Keep a webhook as it is to be. Raises as `create` and `change`."""
+        put = PutWebhook(
+            keys=keys.of_webhook(config.id),
+            of=keys.webhooks(config.tenant),
+            tenants=keys.WEBHOOK_TENANTS,
+            erasure=keys.webhooks_erasure(config.tenant),
+            webhook_id=config.id,
+            tag=config.tenant,
+            config=config.json,
+            new=new,
+            switch=switch,
+            mark=secrets.randbelow(1 << 40) + 1,
+        )
+        reply = await durable_reply(self._scripts.run_durably(put), _put)
+        if new:
+            await self._mark(config.tenant, reply.mark, marked=True)
+
+    async def keep_file(self, tenant: str, name: str, webhook: FileWebhook) -> str:
+        """Keep a webhook of the operator's file as it stands there; return its id. Raises as `put`."""
+        webhook_id = file_webhook_id(name, tenant)
+        text = await self._redis.hget(keys.of_webhook(webhook_id).hook, "config")
+        before = None if text is None else WebhookConfig.of_json(text)
+        config = WebhookConfig(
+            id=webhook_id,
+            url=webhook.url,
+            types=webhook.types,
+            format=webhook.format,
+            description=webhook.description,
+            created_at=before.created_at if before else await now_ms(self._redis),
+            created_by=None,
+            secrets=(),
+            file_name=name,
+        )
+        if config != before:
+            await self.put(config, new=True, switch=Switch.STAYS)
+        return webhook_id
+
+    async def forget_other_files(self, kept: Collection[str]) -> None:
+        """Forget webhooks of the operator's file that are not among these: they stand there no more."""
+        for tenant in await self.tenants():
+            for config in await self.configs(tenant):
+                if config.file_name is not None and config.id not in kept:
+                    await self.forget(config.id)
+
+    async def remove(self, webhook_id: str) -> None:
+        """Forget a webhook and all of its deliveries.
+
+        Raises:
+            Refused: ``webhook_not_found``; ``webhook_of_file``.
+            NotDurable: it may be back.
+        """
+        await self._own(webhook_id)
+        await self.forget(webhook_id)
+
+    async def forget(self, webhook_id: str) -> None:
+        """As `remove`, also one of the file."""
+        tag = tenant_of(webhook_id)
+        remove = RemoveWebhook(
+            keys=keys.of_webhook(webhook_id),
+            of=keys.webhooks(tag),
+            tenants=keys.WEBHOOK_TENANTS,
+            webhook_id=webhook_id,
+            tag=tag,
+        )
+        reply = await self._scripts.run_durably(remove)
+        if not isinstance(reply, Absent) and reply.last_mark is not None:
+            await self._mark(tag, reply.last_mark, marked=False)
+
+    async def get(self, webhook_id: str) -> WebhookInfo:
+        """Return a webhook. Raises Refused (``webhook_not_found``)."""
+        found = await self._read([webhook_id]) if is_id("wh", webhook_id) else [None]
+        if found[0] is None:
+            raise _unknown()
+        return found[0]
+
+    async def list(self, tenant: str) -> Sequence[WebhookInfo]:
+        """Return the webhooks of a tenant, the oldest first."""
+        ids = await self._redis.zrange(keys.webhooks(tenant), 0, -1)
+        found = await self._read([webhook_id.decode() for webhook_id in ids])
+        return [webhook for webhook in found if webhook is not None]
+
+    async def configs(self, tenant: str) -> Sequence[WebhookConfig]:
+        """Return the webhooks of a tenant as they are kept."""
+        ids = await self._redis.zrange(keys.webhooks(tenant), 0, -1)
+        pipeline = self._redis.pipeline(transaction=False)
+        for webhook_id in ids:
+            pipeline.hget(keys.of_webhook(webhook_id.decode()).hook, "config")
+        texts = await pipeline.execute() if ids else []
+        return [WebhookConfig.of_json(text) for text in texts if text is not None]
+
+    async def tenants(self) -> Mapping[str, int]:
+        """Return the tags of tenants that have webhooks, each with the number in whose name its runs are marked."""
+        found = await self._redis.hgetall(keys.WEBHOOK_TENANTS)
+        return {tag.decode(): int(mark) for tag, mark in found.items()}
+
+    async def see_to_marks(self) -> None:
+        """Write the marks of tenants that are not as they are to be: whoever was to do so has died."""
+        tenants = await self.tenants()
+        fields = [_field(tag) for tag in tenants]
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self._shards if fields else ():
+            pipeline.hmget(keys.caps(shard), fields)
+        for shard, marks in zip(self._shards, await pipeline.execute() if fields else (), strict=False):
+            for (tag, mark), there in zip(tenants.items(), marks, strict=True):
+                if there is None or int(there) != mark:
+                    await self._mark_in(shard, tag, mark, marked=True)
+
+    async def unmark(self, shard: str, tenant: str) -> None:
+        """Have runs of a tenant without webhooks marked no more."""
+        mark = await self._redis.hget(keys.caps(shard), _field(tenant))
+        if mark is not None and tenant not in await self.tenants():
+            await self._mark_in(shard, tenant, int(mark), marked=False)
+
+    async def _mark(self, tag: str, mark: int, *, marked: bool) -> None:
+        for shard in self._shards:
+            await self._mark_in(shard, tag, mark, marked=marked)
+
+    async def _mark_in(self, shard: str, tag: str, mark: int, *, marked: bool) -> None:
+        await self._scripts.run(MarkRuns(caps=keys.caps(shard), field=_field(tag), mark=mark, marked=marked))
+
+    def opened(self, config: WebhookConfig, now: int) -> Sequence[bytes]:
+        """Return what events are signed with, the newest secret first.
+
+        Raises:
+            KeyMissing: this process has no key to open one with.
+            SealBroken: it was changed.
+        """
+        places = [(secret.sealed, _PLACE, config.id, secret.id) for secret in config.signs(now)]
+        return [signing_key(self._sealer.open(*place)) for place in places]
+
+    def _new_secret(self, webhook_id: str, now: int) -> tuple[KeptSecret, str]:
+        secret = new_secret()
+        secret_id = secrets.token_hex(4)
+        try:
+            sealed = self._sealer.seal(secret, _PLACE, webhook_id, secret_id)
+        except KeyMissing:
+            raise Refused("no_secret_key", "PALAVER_SECRET_KEY is not set: webhooks have secrets.") from None
+        return KeptSecret(secret_id, sealed, now), secret
+
+    async def _own(self, webhook_id: str) -> WebhookConfig:
+        """The configuration of one that requests may change."""
+        text = await self._redis.hget(keys.of_webhook(webhook_id).hook, "config") if is_id("wh", webhook_id) else None
+        if text is None:
+            raise _unknown()
+        config = WebhookConfig.of_json(text)
+        if config.file_name is not None:
+            raise Refused("webhook_of_file", "It stands in the operator's file, and is changed there.")
+        return config
+
+    async def _read(self, ids: Sequence[str]) -> Sequence[WebhookInfo | None]:
+        """None in the place of one that is not there."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for webhook_id in ids:
+            of = keys.of_webhook(webhook_id)
+            pipeline.hmget(of.hook, ["config", "off", "delivered", "failed", "dropped", "failing_since"])
+            pipeline.zcard(of.waiting)
+        answers = await pipeline.execute() if ids else []
+        pairs = zip(answers[::2], answers[1::2], strict=True)
+        return [None if fields[0] is None else _shown(fields, pending) for fields, pending in pairs]
+
+
+def _field(tag: str) -> str:
+    return keys.owner(tag) + keys.WEBHOOKS_MARK
+
+
+def _unknown() -> Refused:
+    return Refused("webhook_not_found")
+
+
+def _put(reply: WebhookPut | Absent | TooMany | TenantErased) -> WebhookPut:
+    match reply:
+        case WebhookPut() as put:
+            return put
+        case Absent():
+            raise _unknown()
+        case TooMany():
+            count_exceeded("webhooks")
+            raise StateConflict("webhooks_full", None, "there are as many webhooks as there may be")
+        case TenantErased():
+            raise refusal(RefusalCode.TENANT_ERASED, None)
+        case none:
+            assert_never(none)
+
+
+def _shown(fields: Sequence[bytes | None], pending: int) -> WebhookInfo:
+    config, off, delivered, failed, dropped, failing_since = fields
+    assert config is not None
+    kept = WebhookConfig.of_json(config)
+    return WebhookInfo(
+        id=kept.id,
+        url=kept.url,
+        types=kept.types,
+        format=kept.format,
+        description=kept.description,
+        enabled=off is None,
+        off_because=off.decode() if off else None,  # type: ignore[arg-type]
+        secrets=[
+            SecretInfo(
+                id=secret.id,
+                created_at=instant(secret.created_at),
+                expires_at=None if secret.expires_at is None else instant(secret.expires_at),
+            )
+            for secret in kept.secrets
+        ],
+        created_at=instant(kept.created_at),
+        created_by=kept.created_by,
+        of_file=kept.file_name is not None,
+        pending=pending,
+        delivered=int(delivered or 0),
+        failed=int(failed or 0),
+        dropped=int(dropped or 0),
+        failing_since=instant(int(failing_since)) if failing_since else None,
+    )

@@ -1,0 +1,410 @@
+"""Webhooks: each event of a run is pending once at each webhook that hears of it, whoever is killed in between; one
+attempt is made at a time; and who has none leaves no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from palaver.config.settings import Settings
+from palaver.errors import Refused, StaleLease, StateConflict
+from palaver.schemas.webhooks import WebhookChange, WebhookDelivery
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.redis.reach import Reach, within
+from palaver.store.scripting import scripts
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome
+from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import limit_of
+from tests.contract.store_driver import StoreDriver, approve
+from tests.unit.api_world import SETTINGS
+
+OK = Attempt(1, 3, 204, None, "")
+BAD = Attempt(1, 3, 500, None, "oops")
+URL = "https://example.org/hook"
+
+
+@pytest.fixture(scope="session")
+def settings() -> Settings:
+    """With a key for secrets."""
+    return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, secret_key=SETTINGS.secret_key)
+
+
+async def listed(store: Store, webhook_id: str) -> Sequence[WebhookDelivery]:
+    """All of a webhook's deliveries, the oldest first."""
+    page = await store.deliveries.page(webhook_id, state=None, limit=200, cursor=None)
+    return page.data[::-1]
+
+
+async def claimed(store: Store, webhook_id: str) -> DeliveryLease:
+    """The lease on the next one."""
+    lease = await store.deliveries.claim(webhook_id)
+    assert lease is not None
+    return lease
+
+
+async def ended_run(driver: StoreDriver, **more: Any) -> str:
+    """A run that has ended."""
+    run_id, lease = await driver.begin(**more)
+    await driver.finish(lease)
+    return run_id
+
+
+async def told(driver: StoreDriver, store: Store) -> DeliveryLease:
+    """The lease on the delivery of the end of a run, to a new webhook."""
+    made = await store.webhooks.create("", URL)
+    await ended_run(driver)
+    await store.deliveries.take_events("00")
+    return await claimed(store, made.webhook.id)
+
+
+async def test_without_webhooks_nothing_is_written(driver: StoreDriver, store: Store, redis: Any) -> None:
+    run_id, _ = await driver.turn("c1", approval=("c1",))
+    await driver.store.runs.cancel(run_id)
+    await ended_run(driver)
+    names = {name.decode() for name in await redis.keys("*")}
+    assert not [name for name in names if "webhook" in name or "outbox" in name]
+    assert not await redis.hexists(keys.run(run_id), "webhooks")
+    assert not await store.deliveries.are_wanted()
+
+
+async def test_each_end_and_each_action_is_an_event(driver: StoreDriver, store: Store) -> None:
+    hook = (await store.webhooks.create("", URL)).webhook.id
+    run_id, _ = await driver.turn("c1", approval=("c1",))
+    (deny_me,) = (await driver.get(run_id)).pending_actions
+    await driver.act(run_id, approve(deny_me.id))
+    await driver.store.runs.cancel(run_id)
+    failed, lease = await driver.begin()
+    await driver.give_up(lease)
+    short, lease = await driver.begin()
+    await driver.finish(lease, StopReason.MAX_TOKENS)
+    await store.deliveries.take_events("00")
+    found = {(each.run_id, each.type): each for each in await listed(store, hook)}
+    assert found.keys() == {
+        (run_id, "run.action_required"),
+        (run_id, "run.cancelled"),
+        (failed, "run.failed"),
+        (short, "run.incomplete"),
+    }
+    action = found[run_id, "run.action_required"]
+    assert action.data["action"] | {"expires_at": ""} == {
+        "id": deny_me.id, "type": "approval", "tool": "calculator", "call_id": "c1", "expires_at": "",
+    }  # fmt: skip
+    assert action.data["sequence"] < found[run_id, "run.cancelled"].data["sequence"]
+    assert found[failed, "run.failed"].data["error"] == {"class": "internal", "code": "internal"}
+    assert all(len(repr(each.data)) < 1000 for each in found.values())
+
+
+async def test_a_webhook_hears_what_it_asked_for_and_what_came_since(driver: StoreDriver, store: Store) -> None:
+    before = await ended_run(driver)
+    some = (await store.webhooks.create("", URL, types=["run.failed"])).webhook.id
+    run_id = await ended_run(driver)
+    late = (await store.webhooks.create("", URL)).webhook.id
+    await store.deliveries.take_events("00")
+    assert not await listed(store, some)
+    assert {each.run_id for each in await listed(store, late)} <= {run_id} - {before}
+    openai = (await store.webhooks.create("", URL, format="openai")).webhook.id
+    await driver.turn("c1", approval=("c1",))
+    await store.deliveries.take_events("00")
+    assert not await listed(store, openai), "there is no such event there"
+
+
+async def test_events_are_those_of_the_tenant(driver: StoreDriver, store: Store) -> None:
+    acme = await store.tenants.create("acme")
+    mine = (await store.webhooks.create(acme.tag, URL)).webhook.id
+    other = (await store.webhooks.create("", URL)).webhook.id
+    with within(Reach(acme.tag)):
+        run_id = await ended_run(driver)
+    of_default = await ended_run(driver)
+    await store.deliveries.take_events("00")
+    assert [each.run_id for each in await listed(store, mine)] == [run_id]
+    assert [each.run_id for each in await listed(store, other)] == [of_default]
+    with within(Reach(acme.tag)), pytest.raises(Refused, match="webhook_not_found"):
+        await store.webhooks.get(other)
+    with within(Reach("")), pytest.raises(Refused, match="webhook_not_found"):
+        await store.webhooks.remove(mine)
+
+
+async def test_one_attempt_is_made_at_a_time(driver: StoreDriver, store: Store, redis: Any) -> None:
+    first = await told(driver, store)
+    hook = first.webhook.id
+    await ended_run(driver)
+    await store.deliveries.take_events("00")
+    assert await store.deliveries.claim(hook) is None
+    assert hook not in await store.deliveries.due(10)
+    await store.deliveries.settle(first, AttemptOutcome.DELIVERED, OK)
+    second = await claimed(store, hook)
+    assert second.record.id != first.record.id
+    # Its worker died: another one goes on, and what the dead one would say counts no more.
+    await redis.hset(keys.of_webhook(hook).hook, "leased_until", 1)
+    third = await claimed(store, hook)
+    assert third.record.id == second.record.id
+    with pytest.raises(StaleLease):
+        await store.deliveries.settle(second, AttemptOutcome.DELIVERED, OK)
+    await store.deliveries.settle(third, AttemptOutcome.DELIVERED, OK)
+    with pytest.raises(StaleLease):
+        await store.deliveries.settle(third, AttemptOutcome.DELIVERED, OK)
+    shown = await store.webhooks.get(hook)
+    assert (shown.delivered, shown.pending, shown.failed) == (2, 0, 0)
+
+
+async def test_a_delivery_that_failed_is_made_again_later(driver: StoreDriver, store: Store, redis: Any) -> None:
+    lease = await told(driver, store)
+    hook = lease.webhook.id
+    await store.deliveries.settle(lease, AttemptOutcome.AGAIN, BAD, again_in=300.0)
+    assert await store.deliveries.claim(hook) is None
+    (delivery,) = await listed(store, hook)
+    assert delivery.state == "pending"
+    assert delivery.next_attempt_at is not None
+    assert delivery.next_attempt_at.timestamp() * 1000 - await store.deliveries.now() > 240_000
+    await redis.zadd(keys.of_webhook(hook).waiting, {lease.record.id: 1})
+    again = await claimed(store, hook)
+    assert (again.record.tries, [attempt.answer for attempt in again.record.attempts]) == (1, ["oops"])
+    await store.deliveries.settle(again, AttemptOutcome.FAILED, BAD)
+    (delivery,) = await listed(store, hook)
+    assert (delivery.state, len(delivery.attempts), delivery.next_attempt_at) == ("failed", 2, None)
+    assert (await store.deliveries.replay(hook, [delivery.id, "msg_nothing"])).replayed == 1
+    assert (await store.deliveries.replay(hook, [delivery.id])).replayed == 0, "it is pending"
+    replayed = await claimed(store, hook)
+    assert (replayed.record.id, replayed.record.tries) == (delivery.id, 0)
+    await store.deliveries.settle(replayed, AttemptOutcome.DELIVERED, OK)
+
+
+async def test_deliveries_of_a_time_are_made_again(driver: StoreDriver, store: Store) -> None:
+    lease = await told(driver, store)
+    hook, begin = lease.webhook.id, datetime.fromtimestamp(lease.record.at / 1000, UTC)
+    await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, OK)
+    replay = store.deliveries.replay_range
+    assert (await replay(hook, begin, None, "failed")).replayed == 0
+    assert (await replay(hook, begin + timedelta(days=1), None, None)).replayed == 0
+    assert (await replay(hook, begin, begin - timedelta(days=1), None)).replayed == 0
+    assert (await replay(hook, begin, None, "delivered")).replayed == 1
+    assert (await replay(hook, begin, None, None)).replayed == 0, "it is pending"
+
+
+async def test_who_fails_again_and_again_is_left_alone(driver: StoreDriver, store: Store, redis: Any) -> None:
+    """Until something is delivered; what waits meanwhile loses no attempt."""
+    lease = await told(driver, store)
+    hook = lease.webhook.id
+    of = keys.of_webhook(hook)
+    for _ in range(4):
+        await store.deliveries.settle(lease, AttemptOutcome.AGAIN, BAD)
+        lease = await claimed(store, hook)
+    await store.deliveries.settle(lease, AttemptOutcome.AGAIN, BAD)
+    assert await store.deliveries.claim(hook) is None, "the circuit is open"
+    await redis.hset(of.hook, "opens_at", 1)
+    await store.deliveries.settle(await claimed(store, hook), AttemptOutcome.DELIVERED, OK)
+    assert not await redis.hexists(of.hook, "opens_at")
+    await ended_run(driver)
+    await store.deliveries.take_events("00")
+    await store.deliveries.settle(await claimed(store, hook), AttemptOutcome.AGAIN, BAD, rests=60.0)
+    assert await store.deliveries.claim(hook) is None, "it asked for that"
+
+
+async def test_what_turns_a_webhook_off(driver: StoreDriver, store: Store, redis: Any) -> None:
+    lease = await told(driver, store)
+    hook = lease.webhook.id
+    assert await store.deliveries.settle(lease, AttemptOutcome.GONE, BAD) == "gone"
+    await ended_run(driver)
+    await store.deliveries.take_events("00")
+    shown = await store.webhooks.get(hook)
+    assert (shown.enabled, shown.off_because, shown.pending, shown.failed) == (False, "gone", 0, 1)
+    await store.webhooks.change(hook, WebhookChange(enabled=True))
+    await ended_run(driver)
+    await store.deliveries.take_events("00")
+    assert await store.deliveries.settle(await claimed(store, hook), AttemptOutcome.AGAIN, BAD) is None
+    await redis.hset(keys.of_webhook(hook).hook, "failing_since", (await store.deliveries.now()) - 5 * 86_400_000)
+    lease = await claimed(store, hook)
+    assert await store.deliveries.settle(lease, AttemptOutcome.AGAIN, BAD) == "failing"
+    shown = await store.webhooks.get(hook)
+    assert (shown.off_because, shown.pending) == ("failing", 1)
+    assert await store.deliveries.claim(hook) is None
+    await store.webhooks.change(hook, WebhookChange(enabled=True))
+    assert await store.deliveries.claim(hook) is not None
+    changed = await store.webhooks.change(hook, WebhookChange(enabled=False, types=("run.failed",)))
+    assert (changed.off_because, changed.types, changed.url) == ("disabled", ("run.failed",), URL)
+
+
+async def test_a_new_secret_signs_beside_the_old_one(store: Store, redis: Any) -> None:
+    made = await store.webhooks.create("", URL)
+    (config,) = await store.webhooks.configs("")
+    now = await store.deliveries.now()
+    (only,) = store.webhooks.opened(config, now)
+    rotated = await store.webhooks.rotate(made.webhook.id)
+    (config,) = await store.webhooks.configs("")
+    new, old = store.webhooks.opened(config, now)
+    assert (old, len({made.secret, rotated.secret})) == (only, 2)
+    assert [secret.expires_at is None for secret in rotated.webhook.secrets] == [False, True]
+    assert store.webhooks.opened(config, now + 90_000_000) == [new]
+    third = await store.webhooks.rotate(made.webhook.id, overlap=0)
+    assert len(third.webhook.secrets) == 1
+    text = (await redis.hget(keys.of_webhook(made.webhook.id).hook, "config")).decode()
+    assert made.secret[6:] not in text
+    assert third.secret[6:] not in text
+
+
+async def test_without_a_key_for_secrets_there_are_none(redis: Any) -> None:
+    bare = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1))
+    with pytest.raises(Refused, match="no_secret_key"):
+        await bare.webhooks.create("", URL)
+
+
+async def test_what_there_may_be_at_most(
+    driver: StoreDriver, store: Store, redis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(limit_of("webhooks")):
+        last = await store.webhooks.create("", URL)
+    with pytest.raises(StateConflict, match="as many webhooks"):
+        await store.webhooks.create("", URL)
+    for webhook in (await store.webhooks.list(""))[:-1]:
+        await store.webhooks.remove(webhook.id)
+    hook = last.webhook.id
+    small = small_store(redis, monkeypatch, webhook_waiting=2, webhook_kept=3, webhook_outbox=1)
+    for _ in range(2):
+        await ended_run(StoreDriver(small, redis))
+    assert await small.deliveries.take_events("00") == 1, "the second is lost, and counted"
+    assert int(await redis.hget(keys.counts("00"), "webhook_events_lost")) == 1
+    for _ in range(3):
+        await ended_run(StoreDriver(small, redis))
+        await small.deliveries.take_events("00")
+    shown = await small.webhooks.get(hook)
+    assert (shown.pending, shown.dropped) == (2, 2)
+    assert sorted(each.state for each in await listed(small, hook)) == ["failed", "failed", "pending", "pending"]
+    for _ in range(2):
+        await small.deliveries.settle(await claimed(small, hook), AttemptOutcome.DELIVERED, OK)
+    assert len(await listed(small, hook)) == 3, "the oldest of those that have ended is forgotten"
+
+
+def small_store(redis: Any, monkeypatch: pytest.MonkeyPatch, **limits: int) -> Store:
+    """A store whose scripts have other limits."""
+    names = scripts.shared_names
+
+    def smaller(*args: Any) -> Any:
+        found = {**names(*args)}
+        return found | {"Limit": {**found["Limit"], **{name.upper(): most for name, most in limits.items()}}}
+
+    monkeypatch.setattr(scripts, "shared_names", smaller)
+    scripts._sources.cache_clear()
+    store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1, secret_key=SETTINGS.secret_key))
+    scripts._sources.cache_clear()
+    return store
+
+
+async def test_what_is_old_is_forgotten(driver: StoreDriver, store: Store, redis: Any) -> None:
+    lease = await told(driver, store)
+    hook, of = lease.webhook.id, keys.of_webhook(lease.webhook.id)
+    await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, OK)
+    assert hook not in await store.deliveries.due(10)
+    await redis.zadd(of.listed, {lease.record.id: 1})
+    await redis.zadd(of.due, {hook: 1})
+    assert hook in await store.deliveries.due(10)
+    assert await store.deliveries.claim(hook) is None
+    assert not await listed(store, hook)
+    assert hook not in await store.deliveries.due(10)
+
+
+async def test_a_webhook_that_is_removed_leaves_nothing(driver: StoreDriver, store: Store, redis: Any) -> None:
+    lease = await told(driver, store)
+    hook = lease.webhook.id
+    run_id, last = await driver.begin()
+    await store.webhooks.remove(hook)
+    await driver.finish(last)
+    with pytest.raises(StaleLease):
+        await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, OK)
+    await store.deliveries.take_events("00")
+    assert not [name for name in await redis.keys("*") if b"webhook" in name]
+    assert not await redis.hgetall(keys.caps("00"))
+    assert await redis.hexists(keys.run(run_id), "webhooks")
+    assert not await redis.xlen(keys.outbox("00"))
+    assert not await redis.exists(keys.outboxes("00"))
+
+
+async def test_marks_are_those_of_tenants_with_webhooks(store: Store, redis: Any) -> None:
+    """Whoever made one and died before the mark has it written by somebody else; a mark of nobody goes."""
+    made = await store.webhooks.create("", URL)
+    await redis.delete(keys.caps("00"))
+    await store.webhooks.see_to_marks()
+    assert await redis.hexists(keys.caps("00"), "webhooks")
+    await store.webhooks.unmark("00", "")
+    assert await redis.hexists(keys.caps("00"), "webhooks"), "it has webhooks"
+    other = await store.webhooks.create("", URL)
+    await store.webhooks.remove(made.webhook.id)
+    assert await redis.hexists(keys.caps("00"), "webhooks")
+    await store.webhooks.remove(other.webhook.id)
+    await redis.hset(keys.caps("00"), "webhooks", 7)
+    await store.webhooks.unmark("00", "")
+    assert not await redis.exists(keys.caps("00"))
+
+
+class Killed(BaseException):
+    """The process ends between two scripts."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whoever_is_killed_loses_and_invents_nothing(
+    driver: StoreDriver, store: Store, redis: Any, settings: Settings, seed: int
+) -> None:
+    """Two workers take events and make attempts, and die between any two scripts; runs end meanwhile."""
+    chance = random.Random(seed)
+    hooks = [(await store.webhooks.create("", URL)).webhook.id for _ in range(2)]
+    received: dict[str, list[tuple[str, int]]] = {hook: [] for hook in hooks}
+    expected: set[tuple[str, str]] = set()
+    run = store.scripts.run
+
+    async def run_or_die(script: Any) -> Any:
+        if chance.random() < 0.15:
+            raise Killed
+        reply = await run(script)
+        if chance.random() < 0.15:
+            raise Killed
+        return reply
+
+    mine = Store(redis, settings)
+    mine.scripts.run = run_or_die  # type: ignore[method-assign]
+
+    async def work() -> None:
+        try:
+            await mine.deliveries.take_events("00")
+            for hook in hooks:
+                lease = await mine.deliveries.claim(hook)
+                if lease is not None:
+                    received[hook].append((lease.record.id, lease.record.data["sequence"]))
+                    outcome = chance.choice((AttemptOutcome.DELIVERED, AttemptOutcome.AGAIN))
+                    await mine.deliveries.settle(lease, outcome, OK)
+        except Killed:
+            for hook in hooks:
+                await redis.hset(keys.of_webhook(hook).hook, "leased_until", 1)
+
+    async def pass_time() -> None:
+        for hook in hooks:
+            await redis.hdel(keys.of_webhook(hook).hook, "opens_at")
+
+    for _ in range(25):
+        run_id, lease = await driver.begin()
+        if chance.random() < 0.3:
+            await driver.store.runs.cancel(run_id)
+            await driver.sweep(run_id, "1", worker="w1")
+            expected.add((run_id, "run.cancelled"))
+        else:
+            await driver.finish(lease)
+            expected.add((run_id, "run.succeeded"))
+        await asyncio.gather(work(), work())
+        await pass_time()
+    for _ in range(400):
+        await work()
+        await pass_time()
+        if not any([(await store.webhooks.get(hook)).pending for hook in hooks]) and not await redis.exists(
+            keys.outboxes("00")
+        ):
+            break
+    for hook in hooks:
+        deliveries = await listed(store, hook)
+        assert {(each.run_id, each.type) for each in deliveries} == expected
+        assert {each.state for each in deliveries} == {"delivered"}
+        assert {delivery_id for delivery_id, _ in received[hook]} == {each.id for each in deliveries}

@@ -1,0 +1,72 @@
+"""Webhooks with real processes: made over the API, and called by a model worker when runs end or wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from standardwebhooks import Webhook
+
+from palaver import Palaver
+from tests.process.cluster import Cluster
+from tests.process.inputs import decision
+from tests.process.webhook_receivers import Receivers, receivers
+from tests.unit.api_world import SECRET_KEY
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def heard() -> Iterator[Receivers]:
+    with receivers() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
+    """A stack of its own, which may ask the receivers."""
+    environment = {"PALAVER_SECRET_KEY": SECRET_KEY, "PALAVER_WEBHOOK_HOSTS": f"127.0.0.1:{heard.port}"}
+    with Cluster(tmp_path_factory.mktemp("webhooks"), environment=environment) as made:
+        yield made
+
+
+def test_a_receiver_hears_of_each_end_and_of_what_waits(cluster: Cluster, heard: Receivers) -> None:
+    with Palaver(cluster.stack.url) as client:
+        made = client.create_webhook(heard.url("ok"))
+        slow = client.create_webhook(heard.url("never"))
+        ended = [cluster.submit("echo") for _ in range(3)]
+        failed = cluster.submit("401")
+        asked = cluster.submit("tool-1", tools=["send"])
+        action = eventually(lambda: cluster.run(asked).pending_actions[0], within=30)
+        cluster.put(asked, {**decision("all", "approve"), "action_id": action.id})
+        expected = {
+            *((run_id, "run.succeeded") for run_id in (*ended, asked)),
+            (failed, "run.failed"),
+            (asked, "run.action_required"),
+        }
+
+        def events() -> set[tuple[str, str]]:
+            webhook, found = Webhook(made.secret), set()
+            for headers, body, _ in heard.events("ok"):
+                event: Any = webhook.verify(body, headers)
+                found.add((event["data"]["run_id"], event["type"]))
+            return found
+
+        eventually(lambda: events() == expected, within=60, why="each event, and no other one")
+        eventually(lambda: client.webhook(made.id).delivered == len(expected), within=30)
+        deliveries = [*client.deliveries(made.id)]
+        assert {(each.run_id, each.type) for each in deliveries} == expected
+        assert all([attempt.status for attempt in each.attempts] == [204] for each in deliveries)
+        assert client.webhook(slow.id).pending == len(expected)
+        replayed = client.replay_deliveries(made.id, [deliveries[0].id])
+        assert replayed.replayed == 1
+        eventually(lambda: len(heard.events("ok")) == len(expected) + 1, within=30)
+        again = heard.events("ok")[-1]
+        assert again[0]["webhook-id"] == deliveries[0].id
+        assert orjson.loads(again[1])["data"] == deliveries[0].data
+        for webhook in client.webhooks():
+            client.delete_webhook(webhook.id)
+        assert client.webhooks() == ()

@@ -1,0 +1,365 @@
+"""Attempts at receivers that answer late, never, wrongly, or with too much: each ends in time, in a word, and holds
+nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import orjson
+import pytest
+from openai import OpenAI
+from standardwebhooks import Webhook
+
+from palaver.config.settings import Settings
+from palaver.config.webhook_file import load_webhooks
+from palaver.errors import ConfigurationError, Refused
+from palaver.store import Store
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome
+from palaver.store.webhooks.deliveries import DeliveryLease, DeliveryRecord
+from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.webhooks import DELAYS, EVENT_TYPES, OPENAI_TYPES, TYPE_OF_STATUS
+from tests.contract.store_driver import StoreDriver
+from tests.unit.api_world import SETTINGS
+from tests.unit.receiver import Act, Received, Writer, answer, receiving, take
+from tests.waiting import aeventually
+from workers.webhooks.deliverer import Deliverer, keep_file
+from workers.webhooks.messages import body_of, headers_of
+from workers.webhooks.outcomes import Answer, judge
+from workers.webhooks.sending import Sender
+
+TIMEOUT = 0.4
+HERE = ("127.0.0.1",)
+
+
+async def never(_: Received, writer: Writer) -> None:
+    """Not a byte."""
+    await asyncio.sleep(30)
+
+
+async def slow_head(_: Received, writer: Writer) -> None:
+    """A byte of a header at a time."""
+    writer.write(b"HTTP/1.1 200 OK\r\nX-")
+    while True:
+        writer.write(b"a")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+async def no_end(_: Received, writer: Writer) -> None:
+    """A gigabyte."""
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+async def slow_body(_: Received, writer: Writer) -> None:
+    """It was taken, and the answer has no end."""
+    writer.write(b"HTTP/1.1 202 OK\r\nContent-Length: 100\r\n\r\nta")
+    await writer.drain()
+    await asyncio.sleep(30)
+
+
+async def many_headers(_: Received, writer: Writer) -> None:
+    """Headers without end."""
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"X-A: " + b"a" * 9000 + b"\r\n")
+        await writer.drain()
+
+
+async def junk(_: Received, writer: Writer) -> None:
+    """No HTTP."""
+    writer.write(b"SSH-2.0-x\r\n\r\n")
+    await writer.drain()
+
+
+async def hang_up(_: Received, writer: Writer) -> None:
+    """Nothing, and the end."""
+
+
+def say(*args: Any, **headers: str) -> Act:
+    """Answer so."""
+
+    async def act(_: Received, writer: Writer) -> None:
+        writer.write(answer(*args, **headers))
+        await writer.drain()
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "error", "text"),
+    [
+        (take, 204, None, ""),
+        (never, None, "timeout", ""),
+        (slow_head, None, "timeout", ""),
+        (no_end, 200, None, "x" * limit_of("webhook_answer")),
+        (slow_body, 202, None, ""),
+        (many_headers, None, "protocol_error", ""),
+        (junk, None, "protocol_error", ""),
+        (hang_up, None, "connection", ""),
+        (say(500, b"oops"), 500, None, "oops"),
+        (say(302, location="http://127.0.0.1/elsewhere"), 302, "redirect", ""),
+        (say(200, b"\xff\x00" + b"y" * 5000), 200, None, "\ufffd\x00" + "y" * (limit_of("webhook_answer") - 2)),
+    ],
+)  # fmt: skip
+async def test_an_attempt_ends_whatever_the_receiver_does(
+    act: Act, status: int | None, error: str | None, text: str
+) -> None:
+    sender = Sender(HERE, timeout=TIMEOUT)
+    try:
+        async with receiving(act) as receiver:
+            began = time.monotonic()
+            found = await sender.send(receiver.url, {}, b"{}", trusted=True)
+            assert time.monotonic() - began < TIMEOUT + 1.5
+            assert (found.status, found.error, found.text) == (status, error, text)
+            assert len(receiver.received) == 1
+    finally:
+        await sender.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:{port}/hook", "http://localhost:{port}/hook", "http://2130706433:{port}/",
+        "http://[::ffff:127.0.0.1]:{port}/", "http://169.254.169.254/", "http://[fd00:ec2::254]/", "ftp://example.org/",
+        "http://user:pass@example.org/", "https://example.org:8443/", "http://metadata.internal/",
+    ],
+)  # fmt: skip
+async def test_an_address_within_is_not_asked(url: str) -> None:
+    sender = Sender((), timeout=TIMEOUT)
+    try:
+        async with receiving() as receiver:
+            found = await sender.send(url.format(port=receiver.port), {}, b"{}", trusted=False)
+            assert (found.status, found.error) == (None, "address_not_allowed")
+            assert not receiver.received
+    finally:
+        await sender.close()
+
+
+async def test_a_name_that_leads_within_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked up for the attempt, and what was looked up is what is connected to."""
+
+    async def resolve(self: Any, host: str, port: int = 0, family: Any = 0) -> list[dict[str, Any]]:
+        return [{"hostname": host, "host": "10.0.0.7", "port": port, "family": 2, "proto": 0, "flags": 0}]
+
+    monkeypatch.setattr("workers.connections.guarded_resolver.DefaultResolver.resolve", resolve)
+    sender = Sender((), timeout=TIMEOUT)
+    try:
+        found = await sender.send("https://example.org/hook", {}, b"{}", trusted=False)
+        assert (found.status, found.error) == (None, "address_not_allowed")
+    finally:
+        await sender.close()
+
+
+async def test_a_host_that_is_listed_is_asked() -> None:
+    async with receiving() as receiver:
+        sender = Sender((f"127.0.0.1:{receiver.port}",), timeout=TIMEOUT)
+        found = await sender.send(receiver.url, {"a": "b"}, b"{}", trusted=False)
+        assert found.status == 204
+        assert receiver.received[0].headers["a"] == "b"
+        await sender.close()
+
+
+def test_what_an_answer_means() -> None:
+    chance = random.Random(1)
+    assert judge(Answer(204), 0, chance).outcome is AttemptOutcome.DELIVERED
+    assert judge(Answer(302, "redirect"), 0, chance).outcome is AttemptOutcome.AGAIN
+    assert judge(Answer(410), 0, chance).outcome is AttemptOutcome.GONE
+    assert judge(Answer(None, "timeout"), len(DELAYS), chance).outcome is AttemptOutcome.FAILED
+    for tries, delay in enumerate(DELAYS):
+        found = [judge(Answer(500, retry_after=9.0), tries, chance) for _ in range(20)]
+        assert {each.outcome for each in found} == {AttemptOutcome.AGAIN}
+        assert all(0.9 * delay <= each.again_in <= 1.1 * delay and not each.rests for each in found)
+        assert len({each.again_in for each in found}) > 10
+    assert judge(Answer(503, retry_after=60.0), 0, chance).again_in == 60.0
+    patient = judge(Answer(429, retry_after=1e9), 0, chance)
+    assert (patient.again_in, patient.rests) == (86_400.0, 86_400.0)
+    assert judge(Answer(429, retry_after=1.0), 8, chance).again_in > 70_000
+
+
+def test_each_end_of_a_run_has_a_type() -> None:
+    assert TYPE_OF_STATUS.keys() == {status for status in RunStatus if status.terminal}
+    assert {*TYPE_OF_STATUS.values(), "run.action_required", "webhook.disabled"} == {*EVENT_TYPES}
+    assert set(OPENAI_TYPES) == {*TYPE_OF_STATUS.values()}
+
+
+RECORD = DeliveryRecord(
+    "msg_00abc_7", "run.succeeded", 1_700_000_000_123, "pending", 0, {"run_id": "run_00abc", "sequence": 7}, ()
+)
+
+
+def test_signatures_are_those_of_the_standard() -> None:
+    now, body = int(time.time()), body_of(RECORD, "palaver")
+    secrets = ["whsec_" + "A" * 43 + "=", "whsec_" + "B" * 43 + "="]
+    signing = [Webhook(secret)._whsecret for secret in secrets]
+    headers = headers_of(RECORD, body, now, signing)
+    for secret in secrets:
+        assert Webhook(secret).verify(body, headers)["data"] == RECORD.data
+    with pytest.raises(Exception, match="signature"):
+        Webhook(secrets[0]).verify(body + b" ", headers)
+    assert headers["webhook-signature"].split(" ")[0] == Webhook(secrets[0]).sign(
+        RECORD.id, datetime.fromtimestamp(now, UTC), body.decode()
+    )
+
+
+def test_openai_s_client_reads_its_own_form() -> None:
+    secret = "whsec_" + "A" * 43 + "="
+    for event_type, theirs in OPENAI_TYPES.items():
+        record = DeliveryRecord("msg_00abc_7", event_type, 1_700_000_000_123, "pending", 0, {"run_id": "run_00abc"}, ())
+        body = body_of(record, "openai")
+        headers = headers_of(record, body, int(time.time()), [Webhook(secret)._whsecret])
+        event: Any = OpenAI(api_key="x", webhook_secret=secret).webhooks.unwrap(body.decode(), headers)
+        assert (event.type, event.data.id, event.id) == (theirs, "resp_00abc", "evt_00abc_7")
+
+
+@asynccontextmanager
+async def delivering(*, at_work: bool = True) -> AsyncIterator[tuple[StoreDriver, Store, Deliverer]]:
+    """A worker that delivers, or would, and a store."""
+    redis: Any = fakeredis.FakeAsyncRedis()
+    store = Store(redis, SETTINGS)
+    deliverer = Deliverer(store, SETTINGS, Sender((), timeout=TIMEOUT))
+    task = asyncio.create_task(deliverer.run() if at_work else asyncio.sleep(0))
+    try:
+        yield StoreDriver(store, redis), store, deliverer
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.feeds.close()
+        await redis.aclose()
+
+
+async def ends(driver: StoreDriver, number: int = 1) -> list[str]:
+    """So many runs end."""
+    ids = []
+    for _ in range(number):
+        run_id, lease = await driver.begin()
+        await driver.finish(lease)
+        ids.append(run_id)
+    return ids
+
+
+async def test_a_receiver_gets_each_event_once_and_signed() -> None:
+    async with receiving() as receiver, delivering() as (driver, store, deliverer):
+        deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
+        made = await store.webhooks.create("", receiver.url)
+        ids = await ends(driver, 5)
+        await aeventually(lambda: len(receiver.received) == 5, within=30)
+        webhook = Webhook(made.secret)
+        events = [webhook.verify(each.body, dict(each.headers)) for each in receiver.received]
+        assert [event["data"]["run_id"] for event in events] == ids
+        assert {event["type"] for event in events} == {"run.succeeded"}
+        assert receiver.most_at_once == 1
+        assert len({each.headers["webhook-id"] for each in receiver.received}) == 5
+
+        async def done() -> bool:
+            return (await store.webhooks.get(made.webhook.id)).delivered == 5
+
+        await aeventually(done, within=30)
+        rotated = await store.webhooks.rotate(made.webhook.id)
+        await ends(driver)
+        await aeventually(lambda: len(receiver.received) == 6, within=30)
+        for secret in (made.secret, rotated.secret):
+            Webhook(secret).verify(receiver.received[-1].body, dict(receiver.received[-1].headers))
+
+
+async def test_a_slow_receiver_holds_nobody() -> None:
+    """It has one attempt at a time, and its turn comes again; others get theirs meanwhile. One that is gone is off."""
+    async with receiving(never) as slow, receiving(say(410)) as gone, receiving() as quick, delivering() as (
+        driver, store, deliverer,
+    ):  # fmt: skip
+        deliverer._sender._hosts = tuple(f"127.0.0.1:{each.port}" for each in (slow, gone, quick))
+        ids = [(await store.webhooks.create("", each.url)).webhook.id for each in (slow, gone, quick)]
+        await ends(driver, 8)
+        await aeventually(lambda: len(quick.received) >= 8, within=30)
+
+        async def said() -> bool:
+            kinds = [orjson.loads(each.body)["type"] for each in quick.received]
+            return "webhook.disabled" in kinds
+
+        await aeventually(said, within=30)
+        assert slow.most_at_once == 1
+        assert len(gone.received) == 1
+        assert [(await store.webhooks.get(each)).off_because for each in ids] == [None, "gone", None]
+
+        async def tried() -> bool:
+            page = await store.deliveries.page(ids[0], state="pending", limit=50, cursor=None)
+            return any(each.attempts and each.attempts[0].error == "timeout" for each in page.data)
+
+        await aeventually(tried, within=30)
+
+
+async def test_a_worker_without_the_key_leaves_it_to_others() -> None:
+    async with receiving() as receiver, delivering() as (driver, store, _):
+        bare = Settings(redis_url="redis://127.0.0.1:1/0", shards=1, webhook_hosts=(f"127.0.0.1:{receiver.port}",))
+        unable = Deliverer(Store(driver.redis, bare), bare)
+        made = await store.webhooks.create("", receiver.url)
+        record = DeliveryRecord("msg_1", "run.failed", 1, "pending", 0, {"run_id": "run_1"}, ())
+        (config,) = await store.webhooks.configs("")
+        assert not await unable._attempt(DeliveryLease(config, 1, record))
+        assert not receiver.received
+        assert made.webhook.id in unable._unable
+        await unable._sender.close()
+
+
+SECRET = "whsec_" + "C" * 43 + "="
+
+
+def written(path: Path, text: str) -> Path:
+    """A file with that text."""
+    file = path / "webhooks.toml"
+    file.write_text(text)
+    return file
+
+
+async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are trusted, signed with what the environment has, and gone when they are not in the file any more."""
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    async with receiving() as receiver, delivering(at_work=False) as (driver, store, _):
+        path = written(tmp_path, f'[webhooks.ops]\nurl = "{receiver.url}"\nsecret_env = "HOOK_SECRET"\n')
+        file = load_webhooks(path)
+        deliverer = Deliverer(store, SETTINGS, Sender((), timeout=TIMEOUT), file=file)
+        for _ in range(2):
+            await keep_file(store, file)
+        (webhook,) = await store.webhooks.list("")
+        assert webhook.of_file
+        with pytest.raises(Refused, match="webhook_of_file"):
+            await store.webhooks.remove(webhook.id)
+        await ends(driver)
+        await store.deliveries.take_events("00")
+        lease = await store.deliveries.claim(webhook.id)
+        assert lease is not None
+        assert not await Deliverer(store, SETTINGS, deliverer._sender)._attempt(lease), "who has no such file"
+        assert await deliverer._attempt(lease)
+        Webhook(SECRET).verify(receiver.received[0].body, dict(receiver.received[0].headers))
+        await keep_file(store, {})
+        assert not await store.webhooks.list("")
+        await deliverer._sender.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[webhooks.x]\nurl = 'https://a.example'\n", "secret_env"),
+        ("[webhooks.x]\nurl = 'https://a.example'\nsecret_env = 'NONE_SUCH'\n", "NONE_SUCH is not whsec_"),
+        ("[webhooks.x]\nurl = 'ftp://a.example'\nsecret_env = 'HOOK_SECRET'\n", "url must begin"),
+        ("[webhooks.x]\nurl = 'https://a'\nsecret_env = 'HOOK_SECRET'\ntypes = ['x']\n", "types"),
+        ("[webhooks.X]\nurl = 'https://a'\nsecret_env = 'HOOK_SECRET'\n", "webhooks"),
+        ("[hooks]\n", "is no key here"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    with pytest.raises(ConfigurationError, match=re.escape(why)):
+        load_webhooks(written(tmp_path, text))

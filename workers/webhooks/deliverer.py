@@ -1,0 +1,156 @@
+"""Delivers: takes events out of the outboxes, and makes the attempts that are due, one at a time at each webhook.
+
+Any number of workers may do so. Whoever is slow holds up nobody but himself: each webhook has a task of its own, and
+there are more places for these than a worker with slow receivers fills at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from palaver.config.settings import Settings
+from palaver.config.webhook_file import FileWebhook
+from palaver.errors import ConfigurationError, StaleLease
+from palaver.processes.tasks import end
+from palaver.secrets.sealing import KeyMissing, SealBroken
+from palaver.store import Store
+from palaver.store.scripting.contracts.webhooks import AttemptOutcome
+from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
+from palaver.store.webhooks.webhooks import WebhookConfig
+
+from .messages import body_of, headers_of
+from .outcomes import judge
+from .sending import Sender
+
+log = logging.getLogger("palaver.workers.webhooks")
+
+_PLACES: Final = 256
+"""Webhooks that this process sends to at once."""
+_EVERY: Final = 0.25
+"""Seconds between two looks, while there is nothing to do."""
+_MARKS: Final = 5.0
+"""Seconds between two looks at the marks of tenants."""
+_IN_A_ROW: Final = 100
+"""Attempts that a task makes before it gives its place to others."""
+_UNABLE: Final = 60.0
+"""Seconds for which a webhook is left to others whose secrets this process cannot open."""
+
+
+async def keep_file(store: Store, file: Mapping[str, FileWebhook]) -> None:
+    """Keep the webhooks of the operator's file as they stand there, and forget those that do not any more.
+
+    Raises:
+        ConfigurationError: one is of a tenant that there is not.
+    """
+    kept = set()
+    for name, webhook in file.items():
+        tenant = await store.tenants.get(webhook.tenant) if webhook.tenant else None
+        if webhook.tenant and tenant is None:
+            raise ConfigurationError(f"PALAVER_WEBHOOKS: [webhooks.{name}]: there is no tenant {webhook.tenant!r}")
+        kept.add(await store.webhooks.keep_file(tenant.tag if tenant else "", name, webhook))
+    await store.webhooks.forget_other_files(kept)
+
+
+class Deliverer:
+    """Delivers to the webhooks of all tenants."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        sender: Sender | None = None,
+        *,
+        file: Mapping[str, FileWebhook] = MappingProxyType({}),
+    ) -> None:
+        """``file`` has the webhooks of the operator's file, by name."""
+        self._store = store
+        self._file = file
+        self._sender = sender or Sender(settings.webhook_hosts)
+        self._chance = random.Random()
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._unable: dict[str, float] = {}
+        """Until when each of them is left to others."""
+        self._marked_at = float("-inf")
+
+    async def run(self) -> None:
+        """Deliver, for ever."""
+        try:
+            if self._file:
+                await keep_file(self._store, self._file)
+            while True:
+                if not await self.look():
+                    await asyncio.sleep(_EVERY)
+                    await self._store.deliveries.until_wanted()
+        finally:
+            await end(*self._busy.values())
+            await self._sender.close()
+
+    async def look(self) -> bool:
+        """Take events, and begin attempts that are due. Tell whether there was anything to do."""
+        deliveries, now = self._store.deliveries, time.monotonic()
+        if now - self._marked_at >= _MARKS:
+            self._marked_at = now
+            await self._store.webhooks.see_to_marks()
+        taken = sum([await deliveries.take_events(shard) for shard in deliveries.shards])
+        begun = 0
+        for webhook_id in await deliveries.due(_PLACES + len(self._busy)):
+            if webhook_id in self._busy or self._unable.get(webhook_id, now) > now or len(self._busy) >= _PLACES:
+                continue
+            task = asyncio.create_task(self._deliver_to(webhook_id), name=f"webhook {webhook_id}")
+            self._busy[webhook_id] = task
+            begun += 1
+        return bool(taken or begun)
+
+    async def _deliver_to(self, webhook_id: str) -> None:
+        try:
+            for _ in range(_IN_A_ROW):
+                lease = await self._store.deliveries.claim(webhook_id)
+                if lease is None or not await self._attempt(lease):
+                    return
+        except Exception as error:
+            log.warning("deliveries to %s: %s; again soon", webhook_id, type(error).__name__)
+        finally:
+            del self._busy[webhook_id]
+
+    def _keys(self, webhook: WebhookConfig, now: int) -> Sequence[bytes]:
+        """What its events are signed with. Raises KeyMissing and SealBroken: this process cannot know it."""
+        if webhook.file_name is None:
+            return self._store.webhooks.opened(webhook, now)
+        if webhook.file_name not in self._file:
+            raise KeyMissing
+        return self._file[webhook.file_name].keys(webhook.file_name, os.environ)
+
+    async def _attempt(self, lease: DeliveryLease) -> bool:
+        """Make an attempt and record it. Tell whether there may be more to send to the webhook."""
+        webhook, record = lease.webhook, lease.record
+        now = await self._store.deliveries.now()
+        try:
+            keys = self._keys(webhook, now)
+        except (KeyMissing, SealBroken):
+            log.warning("the secrets of %s cannot be opened here: it is left to others", webhook.id)
+            self._unable[webhook.id] = time.monotonic() + _UNABLE
+            return False
+        body = body_of(record, webhook.format)
+        began = time.monotonic()
+        headers = headers_of(record, body, now // 1000, keys)
+        answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
+        took = round((time.monotonic() - began) * 1000)
+        judged = judge(answer, record.tries, self._chance)
+        attempt = Attempt(now, took, answer.status, answer.error, answer.text)
+        try:
+            off = await self._store.deliveries.settle(
+                lease, judged.outcome, attempt, again_in=judged.again_in, rests=judged.rests
+            )
+        except StaleLease:
+            return False
+        if off is not None:
+            log.warning("nothing more is sent to %s: it is %s", webhook.id, off)
+            await self._store.deliveries.tell_that_off(webhook, lease.fence, off)
+        return judged.outcome is AttemptOutcome.DELIVERED
