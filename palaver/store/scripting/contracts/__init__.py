@@ -39,6 +39,7 @@ from palaver.store.scripting.contracts.providers import (
 from palaver.store.scripting.contracts.runs import Act, Cancel, Submit
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.steps import (
+    Ask,
     Attend,
     Claim,
     Fill,
@@ -57,6 +58,7 @@ __all__ = [
     "Act",
     "Admit",
     "Append",
+    "Ask",
     "Attend",
     "BeginConversation",
     "BeginErasure",
@@ -101,7 +103,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
+    Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
