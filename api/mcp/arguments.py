@@ -80,14 +80,23 @@ class Answer(Arguments):
     reason: Annotated[str, AtMost("deny_reason")] | None = Field(
         default=None, description="With deny: the reason, for the agent."
     )
-    content: Any = Field(default=None, description="For an action of kind client_tool: the tool's output.")
+    response: Literal["accept", "decline", "cancel"] | None = Field(
+        default=None, description="For an action of kind question."
+    )
+    content: Any = Field(
+        default=None,
+        description="For an action of kind client_tool: the tool's output. With response accept: the form, filled in.",
+    )
     is_error: bool = Field(default=False, description="With content: the tool failed.")
 
     @model_validator(mode="after")
     def _fits(self) -> Answer:
         has_content = "content" in self.model_fields_set
-        if (self.decision is not None) == has_content:
-            raise ValueError("needs either a decision or content")
+        if self.response is not None:
+            if self.decision is not None or self.is_error or not isinstance(self.content, dict | None):
+                raise ValueError("a response goes with content that is an object, and with nothing else")
+        elif (self.decision is not None) == has_content:
+            raise ValueError("needs either a decision, a response or content")
         if self.reason is not None and self.decision != "deny":
             raise ValueError("a reason is for the decision deny")
         if self.is_error and not has_content:

@@ -21,7 +21,7 @@ from palaver.errors import (
     UnknownRun,
 )
 from palaver.events import UNDER_WAY
-from palaver.schemas.actions import ALL, ApprovalDecision, Item, ToolOutput
+from palaver.schemas.actions import ALL, ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.limits import KIB
 
@@ -195,6 +195,10 @@ def _item(answer: Answer) -> Item:
     if answer.decision is not None:
         return ApprovalDecision(
             type="approval", action_id=answer.action_id, decision=answer.decision, reason=answer.reason
+        )
+    if answer.response is not None:
+        return QuestionAnswer(
+            type="answer", action_id=answer.action_id, response=answer.response, content=answer.content
         )
     return ToolOutput(type="tool_output", call_id=answer.action_id, output=answer.content, is_error=answer.is_error)
 

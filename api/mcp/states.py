@@ -28,6 +28,11 @@ _ANSWERS: Final[Mapping[str, Any]] = {
         "required": ["decision"],
     },
     "client_tool": {"type": "object", "properties": {"content": {}}, "required": ["content"]},
+    "question": {
+        "type": "object",
+        "properties": {"response": {"enum": ["accept", "decline", "cancel"]}, "content": {"type": "object"}},
+        "required": ["response"],
+    },
 }
 """The shape of an answer of ``run_answer``, by the kind of the action."""
 _APPROVAL: Final[Mapping[str, Any]] = {
@@ -57,11 +62,12 @@ SCHEMA: Final[Mapping[str, Any]] = {
                 "type": "object",
                 "properties": {
                     "action_id": {"type": "string"},
-                    "kind": {"enum": ["approval", "client_tool"]},
+                    "kind": {"enum": ["approval", "client_tool", "question"]},
                     "title": {"type": "string"},
                     "tool": {"type": "string"},
                     "arguments": {},
                     "schema": {"type": "object"},
+                    "question": {"type": "object"},
                     "expires_at": {"type": "string"},
                 },
                 "required": ["action_id", "kind", "title", "tool", "arguments", "schema", "expires_at"],
@@ -170,6 +176,7 @@ def _poll(run: Run) -> int:
 
 
 def _action(action: PendingAction) -> dict[str, Any]:
+    asked = {} if action.question is None else {"question": action.question.model_dump(exclude_none=True)}
     return {
         "action_id": action.id,
         "kind": action.type,
@@ -178,17 +185,28 @@ def _action(action: PendingAction) -> dict[str, Any]:
         "arguments": _parsed(action.arguments),
         "schema": _ANSWERS[action.type],
         "expires_at": _at(action.expires_at),
+        **asked,
     }
 
 
 def _form(action: PendingAction) -> dict[str, Any]:
+    if (question := action.question) is not None:
+        message = f"{question.asker}: {question.message}"
+        asked = {"mode": "form", "requestedSchema": question.form} if question.url is None else _at_url(question.url)
+        return {"method": "elicitation/create", "params": {"message": message, **asked}}
     schema = _APPROVAL if action.type == "approval" else _OUTPUT
     message = f"{_title(action)} Arguments: {action.arguments}"
     params = {"mode": "form", "message": message, "requestedSchema": schema}
     return {"method": "elicitation/create", "params": params}
 
 
+def _at_url(url: str) -> dict[str, Any]:
+    return {"mode": "url", "url": url}
+
+
 def _title(action: PendingAction) -> str:
+    if action.question is not None:
+        return f"{action.question.asker} asks, in a call of the tool {action.tool}: {action.question.message}"
     if action.type == "approval":
         return f"The agent wants to call the tool {action.tool}. Approve it?"
     return f"The agent calls the tool {action.tool}, which is run on your side. What is its output?"

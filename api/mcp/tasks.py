@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from palaver.errors import Refused, StateConflict, UnknownRun
-from palaver.schemas.actions import ApprovalDecision, Item, PendingAction, PendingBelow, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, Item, PendingAction, PendingBelow, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run
 from palaver.vocabulary.limits import limit_of
 
@@ -109,6 +109,8 @@ def _item(action: PendingAction, response: Any) -> Item | None:
     Raises:
         RpcFault: it is no answer to that form.
     """
+    if action.type == "question":
+        return answer_to_question(action.id, response)
     approval = action.type == "approval"
     match response:
         case {"action": "cancel"}:
@@ -122,6 +124,20 @@ def _item(action: PendingAction, response: Any) -> Item | None:
             return _decision(action, content)
         case {"action": "accept", "content": {"output": output}}:
             return ToolOutput(type="tool_output", call_id=action.id, output=output)
+    raise RpcFault(INVALID_PARAMS, "a response has an action, and a form that is accepted its content")
+
+
+def answer_to_question(action_id: str, response: Any) -> QuestionAnswer:
+    """Return the answer to a question, in the words that both sides have for it.
+
+    Raises:
+        RpcFault: it is none.
+    """
+    match response:
+        case {"action": "accept", "content": dict() as content}:
+            return QuestionAnswer(type="answer", action_id=action_id, response="accept", content=content)
+        case {"action": "accept" | "decline" | "cancel" as said}:
+            return QuestionAnswer(type="answer", action_id=action_id, response=said)
     raise RpcFault(INVALID_PARAMS, "a response has an action, and a form that is accepted its content")
 
 

@@ -63,10 +63,15 @@ def argument_faults(versions: Sequence[ToolDeclaration], arguments: Mapping[str,
     one."""
     faults: list[FieldError] = []
     for declared in reversed(versions):
-        faults = list(islice(_faults(declared.parameters, arguments), limit_of("faults")))
+        faults = faults_by_schema(declared.parameters, arguments)
         if not faults:
             break
     return faults
+
+
+def faults_by_schema(schema: dict[str, Any], arguments: Mapping[str, Any]) -> list[FieldError]:
+    """Return the faults of ``arguments`` by a schema, as many as are told."""
+    return list(islice(_faults(schema, arguments), limit_of("faults")))
 
 
 def _faults(schema: dict[str, Any], arguments: Mapping[str, Any]) -> Iterator[FieldError]:

@@ -21,6 +21,7 @@ from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 _QUESTION: Final = "Approve {call}? [y]es, [n]o, no with a [r]eason, [e]dit the arguments: "
+_FORM: Final = json_object("the form of a question is")
 _Arguments = Annotated[
     Any,
     typer.Option(
@@ -72,16 +73,36 @@ def deny(
 def answer(
     run_id: RunId,
     action_id: Annotated[str, typer.Argument(metavar="ACTION_ID", help="The pending action, or the call's id.")],
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="What the tool answered; - reads it from stdin.")],
+    output: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="What the tool answered, or the form of a question as JSON; - reads it from stdin.",
+        ),
+    ] = None,
     error: Annotated[bool, typer.Option("--error", help="The call failed, and this says why.")] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Say no to a question.")] = False,
     *,
     api: Api,
 ) -> None:
-    """Give the output of a call of a client tool."""
+    """Give the output of a call of a client tool, or answer the question of a server."""
     with api.connected() as client:
-        actions = matching_actions(client.get(run_id), action_id, "client_tool")
-        decided = client.answer(run_id, action_id, text_or_stdin(output), is_error=error)
+        run = client.get(run_id)
+        actions = matching_actions(run, action_id, "client_tool")
+        if questions := matching_actions(run, action_id, "question"):
+            actions, decided = questions, _respond(client, run_id, questions[0], output, decline=decline)
+        elif output is None or decline:
+            raise typer.BadParameter("a call of a client tool needs its OUTPUT")
+        else:
+            decided = client.answer(run_id, action_id, text_or_stdin(output), is_error=error)
     api.show(decided, _decision_text("answered", actions, action_id, decided))
+
+
+def _respond(client: Palaver, run_id: str, action: PendingAction, output: str | None, *, decline: bool) -> Run:
+    if decline:
+        return client.respond(run_id, action.id, "decline", digest=action.digest)
+    content = None if output is None else _FORM(text_or_stdin(output))
+    return client.respond(run_id, action.id, "accept", content, digest=action.digest)
 
 
 def _decide(

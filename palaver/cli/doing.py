@@ -11,6 +11,7 @@ from palaver.client.errors import ClientError
 from palaver.schemas.actions import ActionType, PendingAction, PendingBelow
 from palaver.schemas.current_steps import CurrentStep
 from palaver.schemas.models import Run
+from palaver.vocabulary.addresses import host_and_port
 from palaver.vocabulary.lifecycle import StepState, WaitReason
 from palaver.vocabulary.step_kinds import KINDS
 
@@ -28,6 +29,8 @@ WAITS: Final[Mapping[WaitReason, str]] = {
     WaitReason.TENANT_LIMIT: "limit of the tenant",
     WaitReason.APPROVAL: "approval",
     WaitReason.CLIENT_TOOL: "client tool",
+    WaitReason.QUESTION: "answer to a question",
+    WaitReason.REMOTE_TASK: "task of a server",
     WaitReason.AGENT_RUN: "run of an agent",
 }
 """Words for each reason for which nobody works on a run."""
@@ -135,7 +138,8 @@ def call_text(action: PendingAction) -> str:
 
 def awaited(kind: object) -> str:
     """Name what an action of this type waits for."""
-    return "an approval" if kind == "approval" else "an output of the client"
+    named = {"approval": "an approval", "question": "the answer to a question"}
+    return named.get(str(kind), "an output of the client")
 
 
 def answer_commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
@@ -143,7 +147,23 @@ def answer_commands(run_id: str, action: PendingAction) -> tuple[str, ...]:
     about = f"{one_line(run_id)} {one_line(action.id)}"
     if action.type == "approval":
         return f"palaver approve {about}", f"palaver deny {about} --reason TEXT"
+    if action.type == "question":
+        form = "" if action.question is None or action.question.form is None else " JSON"
+        return f"palaver answer {about}{form}", f"palaver answer {about} --decline"
     return (f"palaver answer {about} OUTPUT",)
+
+
+def question_lines(action: PendingAction) -> Iterator[str]:
+    """The question that an action is, if it is one: who asks, and for what. It is the server's word, not ours."""
+    question = action.question
+    if question is None:
+        return
+    yield f"  {one_line(question.asker)} asks: {one_line(question.message, 1_000)}"
+    if question.url is not None:
+        yield f"  at {one_line(host_and_port(question.url)[0])}: {one_line(question.url, 2_100)}"
+    for name, field in ((question.form or {}).get("properties") or {}).items():
+        about = field.get("title") or field.get("description") or ""
+        yield "  " + one_line(f"{name} ({field.get('type')}) {about}", 300)
 
 
 def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]:
@@ -152,6 +172,7 @@ def action_lines(run_id: str, actions: Sequence[PendingAction]) -> Iterator[str]
         whose = " of a second person" if action.second_person else ""
         where = f" in {' > '.join(map(one_line, action.path))}" if isinstance(action, PendingBelow) else ""
         yield f"{call_text(action)}{where} waits for {awaited(action.type)}{whose} until {moment(action.expires_at)}"
+        yield from question_lines(action)
         for command in answer_commands(run_id, action):
             yield f"  {command}"
 

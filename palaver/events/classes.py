@@ -249,7 +249,7 @@ class ToolFinished(BaseEvent):
 
 
 class ActionRequired(BaseEvent):
-    """A tool call waits for an approval or for the client's output."""
+    """A tool call waits for an approval, for the client's output, or for an answer to a question."""
 
     type: Literal[EventKind.ACTION_REQUIRED] = EventKind.ACTION_REQUIRED
     step: str
@@ -262,13 +262,15 @@ class ActionResolved(BaseEvent):
     type: Literal[EventKind.ACTION_RESOLVED] = EventKind.ACTION_RESOLVED
     action_id: str
     call_id: str
-    decision: Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
+    decision: Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
     """``expired``: nobody decided in time; ``cancelled``: the run ended before."""
     by: str | None = None
     """The name of the key that decided."""
     reason: str | None = None
     arguments: str | None = None
     """JSON text: those that take the place of the model's, with ``edit``."""
+    response: Literal["accept", "decline", "cancel"] | None = None
+    """The response to a question, with ``answer``."""
 
 
 class ChildActionRequired(BaseEvent):

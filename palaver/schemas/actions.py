@@ -1,4 +1,5 @@
-"""The input of an unfinished run: approvals, outputs of client tools, messages, pause and resume."""
+"""The input of an unfinished run: approvals, outputs of client tools, answers to questions, messages, pause and
+resume."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from palaver.schemas.fields import AtMost, Strict, ToolName
 
 ToolPattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?\[\]!-]{1,64}$")]
 """A tool's name, or a glob as in a shell: ``send_*``."""
-ActionType = Literal["approval", "client_tool"]
+ActionType = Literal["approval", "client_tool", "question"]
 ALL: Final = "all"
 """In the place of an action's id: every approval that the run waits for."""
 _MONTH: Final = 30 * 86_400
@@ -65,8 +66,20 @@ class ClientTool(Strict):
     whose output the run waits for."""
 
 
+class Question(BaseModel):
+    """A question of a server to a person, in the middle of a tool call."""
+
+    asker: str
+    """The server, by its name in the operator's file."""
+    message: str
+    form: dict[str, Any] | None = None
+    """The JSON schema of the answer: an object of texts, numbers, choices and yes or no. None for a ``url``."""
+    url: str | None = None
+    """The address where the person is to do something. Nobody opens it but the person, who looks at its host first."""
+
+
 class PendingAction(BaseModel):
-    """A tool call that waits for somebody's decision or for a client's output."""
+    """A tool call that waits for somebody's decision, for a client's output, or for an answer to a question."""
 
     id: str
     type: ActionType
@@ -75,11 +88,13 @@ class PendingAction(BaseModel):
     arguments: str
     """JSON text, as the model wrote it."""
     digest: str
-    """SHA-256 of the tool's name and the arguments, hexadecimal: what a decision is about."""
+    """SHA-256 of the tool's name and the arguments, or of the question, hexadecimal: what a decision is about."""
     expires_at: datetime
     second_person: bool = False
     """True if who submitted the run, or spoke into it, may not approve the call, and nobody may change its arguments:
     somebody else has to approve it as it is."""
+    question: Question | None = None
+    """What is asked, if the type is ``question``."""
 
 
 class PendingBelow(PendingAction):
@@ -132,6 +147,28 @@ class ToolOutput(Strict):
     is_error: bool = False
 
 
+class QuestionAnswer(Strict):
+    """The answer to a question of a server."""
+
+    type: Literal["answer"]
+    action_id: str = Field(max_length=200)
+    response: Literal["accept", "decline", "cancel"]
+    """``accept`` with the form that was filled in, or the consent to a ``url``; ``decline`` says no, ``cancel``
+    nothing."""
+    content: dict[str, Any] | None = None
+    """The form, filled in."""
+    digest: str | None = Field(default=None, max_length=64)
+    """The digest of the action. With it the answer is to exactly the question that was looked at."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> QuestionAnswer:
+        if self.content is not None and self.response != "accept":
+            raise ValueError("content is for the response accept")
+        if self.action_id == ALL:
+            raise ValueError("each question is answered by itself: name its action_id")
+        return self
+
+
 class Steering(Strict):
     """A message of the user into the run: its next model call sees it."""
 
@@ -164,7 +201,9 @@ class Stop(Strict):
     """The reason, for the record of the run."""
 
 
-Item = Annotated[ApprovalDecision | ToolOutput | Steering | Pause | Resume | Stop, Field(discriminator="type")]
+Item = Annotated[
+    ApprovalDecision | ToolOutput | QuestionAnswer | Steering | Pause | Resume | Stop, Field(discriminator="type")
+]
 
 
 class RunInput(Strict):

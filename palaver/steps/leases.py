@@ -98,6 +98,10 @@ class Lease:
     """The tenant has a cap in money: what a call of a model may cost is reserved before it begins."""
     rate_capped: bool = False
     """The tenant has a cap on requests or tokens a minute: a call is charged to it before it begins."""
+    kept: str | None = None
+    """What an earlier attempt kept of the call, which goes on from there, as JSON."""
+    answer: str | None = None
+    """The answer to the question that it asked, as JSON: ``{"action": "accept", "content": {…}}``."""
     deliveries: tuple[Delivery, ...] = ()
     """To publish: the claim made room for them in the queue."""
 

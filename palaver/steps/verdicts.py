@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from palaver.errors.failure import Failure
-from palaver.schemas.actions import ActionType
+from palaver.schemas.actions import ActionType, Question
 from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.schemas.opaque import Opaque
 from palaver.steps.stuck import Nudge
@@ -167,7 +167,23 @@ class Postpone:
     """The last failure of the provider, or of a tool's service, in an outage."""
     usage: Usage = field(default_factory=Usage)
     begun: bool = False
-    """A tool call that met an outage, and may have taken effect."""
+    """A tool call that was made, and may have taken effect."""
+    kept: str | None = None
+    """What the next attempt needs to go on with the call, as JSON; None if it begins anew. From here on a worker that
+    is lost loses nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A tool call goes on once a person has answered a question, or nobody has in time. Nothing works on it
+    meanwhile."""
+
+    question: Question
+    timeout: float
+    """The longest wait, in seconds. Then the question is declined."""
+    kept: str
+    """What the next attempt needs to go on with the call, as JSON."""
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,4 +199,4 @@ class HandBack:
     usage: Usage = field(default_factory=Usage)
 
 
-Verdict = Continue | Finish | RetryAfter | GiveUp | Postpone | HandBack
+Verdict = Continue | Finish | RetryAfter | GiveUp | Postpone | Ask | HandBack

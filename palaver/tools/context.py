@@ -18,6 +18,16 @@ def _to_nobody(text: str, fraction: float | None) -> None:
     """Nobody watches a call that a program makes itself."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftCall:
+    """A call that a tool left, and goes on with."""
+
+    kept: str
+    """What it kept, as JSON."""
+    answer: str | None
+    """The answer to the question that it asked, as JSON; None if it asked nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
     """The call that a tool answers. A tool that has a parameter with this annotation gets it; the model does not see
@@ -47,6 +57,8 @@ class ToolContext:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The secrets of the conversation, by name: ``secret`` says which one is missing. They are removed from whatever
     the call answers, reports or raises."""
+    left: LeftCall | None = field(default=None, repr=False)
+    """What an earlier try of the call left, for tools that go on from there; None if it begins."""
     report: Report = field(default=_to_nobody, repr=False)
     """The function that ``progress`` calls. A test passes its own to see what was reported."""
 

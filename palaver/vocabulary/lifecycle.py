@@ -163,6 +163,10 @@ class WaitReason(StrEnum):
     """A person must approve or deny a tool call."""
     CLIENT_TOOL = "client_tool"
     """The client must answer a tool call."""
+    QUESTION = "question"
+    """A person must answer what a server asks in the middle of a tool call."""
+    REMOTE_TASK = "remote_task"
+    """A server works on a tool call for longer; the one that ``code`` names is asked again at ``until``."""
     AGENT_RUN = "agent_run"
     """A call waits for the run of another agent; ``run_id`` names it."""
 

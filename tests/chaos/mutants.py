@@ -57,7 +57,7 @@ MUTANTS: Final = by_name(
         "killed_in_tool",
         "no_tool_twice",
         f"{_LUA}_overdue.lua",
-        "if step.call and not step.idempotent then",
+        "if step.call and not step.idempotent and not step.resumes then",
         "if false then",
     ),
     _mutant(

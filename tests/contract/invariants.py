@@ -440,7 +440,9 @@ def _check_rest(run: dict[str, str], steps: dict[str, dict[str, Any]], said: str
         assert "pausing" not in run, said + "it is to pause, too"
     if status == RunStatus.REQUIRES_ACTION:
         assert states == {"awaiting"}, said + f"it waits for nobody: {states}"
-        assert orjson.loads(run["waiting"])["reason"] in ("approval", "client_tool"), said + "it does not say so"
+        assert orjson.loads(run["waiting"])["reason"] in ("approval", "client_tool", "question"), (
+            said + "it does not say so"
+        )
     elif status == RunStatus.PAUSED:
         assert states <= {"awaiting", "parked"}, said + f"something goes on: {states}"
         assert "pausing" not in run, said + "it is paused already"

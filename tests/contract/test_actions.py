@@ -97,7 +97,7 @@ async def test_an_approved_call_begins(driver: StoreDriver, by: str | None) -> N
     resolved = (await driver.events(run_id))[-1]
     assert resolved.type == "action.resolved"
     said = {"action_id": action.id, "call_id": "c1", "decision": "approve", "by": by}
-    assert resolved.data == {**said, "reason": None, "arguments": None}
+    assert resolved.data == {**said, "reason": None, "arguments": None, "response": None}
     lease = await driver.claim(delivery)
     assert (lease.call and lease.call.arguments, lease.edited) == ('{"x": 1}', False)
     (delivery,) = (await driver.answer(lease)).deliveries
@@ -204,7 +204,7 @@ async def test_what_nobody_resolves_expires(
     events = [event for event in await driver.events(run_id) if event.type in ("action.resolved", "tool.finished")]
     assert [event.type for event in events] == ["action.resolved", "tool.finished"]
     said = {"action_id": action.id, "call_id": "c1", "decision": "expired"}
-    assert events[0].data == {**said, "by": None, "reason": None, "arguments": None}
+    assert events[0].data == {**said, "by": None, "reason": None, "arguments": None, "response": None}
     assert events[1].data["error"]["class"] == error
     assert (await driver.get(run_id)).waiting is None
     for item in (approve(action.id), deny(action.id), output(action.id), output("c1")):

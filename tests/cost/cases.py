@@ -12,6 +12,7 @@ import orjson
 
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
+from palaver.schemas.actions import Question
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
@@ -19,7 +20,7 @@ from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
-from palaver.steps.verdicts import Continue, Postpone, ToolOutcome
+from palaver.steps.verdicts import Ask, Continue, Postpone, ToolOutcome
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
@@ -438,6 +439,13 @@ async def _hand_back(driver: StoreDriver, n: int) -> Act:
     _, deliveries = await driver.turn(*_ids(n))
     lease = await driver.claim(deliveries[0])
     return lambda: driver.hand_back(lease)
+
+
+async def _ask(driver: StoreDriver, n: int) -> Act:
+    _, deliveries = await driver.turn(*_ids(n))
+    lease = await driver.claim(deliveries[0])
+    asked = Ask(Question(asker="crm", message="Which one?"), 60.0, "{}")
+    return lambda: driver.store.steps.settle(lease, asked)
 
 
 async def _postponed(driver: StoreDriver) -> Lease:
@@ -867,6 +875,7 @@ CASES: Final = (
     Case("sweep", "calls of a run whose parent has ended", families.look_at_parent),
     Case("hand_back", "open calls", _hand_back),
     Case("postpone", "nothing that grows", _postpone),
+    Case("ask", "open calls", _ask),
     Case("promote", "nothing that grows", _promote),
     Case("find", "16 runs that do not fit", _find, most=125),
     Case("find", "16 runs with long agents that do not fit", _find_beside_agents, most=62),

@@ -10,9 +10,19 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from palaver.errors import Failure, InvalidToolCall, RetryableToolError, ToolError, ToolFailure, ToolTimeout, classify
+from palaver.errors import (
+    ControlFlow,
+    Failure,
+    InvalidToolCall,
+    RetryableToolError,
+    ToolError,
+    ToolFailure,
+    ToolTimeout,
+    classify,
+)
 from palaver.errors.tool_findings import find_failure
 from palaver.schemas.content import Part
+from palaver.steps.verdicts import Ask, Postpone
 from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import rendered
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -47,6 +57,15 @@ def is_cancel(error: asyncio.CancelledError) -> bool:
     return _CANCEL in error.args
 
 
+class CallLeft(ControlFlow):
+    """A call goes on later: once a person has answered a question, or after a while. ``verdict`` is that of its step,
+    and says what is kept of the call."""
+
+    def __init__(self, verdict: Ask | Postpone) -> None:
+        super().__init__("the call goes on later")
+        self.verdict = verdict
+
+
 class Interrupted(BaseException):
     """Raised in a tool's code when its time is up or its run is cancelled. Not an Exception, so that it passes
     `except`."""
@@ -61,11 +80,11 @@ def failing(tool: ToolDeclaration, task: asyncio.Task[Any] | None = None) -> Ite
 
     Raises:
         ToolFailure: the tool raised.
-        Interrupted: as it is; whether somebody interrupts the tool, the caller knows.
+        CallLeft, Interrupted: as they are; whether somebody interrupts the tool, the caller knows.
     """
     try:
         yield
-    except Interrupted:
+    except (Interrupted, CallLeft):
         raise
     except BaseException as error:
         if task is not None and (isinstance(error, asyncio.CancelledError) and task.cancelling()):

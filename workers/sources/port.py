@@ -40,6 +40,7 @@ class ToolSource(Protocol):
         the limits: ``contained`` sees to all of that. It ends soon when it is cancelled.
 
         Raises:
+            CallLeft: the call goes on later, with what its verdict keeps: ``context.left`` has that then.
             ToolTimeout: the tool took longer.
             RetryableToolError: the call is to be tried again.
             ToolFailure: any other failure; it goes to the model.

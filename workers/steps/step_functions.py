@@ -18,7 +18,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import MODEL, TOOL
 
 from ..protocols import PAUSE, WITHHELD, ModelReply
-from ..sources.containment import ToolAnswer, failure_of
+from ..sources.containment import CallLeft, ToolAnswer, failure_of
 from .agent_calls import call_agent
 from .agent_tools import message_of
 from .asking import ask_model
@@ -196,7 +196,10 @@ async def call_tool(attempt: Attempt) -> Verdict | Wait:
         await attempt.confirm()
         if attempt.service is not None:
             attempt.service.begin()
-        output = await make_call(attempt, tool, call, arguments)
+        try:
+            output = await make_call(attempt, tool, call, arguments)
+        except CallLeft as left:
+            return left.verdict
     result = answer(call, output, edited=attempt.lease.edited, ends_run=tool.ends_run)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

@@ -16,6 +16,7 @@ from palaver.schemas.models import ToolCall
 from palaver.secrets.redaction import Passing, compared
 from palaver.steps.leases import Lease, ProgressDelta
 from palaver.tools import ToolContext, ToolDeclaration
+from palaver.tools.context import LeftCall
 from palaver.tools.schemas import fitting
 from palaver.vocabulary.limits import limit_of
 
@@ -67,6 +68,7 @@ async def make_call(
     """Call ``tool``; return its answer for the model.
 
     Raises:
+        CallLeft: the call goes on later.
         ToolFailure: what the model is told in place of a result.
     """
     with closing(ProgressBuffer(attempt.runtime.deltas, attempt.lease, call)) as progress:
@@ -83,6 +85,7 @@ async def make_call(
             report=progress.report,
             traceparent=_traceparent(lease, call),
             secrets=MappingProxyType(attempt.secrets),
+            left=None if lease.kept is None else LeftCall(lease.kept, lease.answer),
         )
         with attempt.calling(tool, call):
             return await attempt.runtime.tools.call(tool.name, arguments, context)

@@ -198,14 +198,16 @@ async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend, cal
 
     Raises:
         Refused: everything that is wrong with them.
-        UnknownRun: the arguments of a call are edited, and the run is not there.
+        UnknownRun: the arguments of a call are edited, or a form is filled in, and the run is not there.
     """
     refuse(items.faults(inputs))
-    edits = items.edits(inputs)
-    if caller.agents is None and not edits:
+    edits, fills = items.edits(inputs), items.fills_forms(inputs)
+    if caller.agents is None and not edits and not fills:
         return
     run = await within_deadline(backend.store.runs.get(run_id))
     refuse_other_agents(run.agent, caller)
+    if fills:
+        refuse(items.form_faults(inputs, run.pending_actions))
     if edits:
         tools = await within_deadline(backend.catalog.tools())
         refuse(items.edit_faults(inputs, run.pending_actions, tools or {}))

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from palaver.errors import FieldError
-from palaver.schemas.actions import ALL, ApprovalDecision, Item, PendingAction, Steering, ToolOutput
+from palaver.schemas.actions import (
+    ALL,
+    ApprovalDecision,
+    Item,
+    PendingAction,
+    QuestionAnswer,
+    Steering,
+    ToolOutput,
+)
 
-from ..catalog import KnownTools, argument_faults
+from ..catalog import KnownTools, argument_faults, faults_by_schema
 
 
 def faults(items: Sequence[Item]) -> Iterator[FieldError]:
@@ -19,6 +27,28 @@ def faults(items: Sequence[Item]) -> Iterator[FieldError]:
 def edits(items: Sequence[Item]) -> bool:
     """Tell whether one of the items changes the arguments of a call."""
     return any(isinstance(item, ApprovalDecision) and item.decision == "edit" for item in items)
+
+
+def fills_forms(items: Sequence[Item]) -> bool:
+    """Tell whether one of the items accepts a question."""
+    return any(isinstance(item, QuestionAnswer) and item.response == "accept" for item in items)
+
+
+def form_faults(items: Sequence[Item], pending: Sequence[PendingAction]) -> Iterator[FieldError]:
+    """Yield the faults of accepted answers that do not fit the forms of their questions, as far as these are
+    pending."""
+    questions = {action.id: action.question for action in pending if action.question is not None}
+    for index, item in enumerate(items):
+        if not isinstance(item, QuestionAnswer) or item.response != "accept" or item.action_id not in questions:
+            continue
+        form, where = questions[item.action_id].form, f"/items/{index}/content"
+        if form is None and item.content is not None:
+            yield FieldError(where, "invalid_arguments", "is for a question with a form")
+        elif form is not None and item.content is None:
+            yield FieldError(where, "invalid_arguments", "is required: the form of the question, filled in")
+        elif form is not None:
+            for fault in faults_by_schema(form, item.content or {}):
+                yield FieldError(f"{where}{fault.pointer}", fault.code, fault.message)
 
 
 def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools) -> Iterator[FieldError]:
@@ -34,6 +64,8 @@ def _doubles(items: Sequence[Item]) -> Iterator[FieldError]:
     for index, item in enumerate(items):
         match item:
             case ApprovalDecision():
+                field, target = "action_id", item.action_id
+            case QuestionAnswer():
                 field, target = "action_id", item.action_id
             case ToolOutput():
                 field, target = "call_id", item.call_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.transport import ApiTransport
@@ -131,6 +131,28 @@ class AsyncRunControl:
             Conflict: the run does not wait for it (any more). As `send`.
         """
         item = {"type": "tool_output", "call_id": call_id, "output": output, "is_error": is_error}
+        return await self.send(run_id, [item], idempotency_key=idempotency_key)
+
+    async def respond(
+        self,
+        run_id: str,
+        action_id: str,
+        response: Literal["accept", "decline", "cancel"] = "accept",
+        content: Mapping[str, Any] | None = None,
+        *,
+        digest: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Answer a question that a server asks in the middle of a call; ``content`` is its form, filled in.
+
+        Raises:
+            Conflict: the run does not wait for it (any more). As `send`.
+        """
+        item: dict[str, Any] = {"type": "answer", "action_id": action_id, "response": response}
+        if content is not None:
+            item["content"] = dict(content)
+        if digest is not None:
+            item["digest"] = digest
         return await self.send(run_id, [item], idempotency_key=idempotency_key)
 
     async def steer(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> Run:

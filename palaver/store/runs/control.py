@@ -14,7 +14,7 @@ import orjson
 from palaver.errors import IdempotencyMismatch, NoRoom, StateConflict, TimePassed, UnknownRun
 from palaver.errors.sentences import Sentence
 from palaver.events import EventKind
-from palaver.schemas.actions import ApprovalDecision, Item, Pause, Resume, Steering, Stop, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, Item, Pause, QuestionAnswer, Resume, Steering, Stop, ToolOutput
 from palaver.schemas.models import Message, Retry, Run, Submission
 from palaver.steps.leases import Settled
 from palaver.store.reading.events import LogEntry
@@ -241,6 +241,10 @@ def _new_item(item: Item) -> NewItem:
             )
         case ToolOutput():
             return NewItem("output", item.call_id, text=render(item.output) or None, is_error=item.is_error)
+        case QuestionAnswer():
+            answered = {"action": item.response, **({} if item.content is None else {"content": item.content})}
+            text = json.dumps(answered, ensure_ascii=False)
+            return NewItem("answer", item.action_id, digest=item.digest or None, text=text)
         case Steering():
             message = Message(role="user", content=item.content).model_dump_json(exclude_defaults=True)
             return NewItem("message", text=message)

@@ -34,7 +34,7 @@ _REFUSALS: Final[Mapping[Code, _Refusal]] = {
     Code.UNKNOWN_ACTION: _Refusal("the run has no such pending action"),
     Code.ACTION_ALREADY_RESOLVED: _Refusal("this was decided or answered before"),
     Code.ACTION_EXPIRED: _Refusal("nobody decided or answered in time, and the model was told so"),
-    Code.WRONG_ACTION: _Refusal("an approval takes a decision, a client tool's call an output"),
+    Code.WRONG_ACTION: _Refusal("an approval takes a decision, a client tool's call an output, a question an answer"),
     Code.DIGEST_MISMATCH: _Refusal("the call is not the one that was looked at"),
     Code.SECOND_PERSON_REQUIRED: _Refusal(
         "this call needs the approval of a second person: a key with another name than those of who submitted the run "

@@ -16,6 +16,7 @@ from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.steps.leases import Lease, OfferedPlace, Shown
 from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import (
+    Ask,
     Condensed,
     Continue,
     Finish,
@@ -47,7 +48,7 @@ _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENI
 
 def settlement(
     lease: Lease, verdict: Verdict, shown: Shown, trace_note: bytes | None = None, place: OfferedPlace | None = None
-) -> Settle | contracts.HandBack | contracts.Postpone:
+) -> Settle | contracts.HandBack | contracts.Postpone | contracts.Ask:
     """The script that applies ``verdict``, of whose message watchers were ``shown`` so much; ``trace_note`` is what the
     trace of the run is told, and ``place`` is where its worker would go on with the run.
 
@@ -57,7 +58,7 @@ def settlement(
     """
     run = keys.of_run(lease.run_id, lease.conversation_id)
     match verdict:
-        case Postpone(delay=delay, reason=reason, code=code, failure=failure, usage=usage, begun=begun):
+        case Postpone(delay=delay, reason=reason, code=code, failure=failure, usage=usage, begun=begun, kept=kept):
             return contracts.Postpone(
                 run=run,
                 step=lease.step,
@@ -67,6 +68,16 @@ def settlement(
                 code=code,
                 error=None if failure is None else _error(failure, lease),
                 begun=begun,
+                kept=kept,
+                used=used(usage),
+            )
+        case Ask(usage=usage, kept=kept):
+            return contracts.Ask(
+                run=run,
+                step=lease.step,
+                fence=lease.fence,
+                action=_question(lease, verdict),
+                kept=kept,
                 used=used(usage),
             )
         case HandBack(begun=begun, usage=usage):
@@ -267,6 +278,26 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
             "digest": about,
             "timeout": int(step.timeout * 1000),
             **({"second_person": True} if step.second_person else {}),
+        }
+    )
+
+
+def _question(lease: Lease, verdict: Ask) -> bytes:
+    """The action that a call waits for in its middle. It is of this very lease: a server may ask the same again."""
+    call = lease.call
+    assert call is not None  # only calls ask
+    asked = verdict.question.model_dump(exclude_none=True)
+    own = hashlib.sha256(f"{lease.run_id}/{lease.step}/{lease.fence}".encode()).hexdigest()
+    return orjson.dumps(
+        {
+            "id": f"act_{own[:24]}",
+            "type": "question",
+            "tool": call.name,
+            "call_id": call.id,
+            "arguments": call.arguments,
+            "digest": digest(call.name, orjson.dumps(asked, option=orjson.OPT_SORT_KEYS).decode()),
+            "timeout": int(verdict.timeout * 1000),
+            "question": asked,
         }
     )
 

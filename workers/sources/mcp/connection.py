@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
+from types import MappingProxyType
 from typing import Any, Final
 
 from .http_channel import HttpChannel
@@ -40,6 +41,7 @@ from .wire import (
 
 _PROBE: Final = 0.5
 """Part of that time in which a process has to say whether it knows the newest revision: old ones may say nothing."""
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _FIRST, _LONGEST = 0.5, 30.0
 """Seconds between two attempts to connect; each time they are doubled."""
 
@@ -47,9 +49,12 @@ _FIRST, _LONGEST = 0.5, 30.0
 class McpConnection:
     """To one server."""
 
-    def __init__(self, make_channel: Callable[[], ServerChannel], timeout: float) -> None:
-        """``timeout`` is in seconds, for all that it takes to connect."""
+    def __init__(
+        self, make_channel: Callable[[], ServerChannel], timeout: float, does: Mapping[str, Any] = _NOTHING
+    ) -> None:
+        """``timeout`` is in seconds, for all that it takes to connect; ``does`` are the client's capabilities."""
         self._make_channel = make_channel
+        self._does = does
         self._timeout = timeout
         self._channel: ServerChannel | None = None
         self._connecting: asyncio.Task[ServerChannel] | None = None
@@ -115,7 +120,7 @@ class McpConnection:
     ) -> Message:
         number = next(self._numbers)
         token = {} if progress is None else {"progressToken": number}
-        with_meta = {**params, "_meta": {**(modern_meta() if self._modern else {}), **token, **meta}}
+        with_meta = {**params, "_meta": {**(modern_meta(self._does) if self._modern else {}), **token, **meta}}
         headers = {**modern_headers(method, name), **param_headers} if self._modern else {}
 
         def heard(message: Message) -> None:
@@ -216,7 +221,7 @@ class McpConnection:
 
     async def _is_modern(self, channel: ServerChannel) -> bool:
         method = "server/discover"
-        asked = request(next(self._numbers), method, {"_meta": modern_meta()})
+        asked = request(next(self._numbers), method, {"_meta": modern_meta(self._does)})
         over_http = isinstance(channel, HttpChannel)
         try:
             async with asyncio.timeout(None if over_http else _PROBE * self._timeout):

@@ -44,6 +44,9 @@ _OF_MESSAGES: Final = frozenset(
 """Headers that say what a request is."""
 
 
+_MONTH: Final = 30 * 86_400
+
+
 class Override(ServiceTable):
     """``[mcp.NAME.tools.TOOL]``: the operator's word about one tool."""
 
@@ -91,6 +94,10 @@ class McpServer(ServiceTable):
     timeout: Timeout = 60.0
     connect_timeout: Annotated[float, Field(gt=0, le=20)] = 10.0
     """Seconds until it has to be there: a command to start, and its list to be read."""
+    ask_timeout: Annotated[float, Field(ge=0, le=_MONTH)] = 3600.0
+    """Seconds that a question of its to a person waits for the answer; 0: it may ask nobody."""
+    task_timeout: Annotated[float, Field(ge=0, le=_MONTH)] = 86_400.0
+    """Seconds that a task may take that it makes of a call; 0: it may make none."""
     pin: bool = False
     """Only tools whose digest is in ``pins`` are there."""
     pins: Mapping[str, str] = Field(default_factory=dict)

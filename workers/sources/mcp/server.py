@@ -21,7 +21,7 @@ from .lists import LastList, OfferedList, read_list
 from .offers import OfferedTool, offers_of, visible
 from .section import McpServer
 from .stdio_channel import StdioChannel
-from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused, RpcError, ServerChannel
+from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused, RpcError, ServerChannel, capabilities
 
 log = logging.getLogger("palaver.workers.sources.mcp.server")
 
@@ -46,7 +46,8 @@ class Server:
         self._environment = environment_of(section)
         self._directory = os.getcwd()
         self.channel: ServerChannel | None = None
-        self.connection = McpConnection(self._channel, section.connect_timeout)
+        does = capabilities(asks=section.ask_timeout > 0, tasks=section.task_timeout > 0)
+        self.connection = McpConnection(self._channel, section.connect_timeout, does)
         identity = f"{section.url} {section.command} {self.credentials.identity} {sorted(self._environment.items())}"
         self.last_list = LastList(settings.tool_lists, label, identity)
         self.listed: OfferedList | None = None

@@ -131,12 +131,18 @@ def cancelled(number: int) -> Message:
     return notification("notifications/cancelled", {"requestId": number, "reason": "nobody waits for it any more"})
 
 
-def modern_meta() -> dict[str, Any]:
-    """The part of each request that says who asks."""
+def capabilities(*, asks: bool, tasks: bool) -> dict[str, Any]:
+    """What this client does for servers of the newest revision: it puts questions to persons, and waits for tasks."""
+    asking: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}} if asks else {}
+    return {**asking, **({"extensions": {f"{_META}tasks": {}}} if tasks else {})}
+
+
+def modern_meta(does: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of each request that says who asks, and what it ``does`` for servers."""
     return {
         f"{_META}protocolVersion": MODERN,
         f"{_META}clientInfo": _CLIENT,
-        f"{_META}clientCapabilities": {},
+        f"{_META}clientCapabilities": dict(does),
     }
 
 

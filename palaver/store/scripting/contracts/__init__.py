@@ -46,6 +46,7 @@ from palaver.store.scripting.contracts.schedules import (
 )
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.steps import (
+    Ask,
     Attend,
     Claim,
     Fill,
@@ -73,6 +74,7 @@ __all__ = [
     "Act",
     "Admit",
     "Append",
+    "Ask",
     "Attend",
     "BeginConversation",
     "BeginErasure",
@@ -129,7 +131,7 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
+    Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,

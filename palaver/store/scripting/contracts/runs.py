@@ -156,7 +156,7 @@ class Cancel(Script[Moved | Ended | Unknown]):
     """Milliseconds from the arrival of the request at the API until now."""
 
 
-ItemType = Literal["approve", "deny", "edit", "output", "message", "pause", "resume", "stop"]
+ItemType = Literal["approve", "deny", "edit", "output", "answer", "message", "pause", "resume", "stop"]
 
 
 class NewItem(NamedTuple):
@@ -171,13 +171,13 @@ class NewItem(NamedTuple):
     reason: str | None = None
     """As the user gave it (deny, pause, stop)."""
     text: str | None = None
-    """The text for the model (deny, output, message; that of a message is JSON)."""
+    """The text for the model (deny, output, message; that of a message is JSON), or JSON for the tool (answer)."""
     is_error: bool = False
     now: bool = False
     """Abort a model call that is under way (pause)."""
 
 
-Resolution = Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
+Resolution = Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
 """The way an action was resolved: by an item of that type, by nobody in time, or with its run."""
 
 

@@ -185,6 +185,21 @@ class Postpone(Script[Moved | Stale]):
     """The last failure of the provider, or of a tool's service, in an outage."""
     begun: bool
     """A tool's call was made."""
+    kept: str | None
+    """What the next attempt goes on from."""
+    used: Used
+
+
+class Ask(Script[Moved | Stale]):
+    """Give a lease up in the middle of a tool call, until a person has answered a question. The step goes on then, and
+    the wait does not count as its time."""
+
+    run: RunKeys
+    step: str
+    fence: int
+    action: Json
+    kept: str
+    """What the next attempt goes on from."""
     used: Used
 
 

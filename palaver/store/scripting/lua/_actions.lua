@@ -1,7 +1,7 @@
--- Tool calls that wait for a person's decision or a client's output.
+-- Tool calls that wait for a person's decision, a client's output, or the answer to a question.
 -- needs: deliver, family, outbox
 -- RUN `actions` is the JSON list of them, in call order: {id, type, tool, call_id, arguments, digest, timeout (ms),
--- expires_at (ms), second_person (it is not for who submitted the run to approve)}. The step of each is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
+-- expires_at (ms), question (what a server asks), second_person (it is not for who submitted the run to approve)}. The step of each is in the state awaiting, and due when it expires. RUN `act:<id>` and `act:<call id>` say how
 -- one was resolved.
 
 -- And whether webhooks are to hear of those that are added.

@@ -29,11 +29,10 @@ local function wait_for_step(step)
 end
 
 local function wait_for_actions(expiry)
-  local reason, ids = WaitReason.CLIENT_TOOL, {}
-  for i, action in ipairs(pending_actions()) do
-    ids[i] = action.id
-    if action.type == ActionType.APPROVAL then reason = WaitReason.APPROVAL end
-  end
+  local types, ids = {}, {}
+  for i, action in ipairs(pending_actions()) do ids[i], types[action.type] = action.id, true end
+  local reason = types[ActionType.APPROVAL] and WaitReason.APPROVAL or types[ActionType.QUESTION] and WaitReason.QUESTION
+    or WaitReason.CLIENT_TOOL
   wait_for(reason, { ['until'] = expiry })
   if STATUS == RunStatus.REQUIRES_ACTION then return end
   set_status(RunStatus.REQUIRES_ACTION)

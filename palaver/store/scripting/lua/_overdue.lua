@@ -1,5 +1,5 @@
 -- Handles a step whose time is over, for sweep.lua.
--- needs: turn, poison
+-- needs: turn, poison, take_up
 
 -- Leave the entry to newer code, which understands it. Until then it must not block others in the indexes, and it is
 -- delivered again: the delivery may have been lost or refused by an old worker.
@@ -28,7 +28,7 @@ local function lease_lost(name, step)
   discard_text(name, step)
   count_lease(step, StepOutcome.LOST)
   local back = count_loss(name, step)
-  if step.call and not step.idempotent then
+  if step.call and not step.idempotent and not step.resumes then
     count(Series.RECOVERIES)
     return interrupted(name, step, Sentence.WORKER_LOST)
   end
@@ -53,6 +53,10 @@ local function action_expired(name, step)
   end
   drop_actions({ [action.id] = true })
   log_resolution(action, Resolution.EXPIRED, {})
+  if action.type == ActionType.QUESTION then
+    take_up(name, step, '{"action":"decline"}')
+    return proceed()
+  end
   drop_step(name, step)
   close_calls({ [action.call_id] = true })
   local call = { id = action.call_id, name = action.tool }

@@ -1,4 +1,4 @@
--- needs: input, request, stop, version
+-- needs: input, request, stop, take_up, version
 if not STATUS then return reply.unknown() end
 local function accepted(next_run, replayed)
   return reply.accepted { status = STATUS, deliveries = to_publish(), next_run = next_run, replayed = replayed,
@@ -37,7 +37,8 @@ local function refusal(item)
     return not (STATUS == RunStatus.PAUSED or PAUSING) and RefusalCode.NOT_PAUSED
   end
   if not item.action then return nil end
-  local action_type = item.type == ItemType.OUTPUT and ActionType.CLIENT_TOOL or ActionType.APPROVAL
+  local action_type = item.type == ItemType.OUTPUT and ActionType.CLIENT_TOOL
+    or item.type == ItemType.ANSWER and ActionType.QUESTION or ActionType.APPROVAL
   targets[item] = actions_for(item, action_type)
   if #targets[item] == 0 then
     local how = redis.call('HGET', RUN, 'act:' .. item.action)
@@ -58,8 +59,15 @@ local function refusal(item)
   end
 end
 
+-- The call whose question an item answers goes on.
+local function answer(item, action)
+  local step = redis.call('HGET', RUN, 'seq') .. '/' .. action.call_id
+  log_resolution(action, item.type, { by = by, response = cjson.decode(item.text).action })
+  take_up(step, step_of(step), item.text)
+end
+
 for _, item in ipairs(args.items) do
-  speaks = speaks or item.type == ItemType.MESSAGE or item.type == ItemType.OUTPUT
+  speaks = speaks or item.type == ItemType.MESSAGE or item.type == ItemType.OUTPUT or item.type == ItemType.ANSWER
 end
 local messages, stop = {}, nil
 for i, item in ipairs(args.items) do
@@ -77,7 +85,8 @@ if speaks then spoke(name) end
 if next(taken) then drop_actions(taken) end
 for _, item in ipairs(args.items) do
   for _, action in ipairs(targets[item] or {}) do
-    local id = apply_decision(item, action, by)
+    local id
+    if item.type == ItemType.ANSWER then answer(item, action) else id = apply_decision(item, action, by) end
     if id then answered[id] = true end
   end
   -- From here on it does not follow its parent, if it has one, in that.

@@ -9,7 +9,7 @@ count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or St
 if STATUS == RunStatus.CANCELLING then
   abandon_step(name, step)
   return moved(proceed())
-elseif args.begun and step.call and not step.idempotent then
+elseif args.begun and step.call and not step.idempotent and not step.resumes then
   return moved(interrupted(name, step, Sentence.WORKER_STOPPED))
 end
 deliver(name, step, true)

@@ -20,11 +20,13 @@ elseif args.used.model_calls > 0 then
   -- Only an answer ends the time: who waits for room has not been to the model again.
   step.out_since = nil
 end
+local polls = args.kept and step.kept and step.reason == args.reason
+if args.kept then step.kept, step.answer, step.resumes = args.kept, nil, true end
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if step.child_ended then
   -- It waited for a run that has ended meanwhile.
   step.first, step.postponed = step.first and step.first - args.delay_ms, NOW
-elseif not PAUSING then
+elseif not PAUSING and not polls then
   emit_waiting(name, args.reason, args.code, args.delay_ms, args.error)
 end
 deliver_later(name, step, step.postponed)

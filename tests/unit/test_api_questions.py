@@ -1,0 +1,171 @@
+"""Questions of a server to a person, as the API shows them and takes their answers: natively, to hosts of the Model
+Context Protocol, and on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from palaver.schemas.actions import Question
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import Ask
+from tests.command_line import RUN, CommandResult
+from tests.scripted_api import RUN_ID, ScriptedAPI, action_object, answer, run_object
+from tests.unit.api_world import World, call
+from tests.unit.mcp_host import WITH_TASKS, Host, hosted, run_of
+
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 5}, "kind": {"type": "string", "enum": ["a", "b"]}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_QUESTION = Question(asker="crm", message="Which one?", form=_FORM)
+_AT = Question(asker="crm", message="Pay there.", url="https://pay.example/x")
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[World]:
+    async with hosted() as made:
+        yield made
+
+
+async def _claimed(api: World, run: dict[str, Any]) -> Lease:
+    lease = await api.store.steps.claim(
+        run["id"], run["conversation_id"], "1/c1", queues=("tools",), worker="w", nonce="n", known=None
+    )
+    assert isinstance(lease, Lease)
+    return lease
+
+
+async def _asked(api: World, question: Question = _QUESTION, run_id: str | None = None) -> dict[str, Any]:
+    """A run whose call has asked this."""
+    begun = await api.submit() if run_id is None else await run_of(api, run_id)
+    run = await api.ask(begun, call("c1"))
+    await api.store.steps.settle(await _claimed(api, run), Ask(question, 60.0, "{}"))
+    return await run_of(api, run["id"])
+
+
+async def _answer(api: World, run: dict[str, Any], response: str, **more: Any) -> httpx.Response:
+    item = {"type": "answer", "action_id": run["pending_actions"][0]["id"], "response": response, **more}
+    return await api.client.post(f"{run['links']['self']}/input", json={"items": [item]})
+
+
+async def test_a_question_is_shown_and_its_answer_lets_the_call_go_on(api: World) -> None:
+    run = await _asked(api)
+    [action] = run["pending_actions"]
+    assert (run["status"], run["waiting"]["reason"], action["type"]) == ("requires_action", "question", "question")
+    assert action["question"] == {"asker": "crm", "message": "Which one?", "form": _FORM, "url": None}
+    done = await _answer(api, run, "accept", content={"name": "Ada"}, digest=action["digest"])
+    assert (done.status_code, done.json()["status"]) == (202, "running")
+    assert json.loads((await _claimed(api, run)).answer or "") == {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def test_an_answer_that_does_not_fit_the_form_is_refused_where_it_does_not(api: World) -> None:
+    run = await _asked(api)
+    wrong: list[tuple[Any, str]] = [
+        ({"content": {"name": "too long"}}, "/items/0/content/name"),
+        ({"content": {"name": 7}}, "/items/0/content/name"),
+        ({"content": {"name": "x", "kind": "c"}}, "/items/0/content/kind"),
+        ({"content": {"name": "x", "other": 1}}, "/items/0/content/other"),
+        ({"content": {}}, "/items/0/content/name"),
+        ({}, "/items/0/content"),
+        ({"content": [1]}, "/items/0/answer/content"),
+    ]
+    for more, where in wrong:
+        refused = await _answer(api, run, "accept", **more)
+        assert refused.status_code == 422, more
+        places = [error["pointer"] for error in refused.json()["errors"]]
+        assert any(place.endswith(where.rpartition("/")[2]) for place in places), (more, places)
+    assert (await _answer(api, run, "decline", content={"name": "x"})).status_code == 422
+    assert (await run_of(api, run["id"]))["pending_actions"] == run["pending_actions"]
+    assert (await _answer(api, run, "decline")).status_code == 202
+
+
+async def test_an_address_is_accepted_without_content(api: World) -> None:
+    run = await _asked(api, _AT)
+    assert (await _answer(api, run, "accept", content={"name": "x"})).status_code == 422
+    assert (await _answer(api, run, "accept")).status_code == 202
+    late = await _answer(api, run, "accept")
+    assert (late.status_code, late.json()["code"]) == (409, "action_already_resolved")
+
+
+async def test_two_answers_to_one_question_are_refused_and_so_is_one_to_all(api: World) -> None:
+    run = await _asked(api)
+    item = {"type": "answer", "action_id": run["pending_actions"][0]["id"], "response": "cancel"}
+    for items in ([item, item], [{**item, "action_id": "all"}]):
+        refused = await api.client.post(f"{run['links']['self']}/input", json={"items": items})
+        assert refused.status_code == 422
+
+
+async def test_a_host_sees_the_question_and_answers_it_by_the_tool(api: World) -> None:
+    host = Host(api.client)
+    started = await host.state("run_start", agent="support", message="hello")
+    run = await _asked(api, run_id=started["run_id"])
+    state = await host.state("run_get", run_id=run["id"])
+    [action] = state["actions"]
+    assert (state["status"], action["kind"]) == ("input_required", "question")
+    assert action["title"] == "crm asks, in a call of the tool calculator: Which one?"
+    assert action["question"]["form"] == _FORM
+    said = {"action_id": action["action_id"], "response": "accept", "content": {"name": "Ada"}}
+    bad: list[dict[str, Any]] = [{**said, "content": {}}, {**said, "decision": "approve"}, {**said, "content": "x"}]
+    for each in bad:
+        assert (await host.refused("run_answer", run_id=run["id"], answers=[each]))["code"] == "invalid_input"
+    for _ in range(2):
+        assert (await host.state("run_answer", run_id=run["id"], answers=[said]))["status"] == "working"
+    assert json.loads((await _claimed(api, run)).answer or "") == {"action": "accept", "content": {"name": "Ada"}}
+
+
+@pytest.mark.parametrize(
+    ("question", "response", "kept"),
+    [
+        (_QUESTION, {"action": "accept", "content": {"name": "Ada"}}, {"action": "accept", "content": {"name": "Ada"}}),
+        (_QUESTION, {"action": "decline"}, {"action": "decline"}),
+        (_QUESTION, {"action": "cancel"}, {"action": "cancel"}),
+        (_AT, {"action": "accept"}, {"action": "accept"}),
+    ],
+)
+async def test_a_host_that_knows_tasks_is_asked_as_we_are(
+    api: World, question: Question, response: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    host = Host(api.client, WITH_TASKS)
+    task_id = (await host.call("agent_support", message="hello"))["taskId"]
+    run = await _asked(api, question, task_id)
+    task = await host.result("tasks/get", {"taskId": task_id})
+    [(key, request)] = task["inputRequests"].items()
+    form = {"mode": "form", "requestedSchema": _FORM} if question.url is None else {"mode": "url", "url": question.url}
+    assert request == {
+        "method": "elicitation/create",
+        "params": {"message": f"crm: {question.message}", **form},
+    }
+    await host.result("tasks/update", {"taskId": task_id, "inputResponses": {key: response}})
+    assert json.loads((await _claimed(api, run)).answer or "") == kept
+
+
+def test_the_command_line_shows_who_asks_and_sends_the_answer() -> None:
+    asked = {**action_object(1, "question"), "question": _QUESTION.model_dump()}
+    at = {**action_object(2, "question"), "question": {**_AT.model_dump(), "message": "Pay \x1b[31mthere"}}
+    with ScriptedAPI() as server:
+        server.on("GET", RUN, answer(run_object("requires_action", pending_actions=[asked, at])))
+        server.on("POST", f"{RUN}/input", answer(run_object("running"), 202))
+        shown = CommandResult(server, "show", RUN_ID).out
+        assert "  crm asks: Which one?" in shown
+        assert "  name (string)" in shown
+        assert "  at pay.example: https://pay.example/x" in shown
+        assert "\x1b" not in shown
+        assert f"  palaver answer {RUN_ID} act_1 --decline" in shown
+        for arguments, more in [
+            (["act_1", '{"name": "Ada"}'], {"response": "accept", "content": {"name": "Ada"}}),
+            (["act_1", "--decline"], {"response": "decline"}),
+            (["act_2"], {"response": "accept"}),
+        ]:
+            said = CommandResult(server, "answer", RUN_ID, *arguments)
+            assert said.code == 0, said.err
+            [item] = server.asked("POST", f"{RUN}/input")[-1].body["items"]
+            digest = asked["digest"] if arguments[0] == "act_1" else at["digest"]
+            assert item == {"type": "answer", "action_id": arguments[0], "digest": digest, **more}
+        assert CommandResult(server, "answer", RUN_ID, "act_1", "no JSON").code == 2
