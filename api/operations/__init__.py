@@ -20,6 +20,15 @@ from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
 from .asking import ask
 from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
+from .batches.keeping import (
+    append_items,
+    batch_results,
+    change_batch,
+    create_batch,
+    list_batches,
+    read_batch,
+    remove_batch,
+)
 from .bulk import Bulk, BulkResult, act_on_runs
 from .clearing import clear_conversation
 from .control import InputOutcome, act, cancel, delete_run
@@ -137,11 +146,14 @@ __all__ = [
     "acting_for",
     "admit_watcher",
     "append",
+    "append_items",
     "as_it_was",
     "ask",
     "await_run",
+    "batch_results",
     "begin",
     "cancel",
+    "change_batch",
     "change_conversation",
     "change_tenant",
     "check_store",
@@ -149,6 +161,7 @@ __all__ = [
     "condense",
     "conversation_of",
     "count_conversations",
+    "create_batch",
     "create_conversation",
     "create_key",
     "create_token",
@@ -170,6 +183,7 @@ __all__ = [
     "last_message",
     "leave_position",
     "list_agents",
+    "list_batches",
     "list_conversations",
     "list_keys",
     "list_models",
@@ -184,6 +198,7 @@ __all__ = [
     "position_left",
     "read_agent",
     "read_audit",
+    "read_batch",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",
@@ -204,6 +219,7 @@ __all__ = [
     "read_usage",
     "refuse_held",
     "remove_agent",
+    "remove_batch",
     "remove_schedule",
     "require_scope",
     "resume_schedule",

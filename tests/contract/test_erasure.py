@@ -94,6 +94,7 @@ WHOLE = ErasedCounts(
     secrets=1,
     agents=1,
     schedules=3,
+    batches=1,
     api_keys=1,
     idempotency_keys=1,
     usage_days=1,
@@ -107,6 +108,8 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
     told = {
         f"{keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", keys.receipt(tenant.name),
         f"{keys.agents_erasure(tenant.tag)} since", f"{keys.agents_erasure(tenant.tag)} agents",
+        f"{keys.batches_erasure(tenant.tag)} since", f"{keys.batches_erasure(tenant.tag)} batches",
+        f"{keys.schedules_erasure(tenant.tag)} since", f"{keys.schedules_erasure(tenant.tag)} schedules",
     }  # fmt: skip
     acts = {place for place in found(stored, tenant.tag) if place.startswith(f"{keys.audit('')} ")}
     assert len(acts) == 1, "the operator's audit says it once"

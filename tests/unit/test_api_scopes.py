@@ -40,6 +40,7 @@ PARTS: Final = {
     "event": str(NUMBER),
     "task": RUN_ID,
     "api_key_id": "0" * 12,
+    "batch_id": "batch_" + "0" * 24,
     "name": "nobody",
     "tenant": "nobody",
 }

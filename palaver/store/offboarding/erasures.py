@@ -45,7 +45,7 @@ _KEYS_AT_ONCE: Final = 200
 _SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
-"""Seconds for which nothing is put among the agents and the schedules of a tenant that is erased."""
+"""Seconds for which nothing is put among the agents, schedules and batches of a tenant that is erased."""
 
 
 class _Subject(NamedTuple):
@@ -102,7 +102,7 @@ class Erasures:
         through, too."""
         own = [
             *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
-            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag)),
+            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag), keys.batches(tag)),
         ]
         queues = await self._queues.all()
         for shard in self._shards:
@@ -137,8 +137,9 @@ class Erasures:
             pipeline.execute_command("ZADD", keys.erased(shard), "NX", now, tag)
         pipeline.hset(keys.agents_erasure(tag), mapping={"since": now})
         pipeline.expire(keys.agents_erasure(tag), _MARKED)
-        pipeline.hset(keys.schedules_erasure(tag), mapping={"since": now})
-        pipeline.expire(keys.schedules_erasure(tag), _MARKED)
+        for each in (keys.schedules_erasure(tag), keys.batches_erasure(tag)):
+            pipeline.hset(each, mapping={"since": now})
+            pipeline.expire(each, _MARKED)
         await pipeline.execute()
 
     async def _revoke(self, tag: str) -> None:
@@ -166,6 +167,7 @@ class Erasures:
         is made of requests about them: nothing of that is made without them."""
         # First: they begin runs.
         yield partial(self._erase_schedules, tag)
+        yield partial(self._erase_batches, tag)
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_passing, self._erase_shared):
                 yield partial(part, shard, tag)
@@ -239,6 +241,28 @@ class Erasures:
             await pipeline.execute()
         return bool(names)
 
+    async def _erase_batches(self, tag: str) -> bool:
+        ids = [each.decode() for each in await self._redis.zrange(keys.batches(tag), 0, _KEYS_AT_ONCE - 1)]
+        if ids:
+            own = [keys.of_batch(tag, batch_id) for batch_id in ids]
+            await self._erase_keys(
+                keys.batches_erasure(tag),
+                [
+                    *(Erasable(of.batch, "batches", 1) for of in own),
+                    *(
+                        Erasable(key, "", 0)
+                        for of in own
+                        for key in (of.items, of.cells, of.flight, of.again, of.failed)
+                    ),
+                    Erasable(keys.promised(keys.BATCHES_DUE), "", 0),
+                ],
+            )
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
+            pipeline.zrem(keys.batches(tag), *ids)
+            await pipeline.execute()
+        return bool(ids)
+
     async def _erase_agents(self, tag: str) -> bool:
         names = list(await self._redis.hgetall(keys.agents(tag)))[:_KEYS_AT_ONCE]
         removed = await self._redis.zrange(keys.agents_passing(tag), 0, _KEYS_AT_ONCE - 1)
@@ -297,7 +321,7 @@ class Erasures:
 
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
         others = (
-            *(keys.agents_erasure(tag), keys.schedules_erasure(tag)),
+            *(keys.agents_erasure(tag), keys.schedules_erasure(tag), keys.batches_erasure(tag)),
             *(keys.api_keys_erasure(tag), keys.audit_erasure(tag)),
         )
         return [*(keys.erasure(shard, tag) for shard in self._shards), *others]
