@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.agents import AsyncAgents
+from palaver.client.aio.batches import AsyncBatches
 from palaver.client.aio.control import AsyncRunControl
 from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
@@ -37,7 +38,9 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class AsyncPalaver(AsyncRunControl, AsyncConversations, AsyncAgents, AsyncSchedules, AsyncKeys, AsyncTenants):
+class AsyncPalaver(
+    AsyncRunControl, AsyncConversations, AsyncAgents, AsyncSchedules, AsyncBatches, AsyncKeys, AsyncTenants
+):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;
