@@ -37,7 +37,7 @@ from .middleware import Access, Middleware
 from .operations import Backend, Publishing, StoredKeys
 from .operations.catalog import Catalog
 from .operations.measured import Measured
-from .operations.schedules.scheduler import Scheduler
+from .operations.planned import carry_out
 from .pages import add_pages
 from .routing import Handlers
 
@@ -49,6 +49,7 @@ _GROUPS: Final = {
     "conversations": "What was said, and what is known about it.",
     "agents": "Agents on the server, which runs name.",
     "schedules": "Runs that are submitted at times.",
+    "batches": "Many runs over a list of inputs, and a table of what came of them.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
 """Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""
@@ -106,21 +107,21 @@ def create_app(
             policy=load_policy(chosen.policy) if policy is None else policy,
             dialect_settings=[read(dialect.settings) for dialect in app.state.dialects if dialect.settings],
         )
-        scheduling: asyncio.Task[None] | None = None
+        planned: asyncio.Task[None] | None = None
         watching = asyncio.create_task(backend.store.rewinds.watch())
         preflight = Preflight(chosen, "api")
         try:
             await backend.store.require_durability()
             if store is None:
                 preflight.start()
-                scheduling = asyncio.create_task(Scheduler(backend).run(), name="palaver-schedules")
+                planned = asyncio.create_task(carry_out(backend), name="palaver-planned")
             with closing_on_signals(backend.closing):
                 yield
         finally:
             backend.closing.set()
             await end(watching)
-            if scheduling is not None:
-                await end(scheduling)
+            if planned is not None:
+                await end(planned)
             preflight.end()
             await stored_keys.close()
             if foreign is not None:

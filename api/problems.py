@@ -25,6 +25,7 @@ from palaver.errors import (
     StoreUnavailable,
     TimePassed,
     UnknownAgent,
+    UnknownBatch,
     UnknownConversation,
     UnknownRun,
     UnknownSchedule,
@@ -71,6 +72,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "conversation_not_found": (404, "There is no such conversation"),
         "agent_not_found": (404, "There is no such agent"),
         "schedule_not_found": (404, "There is no such schedule"),
+        "batch_not_found": (404, "There is no such batch"),
         "method_not_allowed": (405, "The method does not apply here"),
         "not_acceptable": (406, "None of the accepted media types is offered"),
         "request_timeout": (408, "The request did not arrive in time"),
@@ -101,6 +103,10 @@ CODES: Final[Mapping[str, tuple[int, str]]] = MappingProxyType(
         "schedules_full": (409, "There are too many schedules"),
         "webhooks_full": (409, "There are too many webhooks"),
         "webhook_of_file": (409, "The webhook is the operator's"),
+        "batches_full": (409, "There are too many batches"),
+        "batch_full": (409, "The batch has too many items or runs"),
+        "batch_offset": (409, "The items do not go on where the others end"),
+        "batch_active": (409, "The batch has not ended"),
         "tenant_erased": (409, "The tenant is being erased, or was"),
         "default_tenant": (409, "The default tenant stays"),
         "action_expired": (410, "The time for the action is over"),
@@ -192,6 +198,8 @@ def problem_of(error: Exception, request_id: str) -> Problem:
             return Problem("conversation_not_found", _sentence(error))
         case UnknownAgent():
             return Problem("agent_not_found", _sentence(error))
+        case UnknownBatch():
+            return Problem("batch_not_found", _sentence(error))
         case UnknownSchedule():
             return Problem("schedule_not_found", _sentence(error))
         case IdempotencyMismatch():

@@ -112,8 +112,8 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
         **_rows(
             McpRefusal.NOT_FOUND,
             INVALID_REQUEST,
-            "run_not_found conversation_not_found agent_not_found schedule_not_found key_not_found tenant_not_found "
-            "unknown_agent unknown_conversation",
+            "run_not_found conversation_not_found agent_not_found schedule_not_found batch_not_found key_not_found "
+            "tenant_not_found unknown_agent unknown_conversation",
         ),
         **_rows(
             McpRefusal.CONFLICT,
@@ -121,14 +121,14 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
             "run_ended run_active conversation_busy conversation_moved_on conversation_changed conversation_revised "
             "conversation_full secrets_broken no_answer nothing_to_condense nothing_to_answer nothing_to_retry "
             "pending_action unknown_action no_pending_action action_already_resolved action_expired wrong_action "
-            "digest_mismatch not_paused agent_changed schedule_changed tenant_erased default_tenant "
-            "idempotency_key_reused",
+            "digest_mismatch not_paused agent_changed schedule_changed batch_offset batch_active tenant_erased "
+            "default_tenant idempotency_key_reused",
         ),
         **_rows(
             McpRefusal.LIMIT,
             INVALID_REQUEST,
-            "queue_full secrets_full steering_full keys_full agents_full schedules_full too_many_runs "
-            "tenant_queue_full store_nearly_full too_many_watchers",
+            "queue_full secrets_full steering_full keys_full agents_full schedules_full batches_full batch_full "
+            "too_many_runs tenant_queue_full store_nearly_full too_many_watchers",
         ),
     }
 )

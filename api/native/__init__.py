@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     agents,
     audit,
+    batches,
     bulk,
     control,
     conversation_events,
@@ -33,6 +34,7 @@ __all__ = [
     "NATIVE",
     "agents",
     "audit",
+    "batches",
     "bulk",
     "control",
     "conversation_events",

@@ -21,6 +21,15 @@ from .answering import answer_run
 from .asking import ask
 from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
+from .batches.keeping import (
+    append_items,
+    batch_results,
+    change_batch,
+    create_batch,
+    list_batches,
+    read_batch,
+    remove_batch,
+)
 from .bulk import Bulk, BulkResult, act_on_runs
 from .clearing import clear_conversation
 from .control import InputOutcome, act, cancel, delete_run
@@ -152,11 +161,14 @@ __all__ = [
     "admit_watcher",
     "answer_run",
     "append",
+    "append_items",
     "as_it_was",
     "ask",
     "await_run",
+    "batch_results",
     "begin",
     "cancel",
+    "change_batch",
     "change_conversation",
     "change_tenant",
     "change_webhook",
@@ -166,6 +178,7 @@ __all__ = [
     "conversation_named",
     "conversation_of",
     "count_conversations",
+    "create_batch",
     "create_conversation",
     "create_key",
     "create_token",
@@ -189,6 +202,7 @@ __all__ = [
     "last_message",
     "leave_position",
     "list_agents",
+    "list_batches",
     "list_conversations",
     "list_deliveries",
     "list_keys",
@@ -206,6 +220,7 @@ __all__ = [
     "position_left",
     "read_agent",
     "read_audit",
+    "read_batch",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",
@@ -229,6 +244,7 @@ __all__ = [
     "read_webhook",
     "refuse_held",
     "remove_agent",
+    "remove_batch",
     "remove_schedule",
     "remove_webhook",
     "replay_deliveries",

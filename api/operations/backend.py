@@ -113,8 +113,10 @@ class Backend:
     """Reads of runs that many may want at the same moment."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once the process is to end: requests that wait are answered then."""
-    planned: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when this process has taken something that is to happen at a time."""
+    schedules_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when this process has taken a schedule."""
+    batches_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when this process has taken a batch, or a part of one."""
     dialect_settings: Sequence[BaseSettings] = ()
     """The settings of the dialects that are spoken."""
     _guests: dict[type[Guest], Guest] = field(default_factory=dict)

@@ -11,7 +11,18 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from palaver.cli import acting, agents, conversations, deciding, exporting, looking, running, schedules, webhooks
+from palaver.cli import (
+    acting,
+    agents,
+    batches,
+    conversations,
+    deciding,
+    exporting,
+    looking,
+    running,
+    schedules,
+    webhooks,
+)
 from palaver.cli.up import up
 from palaver.config.roles import PROGRAMS, ROLES
 from palaver.version import __version__
@@ -139,6 +150,20 @@ _group(
         "resume": schedules.resume,
         "trigger": schedules.trigger,
         "delete": schedules.delete,
+    },
+)
+_group(
+    "batch",
+    "Run agents on many inputs: run, watch, list, show, cancel, retry and delete batches, and write their results.",
+    {
+        "run": batches.run,
+        "watch": batches.watch,
+        "list": batches.list_batches,
+        "show": batches.show,
+        "results": batches.results,
+        "cancel": batches.cancel,
+        "retry": batches.retry,
+        "delete": batches.delete,
     },
 )
 

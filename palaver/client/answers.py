@@ -17,6 +17,7 @@ from palaver.events import Event, read_event
 from palaver.schemas.actions import PendingAction
 from palaver.schemas.agents import ServerAgent
 from palaver.schemas.api_keys import KeyInfo, KeyList, MadeKey
+from palaver.schemas.batches import Batch, BatchResult
 from palaver.schemas.conversation import (
     AppendedMessages,
     Conversation,
@@ -127,6 +128,23 @@ def schedule_of(response: Response) -> Schedule:
 def schedules_of(page: Page, response: Response) -> tuple[ListedSchedule, ...]:
     """The schedules of a page. Raises `APIError` when they are not schedules."""
     return tuple(_model(ListedSchedule, entry, response) for entry in page.data)
+
+
+def batch_of(response: Response) -> Batch:
+    """The batch in an answer. Raises `APIError` when there is none."""
+    return _model(Batch, _object(response), response)
+
+
+def batches_of(page: Page, response: Response) -> tuple[Batch, ...]:
+    """The batches of a page. Raises `APIError` when they are not batches."""
+    return tuple(_model(Batch, entry, response) for entry in page.data)
+
+
+def results_of(response: Response) -> tuple[tuple[BatchResult, ...], int | None]:
+    """The results of a page, and where the next one begins. Raises `APIError` when they are not results."""
+    found = _object(response)
+    results = tuple(_model(BatchResult, entry, response) for entry in found.get("data") or ())
+    return results, found.get("next_after")
 
 
 def models_of(page: Page, response: Response) -> tuple[ListedModel, ...]:

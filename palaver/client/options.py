@@ -164,6 +164,19 @@ def named_or_wire(agent: AgentSpec | Mapping[str, Any] | str | None) -> Any:
     return agent if agent is None or isinstance(agent, str) else wire(agent)
 
 
+class BatchOptions(TypedDict, total=False):
+    """The options of a batch."""
+
+    repeats: int
+    scorer: AgentSpec | Mapping[str, Any] | str
+    window: int
+    priority: int
+    budget: Budget | Mapping[str, float]
+    tags: Sequence[str]
+    name: str
+    idempotency_key: str
+
+
 def wire(body: AgentSpec | NewSchedule | Mapping[str, Any]) -> dict[str, Any]:
     """A spec as JSON."""
     if isinstance(body, Mapping):

@@ -406,6 +406,43 @@ def delete_schedule(name: str, version: int | None) -> Request:
     return Request("DELETE", _path("schedules", name), headers=_expecting(version))
 
 
+def create_batch(body: Mapping[str, Any], idempotency_key: str | None) -> Request:
+    """``POST /v1/batches``; repeatable because it always carries an idempotency key."""
+    return Request("POST", "/v1/batches", headers=_key(idempotency_key), body=without_none(body))
+
+
+def append_items(batch_id: str, offset: int, items: Sequence[Any], *, complete: bool) -> Request:
+    """``POST /v1/batches/{id}/items``; twice does what once does."""
+    body = {"offset": offset, "items": list(items), "complete": complete}
+    return Request("POST", _path("batches", batch_id, "items"), body=body)
+
+
+def get_batch(batch_id: str) -> Request:
+    """``GET /v1/batches/{id}``."""
+    return Request("GET", _path("batches", batch_id))
+
+
+def list_batches(limit: int, cursor: str | None) -> Request:
+    """``GET /v1/batches``: one page."""
+    return Request("GET", "/v1/batches", query=_page(limit, cursor))
+
+
+def get_results(batch_id: str, after: int) -> Request:
+    """``GET /v1/batches/{id}/results``: one page from the cell ``after`` on."""
+    query = {"limit": "500", "after": str(after)}
+    return Request("GET", _path("batches", batch_id, "results"), query=query, headers={"Accept": "application/json"})
+
+
+def change_batch(batch_id: str, verb: str) -> Request:
+    """``POST /v1/batches/{id}/cancel`` or ``retry``; what is begun again has not failed any more."""
+    return Request("POST", _path("batches", batch_id, verb))
+
+
+def delete_batch(batch_id: str) -> Request:
+    """``DELETE /v1/batches/{id}``."""
+    return Request("DELETE", _path("batches", batch_id))
+
+
 def _expecting(version: int | None) -> dict[str, str]:
     """The header that asks for that version of an agent, 0 for none."""
     if version is None:

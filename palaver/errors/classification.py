@@ -49,6 +49,7 @@ _OURS: Final[Mapping[type[ours.PalaverError], Classification]] = {
     ours.NotDurable: Classification(_C.STORAGE, "not_durable", source="store"),
     ours.UnknownRun: Classification(_C.INTERNAL, "state_lost", source="store"),
     ours.UnknownAgent: Classification(_C.INTERNAL, "state_lost", source="store"),
+    ours.UnknownBatch: Classification(_C.INTERNAL, "state_lost", source="store"),
     ours.UnknownSchedule: Classification(_C.INTERNAL, "state_lost", source="store"),
     ours.UnknownConversation: Classification(_C.INTERNAL, "state_lost", source="store"),
     ours.CorruptRecord: Classification(_C.INTERNAL, "corrupt_record", source="store"),

@@ -30,6 +30,7 @@
      ├── UnknownConversation
      ├── UnknownAgent
      ├── UnknownSchedule
+     ├── UnknownBatch
      ├── IdempotencyMismatch
      ├── NoRoom
      ├── TimePassed
@@ -295,6 +296,13 @@ class UnknownSchedule(PalaverError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no schedule {name[:64]}")
+
+
+class UnknownBatch(PalaverError):
+    """There is no batch of that id."""
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(f"there is no batch {batch_id[:64]}")
 
 
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}

@@ -19,6 +19,7 @@ class ErasedCounts(BaseModel):
     """Agents on the server, each with all of its versions."""
     schedules: int = 0
     webhooks: int = 0
+    batches: int = 0
     api_keys: int = 0
     """Keys that were revoked by it, or had expired and were listed still."""
     idempotency_keys: int = 0

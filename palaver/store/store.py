@@ -15,6 +15,8 @@ from palaver.store.access.api_keys import ApiKeys
 from palaver.store.access.audit import AuditLog
 from palaver.store.access.signing_keys import SigningKeys
 from palaver.store.agents.agents import Agents
+from palaver.store.batches.batches import Batches
+from palaver.store.batches.progress import BatchProgress
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.fleet import Fleet
@@ -73,6 +75,8 @@ class Store:
         self.agents = Agents(connection, scripts, self.capacity)
         self.schedules = Schedules(connection, scripts, self.capacity)
         self.ticks = Ticks(connection, scripts)
+        self.batches = Batches(connection, scripts, self.capacity)
+        self.batch_progress = BatchProgress(connection, scripts)
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, Final, get_args
 
+import orjson
+
 from palaver.schemas.actions import ActionType
+from palaver.schemas.batches import BatchHead, BatchItem
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Message, Usage
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
@@ -15,9 +19,11 @@ from palaver.schemas.tenants import CapsChange
 from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
+from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import keys
 from palaver.store.redis.reach import EVERYTHING, Reach, within
 from palaver.store.schedules.schedules import Bearer, Order
+from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
@@ -41,7 +47,7 @@ LINES: Final = "{palaver:provider:<name>}:"
 OF_ERASURE: Final = frozenset(
     {
         *("palaver:tenants", "{p00}:erased", "{p00}:<owner>erasure", "{palaver:agents}:erasure"),
-        *("{palaver:schedules}:erasure:<tag>", "{palaver:webhooks}:erasure:<tag>", "{palaver:keys}:erasure:<tag>"),
+        *(f"{{palaver:{kind}}}:erasure:<tag>" for kind in ("schedules", "batches", "webhooks", "keys")),
         *("{palaver:audit}:erasure:<tag>", "{palaver:audit}:receipt:<name>"),
     }
 )
@@ -116,6 +122,7 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
             await store.agents.keep(tenant.tag, name, AgentSpec(model="fake/echo", instructions=words))
         await store.agents.remove(tenant.tag, "removed")
         await _put_schedules(store, tenant.tag, words)
+        await _run_batches(store, tenant.tag, words)
         made = await store.api_keys.create(KeyGrant(words, tenant.tag, tenant.name, frozenset(SCOPES)))
         await store.api_keys.note_use({made.record.id: 1})
         await store.audit.add(tenant.tag, "create_key", key=words, facts={"run": ended.run_id})
@@ -148,6 +155,23 @@ async def _deliver_one(store: Store, tag: str) -> None:
         lease = await store.deliveries.claim(webhook.id)
         assert lease is not None
         await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, Attempt(1, 1, 204, None, ""))
+
+
+async def _run_batches(store: Store, tag: str, words: str) -> None:
+    """A batch with a cell in flight, one that is to be begun again, and one that has failed."""
+    order = BatchOrder(BatchHead(agents=("support",)), Bearer(words))
+    batch_id = f"batch_{sha256(words.encode()).hexdigest()[:24]}"
+    await store.batches.create(tag, batch_id, order)
+    await store.batches.append(tag, batch_id, order, 0, [BatchItem(input=words)] * 3, complete=True)
+    claimed = await store.batch_progress.claim(tag, batch_id)
+    assert claimed is not None
+    begun, claimed.next = await store.batch_progress.to_begin(claimed, 3)
+    result = orjson.dumps({"status": "failed", "agent_number": 0, "output": words})
+    await store.batch_progress.advance(
+        claimed, begun=begun, ended=[EndedCell(1, result, 0, "failed", True, 0, 0, 0, 0, None)]
+    )
+    await store.batches.change(tag, batch_id, "retry")
+    await store.batch_progress.advance(claimed, ended=[EndedCell(2, result, 0, "failed", True, 0, 0, 0, 0, None)])
 
 
 async def _wait_for_caps(store: Store, driver: StoreDriver, tag: str) -> None:

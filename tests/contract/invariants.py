@@ -150,6 +150,28 @@ async def _check_schedules(redis: Any, name: str, ttl: int) -> None:
         assert kind in ("due", "of", "ticks", "counts", "promised"), f"{name} is a key that nobody knows"
 
 
+async def _check_batches(redis: Any, name: str, ttl: int) -> None:
+    """A batch that has ended goes some time later, with all that it has; another one has its place in the index."""
+    _, _, rest = name.partition("}:")
+    kind, _, about = rest.partition(":")
+    if kind == "erasure":
+        assert ttl > 0, f"{name} has no TTL"
+        return
+    if kind in ("due", "of", "promised"):
+        assert ttl == -1 or kind == "promised", f"{name} has a TTL"
+        return
+    assert kind in keys.BatchKeys._fields, f"{name} is a key that nobody knows"
+    tag, _, batch_id = about.partition(":")
+    assert await redis.zscore(keys.batches(tag), batch_id) is not None, f"{name} is not listed"
+    of = keys.of_batch(tag, batch_id)
+    state = (await redis.hget(of.batch, "state")).decode()
+    over = state in ("done", "cancelled")
+    assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
+    due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
+    assert due is not None or state != "running", f"{name} is of a batch that nobody goes on with"
+    assert not (over and (due or await redis.exists(of.flight))), f"{name} is of a batch that is over, and goes on"
+
+
 async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
@@ -164,6 +186,9 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             continue
         if text.startswith("{palaver:schedules}:"):
             await _check_schedules(redis, text, ttl)
+            continue
+        if text.startswith("{palaver:batches}:"):
+            await _check_batches(redis, text, ttl)
             continue
         if text.startswith("{palaver:audit}:"):
             assert ttl > 0 or text.startswith("{palaver:audit}:erasure:"), f"{text} has no TTL"

@@ -95,6 +95,7 @@ WHOLE = ErasedCounts(
     agents=1,
     schedules=3,
     webhooks=1,
+    batches=1,
     api_keys=1,
     idempotency_keys=1,
     usage_days=1,
@@ -109,6 +110,8 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
         f"{keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", keys.receipt(tenant.name),
         f"{keys.agents_erasure(tenant.tag)} since", f"{keys.agents_erasure(tenant.tag)} agents",
         f"{keys.webhooks_erasure(tenant.tag)} since", f"{keys.webhooks_erasure(tenant.tag)} webhooks",
+        f"{keys.batches_erasure(tenant.tag)} since", f"{keys.batches_erasure(tenant.tag)} batches",
+        f"{keys.schedules_erasure(tenant.tag)} since", f"{keys.schedules_erasure(tenant.tag)} schedules",
     }  # fmt: skip
     acts = {place for place in found(stored, tenant.tag) if place.startswith(f"{keys.audit('')} ")}
     assert len(acts) == 1, "the operator's audit says it once"

@@ -13,6 +13,7 @@ import orjson
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.schemas.actions import Question
+from palaver.schemas.batches import BatchHead, BatchItem
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
@@ -21,6 +22,8 @@ from palaver.schemas.tenants import CapsChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Ask, Continue, Postpone, ToolOutcome
+from palaver.store.batches.batches import BatchOrder
+from palaver.store.batches.progress import BatchClaim
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
@@ -36,6 +39,7 @@ from palaver.store.scripting.contracts import (
     MarkRuns,
     WriteReceipt,
 )
+from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.schedules import NextTick
@@ -706,6 +710,60 @@ async def _settle_tick(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.ticks.settle(claimed, ScheduleTick(tick=moment, at=moment, outcome="skipped"))
 
 
+async def _batch(driver: StoreDriver, n: int) -> tuple[BatchOrder, BatchClaim]:
+    """A batch of a thousand items, ``n`` of which are begun."""
+    batches, progress = driver.store.batches, driver.store.batch_progress
+    order = BatchOrder(BatchHead(agents=(AGENT,)), Bearer())
+    await batches.create("", "batch_1", order)
+    await batches.append("", "batch_1", order, 0, [BatchItem(input="hello")] * 1000, complete=True)
+    claimed = await progress.claim("", "batch_1")
+    assert claimed is not None
+    begun, claimed.next = await progress.to_begin(claimed, n)
+    await progress.advance(claimed, begun=begun)
+    return order, claimed
+
+
+def _failed(n: int) -> list[EndedCell]:
+    result = orjson.dumps({"status": "failed", "agent_number": 0, "output": "x" * 500})
+    return [EndedCell(cell, result, 0, "failed", True, 1, 1, 1, 1, None) for cell in range(n)]
+
+
+async def _create_batch(driver: StoreDriver, n: int) -> Act:
+    order = BatchOrder(BatchHead(agents=(AGENT.model_copy(update={"instructions": "x" * 1024 * n}),)), Bearer())
+    return lambda: driver.store.batches.create("", "batch_1", order)
+
+
+async def _append_items(driver: StoreDriver, n: int) -> Act:
+    order = BatchOrder(BatchHead(agents=(AGENT,)), Bearer())
+    await driver.store.batches.create("", "batch_1", order)
+    items = [BatchItem(input="x" * 512)] * n
+    return lambda: driver.store.batches.append("", "batch_1", order, 0, items, complete=False)
+
+
+async def _claim_batch(driver: StoreDriver, n: int) -> Act:
+    _, claimed = await _batch(driver, n)
+    await driver.store.batch_progress.advance(claimed, wait=0.0)
+    return lambda: driver.store.batch_progress.claim("", "batch_1")
+
+
+async def _advance_batch(driver: StoreDriver, n: int) -> Act:
+    _, claimed = await _batch(driver, n)
+    return lambda: driver.store.batch_progress.advance(claimed, ended=_failed(n), wait=1.0)
+
+
+async def _change_batch(driver: StoreDriver, n: int) -> Act:
+    _, claimed = await _batch(driver, n)
+    await driver.store.batch_progress.advance(claimed, ended=_failed(n))
+    return lambda: driver.store.batches.change("", "batch_1", "retry")
+
+
+async def _remove_batch(driver: StoreDriver, n: int) -> Act:
+    _, claimed = await _batch(driver, n)
+    await driver.store.batches.change("", "batch_1", "cancel")
+    await driver.store.batch_progress.advance(claimed, ended=_failed(n), wait=0.0)
+    return lambda: driver.store.batches.remove("", "batch_1")
+
+
 async def _wait_for_caps(driver: StoreDriver, n: int) -> None:
     """Steps of ``n`` tenants that wait for a cap of theirs."""
     for number in range(n):
@@ -863,6 +921,12 @@ CASES: Final = (
     Case("end_erasure", "tenants that are there", _end_erasure, most=10_000),
     Case("keep_agent", "KiB of an agent", _keep_agent, most=195),
     Case("remove_agent", "versions", _remove_agent, most=100),
+    Case("create_batch", "KiB of an agent", _create_batch, most=195),
+    Case("append_items", "items of 512 characters", _append_items, most=1_000),
+    Case("claim_batch", "cells in flight", _claim_batch, most=200),
+    Case("advance_batch", "cells that have ended", _advance_batch, most=200),
+    Case("change_batch", "cells that have failed", _change_batch, most=999),
+    Case("remove_batch", "cells that have ended", _remove_batch, most=999),
     Case("keep_schedule", "KiB of a run", _keep_schedule, most=255),
     Case("pause_schedule", "KiB of a run", _pause_schedule, most=255),
     Case("remove_schedule", "KiB of a run", _remove_schedule, most=255),

@@ -21,6 +21,7 @@ from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import keys
+from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
@@ -271,6 +272,35 @@ def _ticks(verb: str) -> Callable[[World, int], Awaitable[Ask]]:
     return prepare
 
 
+async def _batches(api: World, n: int) -> Ask:
+    for _ in range(n):
+        body = {"agents": [AGENT], "items": [{"input": "hello"}]}
+        assert (await api.client.post("/v1/batches", json=body)).status_code == 201
+    return Ask("/v1/batches?limit=200")
+
+
+def _batch(path: str, *, more: bool = False) -> Callable[[World, int], Awaitable[Ask]]:
+    """A batch that goes on and has ``n`` items, all of which have failed; or so many that are to come."""
+
+    async def prepare(api: World, n: int) -> Ask:
+        items: list[dict[str, Any]] = [{"input": "hello"}] * n
+        body = {"agents": [AGENT], "items": [] if more else items, "complete": not more}
+        batch_id = (await api.client.post("/v1/batches", json=body)).json()["id"]
+        progress = api.store.batch_progress
+        claimed = await progress.claim("", batch_id)
+        assert claimed is not None
+        begun, claimed.next = await progress.to_begin(claimed, n)
+        facts = {"item": "x", "agent": "x", "agent_number": 0, "repeat": 1, "attempt": 1, "status": "failed"}
+        ended = [
+            EndedCell(each.cell, json.dumps({**facts, "cell": each.cell}), 0, "failed", True, 0, 0, 0, 0, None)
+            for each in begun
+        ]
+        await progress.advance(claimed, ended=ended, wait=None if path else 0.0)
+        return Ask(f"/v1/batches/{batch_id}{path}", {"offset": 0, "items": items} if more else None)
+
+    return prepare
+
+
 async def _versions(api: World, n: int) -> Ask:
     for k in range(n):
         await api.store.agents.keep("", "support", AgentSpec(model="fake/echo", max_steps=k + 1))
@@ -469,6 +499,15 @@ CASES: Final = (
     Case("POST /v1/schedules/{name}/resume", "ticks", limit_of("schedule_ticks"), _ticks("/resume")),
     Case("POST /v1/schedules/{name}/trigger", "ticks", limit_of("schedule_ticks"), _ticks("/trigger")),
     Case("DELETE /v1/schedules/{name}", "ticks", limit_of("schedule_ticks"), _ticks("")),
+    Case("POST /v1/batches", "items", limit_of("batch_part"), _body("/v1/batches", lambda n: {
+        "agents": [AGENT], "items": [{"input": "hello"}] * n})),
+    Case("GET /v1/batches", "batches", 200, _batches),
+    Case("GET /v1/batches/{batch_id}", "items", limit_of("batch_part"), _batch("")),
+    Case("POST /v1/batches/{batch_id}/items", "items", limit_of("batch_part"), _batch("/items", more=True)),
+    Case("GET /v1/batches/{batch_id}/results", "results", 500, _batch("/results?limit=500")),
+    Case("POST /v1/batches/{batch_id}/cancel", "items", limit_of("batch_part"), _batch("/cancel")),
+    Case("POST /v1/batches/{batch_id}/retry", "results that failed", limit_of("batch_part"), _batch("/retry")),
+    Case("DELETE /v1/batches/{batch_id}", "items", limit_of("batch_part"), _batch("")),
     Case("POST /v1/keys", "agents", limit_of("api_key_agents"), _body("/v1/keys", lambda n: {
         "name": "key", "scopes": ["admin"], "agents": [f"agent-{k}" for k in range(n)]})),
     Case("POST /v1/keys", "unknown fields", _VALUES, _body("/v1/keys", fields)),

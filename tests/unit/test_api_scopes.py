@@ -43,6 +43,7 @@ PARTS: Final = {
     "task": RUN_ID,
     "api_key_id": "0" * 12,
     "webhook_id": WEBHOOK_ID,
+    "batch_id": "batch_" + "0" * 24,
     "name": "nobody",
     "chat_id": "nothing",
     "tenant": "nobody",

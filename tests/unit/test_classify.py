@@ -84,6 +84,7 @@ PIPELINE = "Command # 1 (SET x -BUSY) of pipeline caused error:"
         (errors.UnknownRun("x"), "internal", "state_lost"),
         (errors.UnknownConversation("x"), "internal", "state_lost"),
         (errors.UnknownAgent("x", 7), "internal", "state_lost"),
+        (errors.UnknownBatch("x"), "internal", "state_lost"),
         (errors.UnknownSchedule("x"), "internal", "state_lost"),
         (errors.StateConflict("run_ended"), "internal", "internal"),
         (errors.IdempotencyMismatch(), "internal", "internal"),

@@ -118,6 +118,8 @@ async def furnish(api: World, who: str) -> Belongings:
         planned = {"every": 3600, "run": {"agent": {**AGENT, "instructions": CANARY}, "input": CANARY}}
         assert (await client.put(f"/v1/schedules/{schedule}", json=planned)).status_code == 201
         hook = await api.store.webhooks.create(TENANTS[who], "https://example.org/hook", description=CANARY)
+        asked = {"agents": [{**AGENT, "instructions": CANARY}], "items": [{"input": CANARY}], "name": CANARY}
+        batch = (await client.post("/v1/batches", json=asked)).json()
         key = await api.store.api_keys.create(KeyGrant(CANARY, TENANTS[who], who, frozenset(SCOPES)))
         actions = (await api.ask(waits, call("c1", "approval"), call("c2", "client_tool")))["pending_actions"]
         body = {"agent": OPENHANDS_AGENT, "client_tools": [], "tags": {"t": CANARY}}
@@ -149,6 +151,7 @@ async def furnish(api: World, who: str) -> Belongings:
         "event": [events[0]["id"]],
         "agent": [agent],
         "schedule": [schedule],
+        "batch": [batch["id"]],
         "key": [key.record.id],
         "webhook": [hook.webhook.id],
         # Everybody knows that there is a default one.
@@ -208,6 +211,8 @@ def unknown(kind: str, value: str, tag: str) -> str:
             return f"agent-of-{secrets.token_hex(8)[: len(value) - len('agent-of-')]}"
         case "schedule":
             return f"schedule-of-{secrets.token_hex(8)[: len(value) - len('schedule-of-')]}"
+        case "batch":
+            return f"batch_{secrets.token_hex(12)}"
         case "key":
             return secrets.token_hex(6)
         case "webhook":
@@ -289,6 +294,7 @@ class Operation:
 _STANDS_AT: Final = {
     "agent": re.compile("^(name|agents?)$"),
     "schedule": re.compile("^name$"),
+    "batch": re.compile("^(batch_id|cursor)$"),
     "key": re.compile("^api_key_id$"),
     "webhook": re.compile("^webhook_id$"),
     "tenant": re.compile("^(name|tenant)$"),
@@ -303,6 +309,7 @@ NOTHING: Final = {
     "event": str(uuid4()),
     "api_key_id": "0" * 12,
     "webhook_id": new_webhook_id(),
+    "batch_id": f"batch_{secrets.token_hex(12)}",
     "name": "nobody",
     "chat_id": new_conversation_id(1, "00"),
     "tenant": "nobody",
@@ -387,9 +394,10 @@ class Attack:
         """All that is stored of the victim."""
         redis, state = self._api.redis, {}
         names = sorted([name.decode() async for name in redis.scan_iter("*")])
-        attackers = f"{{palaver:agents{':' * bool(self._tags[1])}{self._tags[1]}}}"
+        tag = self._tags[1]
+        attackers = f"{{palaver:agents{':' * bool(tag)}{tag}}}", keys.schedule(tag, ""), keys.schedule_ticks(tag, "")
         for name in names:
-            # What the attacker calls his own agents is no business of anybody.
+            # What the attacker calls his own agents and schedules is no business of anybody.
             if not name.startswith(attackers) and any(each in name for each in self._victim.names):
                 state[name] = await redis.dump(name)
         return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -54,7 +54,7 @@ async def keep_schedule(
         raise Refused.of_faults([FieldError("/run", "too_long", f"has more than {most} bytes, as JSON")])
     keeping = backend.store.schedules.keep(caller.tenant, name, order, body.timing, times.first(now), expected=expected)
     _, new = await within_deadline(keeping)
-    backend.planned.set()
+    backend.schedules_changed.set()
     return await read_schedule(backend, name, caller), new
 
 
@@ -98,7 +98,7 @@ async def resume_schedule(backend: Backend, name: str, caller: Caller) -> Schedu
     times = times_of(caller.tenant, name, schedule)
     following = times.first(await within_deadline(backend.store.schedules.now()))
     await within_deadline(backend.store.schedules.resume(caller.tenant, name, following, by=caller.name))
-    backend.planned.set()
+    backend.schedules_changed.set()
     return await read_schedule(backend, name, caller)
 
 
@@ -137,15 +137,23 @@ def times_of(tenant: str, name: str, timing: Timing) -> Times:
 
 
 @contextmanager
-def below(pointer: str) -> Iterator[None]:
-    """Name the places of faults as they are in a body that has the whole of it at ``pointer``."""
+def below(pointer: str, places: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Name the places of faults as they are in a body that has the whole of it at ``pointer``, or what is at one of
+    ``places`` elsewhere."""
     try:
         yield
     except Refused as refused:
         if not refused.faults:
             raise
-        moved = [replace(fault, pointer=f"{pointer}{fault.pointer}") for fault in refused.faults]
+        moved = [replace(fault, pointer=f"{pointer}{_moved(fault.pointer, places or {})}") for fault in refused.faults]
         raise Refused.of_faults(moved) from None
+
+
+def _moved(pointer: str, places: Mapping[str, str]) -> str:
+    for before, behind in places.items():
+        if pointer == before or pointer.startswith(f"{before}/"):
+            return behind + pointer.removeprefix(before)
+    return pointer
 
 
 async def _check_run(run: ScheduledRun, backend: Backend, caller: Caller) -> None:

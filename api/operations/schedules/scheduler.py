@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from contextlib import suppress
 from typing import Final
 
 from palaver.errors import (
@@ -63,19 +62,6 @@ class Scheduler:
         self._backend = backend
         self._ticks = backend.store.ticks
         self._room = asyncio.Semaphore(_TOGETHER)
-
-    async def run(self) -> None:
-        """Look again and again, for ever: once in ten seconds where there is no schedule."""
-        while True:
-            self._backend.planned.clear()
-            try:
-                pause = await self.look()
-            except Exception as error:
-                if not _is_away(error):
-                    _log.exception("the schedules cannot be looked at")
-                pause = _AGAIN
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._backend.planned.wait(), pause)
 
     async def look(self) -> float:
         """Carry out what is due. Return the seconds until there may be more.

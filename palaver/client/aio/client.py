@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, Unpack
 
 from palaver.client import requests
 from palaver.client.aio.agents import AsyncAgents
+from palaver.client.aio.batches import AsyncBatches
 from palaver.client.aio.control import AsyncRunControl
 from palaver.client.aio.conversations import AsyncConversations
 from palaver.client.aio.exporting import export
@@ -39,7 +40,14 @@ from palaver.vocabulary.lifecycle import RunStatus
 
 
 class AsyncPalaver(
-    AsyncRunControl, AsyncConversations, AsyncAgents, AsyncSchedules, AsyncKeys, AsyncTenants, AsyncWebhooks
+    AsyncRunControl,
+    AsyncConversations,
+    AsyncAgents,
+    AsyncSchedules,
+    AsyncBatches,
+    AsyncKeys,
+    AsyncTenants,
+    AsyncWebhooks,
 ):
     """Palaver's API on asyncio; the methods, arguments and errors are those of `Palaver`, awaited.
 

@@ -20,6 +20,7 @@ from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
 from palaver.client.resuming import EventCursor
 from palaver.client.sync.agents import Agents
+from palaver.client.sync.batches import Batches
 from palaver.client.sync.control import RunControl
 from palaver.client.sync.conversations import Conversations
 from palaver.client.sync.exporting import export
@@ -39,7 +40,7 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class Palaver(RunControl, Conversations, Agents, Schedules, Keys, Tenants, Webhooks):
+class Palaver(RunControl, Conversations, Agents, Schedules, Batches, Keys, Tenants, Webhooks):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;

@@ -45,7 +45,7 @@ _KEYS_AT_ONCE: Final = 200
 _SCRIPTS: Final = 10
 """Scripts that erase in a slice."""
 _MARKED: Final = 86_400
-"""Seconds for which nothing is put among the agents, the schedules and the webhooks of a tenant that is erased."""
+"""Seconds for which nothing is put among what a tenant owns by name, while it is erased."""
 
 
 class _Subject(NamedTuple):
@@ -103,7 +103,7 @@ class Erasures:
         own = [
             *(keys.webhooks(tag), keys.webhooks_erasure(tag)),
             *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
-            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag)),
+            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag), keys.batches(tag)),
         ]
         queues = await self._queues.all()
         for shard in self._shards:
@@ -136,7 +136,7 @@ class Erasures:
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
             pipeline.execute_command("ZADD", keys.erased(shard), "NX", now, tag)
-        for erasure in (keys.agents_erasure(tag), keys.schedules_erasure(tag), keys.webhooks_erasure(tag)):
+        for erasure in _marks(tag):
             pipeline.hset(erasure, mapping={"since": now})
             pipeline.expire(erasure, _MARKED)
         await pipeline.execute()
@@ -166,6 +166,7 @@ class Erasures:
         is made of requests about them: nothing of that is made without them."""
         # First: they begin runs.
         yield partial(self._erase_schedules, tag)
+        yield partial(self._erase_batches, tag)
         for shard in self._shards:
             for part in (self._erase_runs, self._erase_conversations, self._erase_passing, self._erase_shared):
                 yield partial(part, shard, tag)
@@ -254,6 +255,28 @@ class Erasures:
             await pipeline.execute()
         return bool(ids)
 
+    async def _erase_batches(self, tag: str) -> bool:
+        ids = [each.decode() for each in await self._redis.zrange(keys.batches(tag), 0, _KEYS_AT_ONCE - 1)]
+        if ids:
+            own = [keys.of_batch(tag, batch_id) for batch_id in ids]
+            await self._erase_keys(
+                keys.batches_erasure(tag),
+                [
+                    *(Erasable(of.batch, "batches", 1) for of in own),
+                    *(
+                        Erasable(key, "", 0)
+                        for of in own
+                        for key in (of.items, of.cells, of.flight, of.again, of.failed)
+                    ),
+                    Erasable(keys.promised(keys.BATCHES_DUE), "", 0),
+                ],
+            )
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
+            pipeline.zrem(keys.batches(tag), *ids)
+            await pipeline.execute()
+        return bool(ids)
+
     async def _erase_agents(self, tag: str) -> bool:
         names = list(await self._redis.hgetall(keys.agents(tag)))[:_KEYS_AT_ONCE]
         removed = await self._redis.zrange(keys.agents_passing(tag), 0, _KEYS_AT_ONCE - 1)
@@ -312,7 +335,7 @@ class Erasures:
 
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
         others = (
-            *(keys.agents_erasure(tag), keys.schedules_erasure(tag), keys.webhooks_erasure(tag)),
+            *_marks(tag),
             *(keys.api_keys_erasure(tag), keys.audit_erasure(tag)),
         )
         return [*(keys.erasure(shard, tag) for shard in self._shards), *others]
@@ -342,6 +365,16 @@ class Erasures:
         end = EndErasure(tenants=keys.TENANTS, tenant=subject.name, tag=subject.tag)
         await self._scripts.run_durably(end)
         return Erasure.model_validate_json(written.text)
+
+
+def _marks(tag: str) -> Sequence[keys.Key]:
+    """The counts of what was erased of all that has a name: while one is there, nothing is put beside it."""
+    return (
+        keys.agents_erasure(tag),
+        keys.schedules_erasure(tag),
+        keys.batches_erasure(tag),
+        keys.webhooks_erasure(tag),
+    )
 
 
 def _told(subject: _Subject, counts: Mapping[str, int], *, unfinished: int = 0, ended_at: int | None = None) -> Erasure:

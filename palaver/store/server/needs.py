@@ -20,6 +20,8 @@ Command = Sequence[str]
 _KEY: Final = f"{{p{all_shards(1)[0]}}}:preflight"
 _AGENTS: Final = "{palaver:agents}:preflight"
 _WEBHOOKS: Final = "{palaver:webhooks}:preflight"
+_BATCHES: Final = "{palaver:batches}:preflight"
+_SCHEDULES: Final = "{palaver:schedules}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
 _BINDING: Final = "_kombu.binding.preflight"
 _EVENTS: Final = "/{db}.celeryev/*"
@@ -81,6 +83,8 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
         f"hkeys {_KEY}",
         f"hset {_AGENTS} f 1",
         f"hset {_WEBHOOKS} f 1",
+        f"hset {_BATCHES} f 1",
+        f"hset {_SCHEDULES} f 1",
         f"rename {_KEY} {_KEY}",
         f"zlexcount {_KEY} - +",
     ),

@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.store.scripting.contracts.agents import KeepAgent, RemoveAgent
+from palaver.store.scripting.contracts.batches import (
+    AdvanceBatch,
+    AppendItems,
+    ChangeBatch,
+    ClaimBatch,
+    CreateBatch,
+    RemoveBatch,
+)
 from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
 from palaver.store.scripting.contracts.conversations import BeginConversation, ChangeConversation, ForgetConversations
 from palaver.store.scripting.contracts.declaration import Script
@@ -73,18 +81,23 @@ __all__ = [
     "SCRIPTS",
     "Act",
     "Admit",
+    "AdvanceBatch",
     "Append",
+    "AppendItems",
     "Ask",
     "Attend",
     "BeginConversation",
     "BeginErasure",
     "Cancel",
+    "ChangeBatch",
     "ChangeConversation",
     "Claim",
+    "ClaimBatch",
     "ClaimDelivery",
     "ClaimTick",
     "CoolDown",
     "CopyLog",
+    "CreateBatch",
     "CreateTenant",
     "DeleteConversation",
     "DeleteRun",
@@ -113,6 +126,7 @@ __all__ = [
     "ReadLog",
     "Release",
     "RemoveAgent",
+    "RemoveBatch",
     "RemoveSchedule",
     "RemoveWebhook",
     "Renew",
@@ -136,6 +150,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
+    CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed,

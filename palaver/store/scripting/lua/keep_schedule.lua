@@ -10,7 +10,7 @@ if VERSION == 0 and redis.call('ZCARD', keys.names) >= Limit.SCHEDULES then retu
 
 redis.call('HSET', keys.schedule, 'version', VERSION + 1, 'order', args.order, 'timing', args.timing,
   'updated', args.made)
-redis.call('HSETNX', keys.schedule, 'created', args.made)
+if VERSION == 0 then redis.call('HSET', keys.schedule, 'created', args.made) end
 redis.call('ZADD', keys.names, 0, args.schedule_name)
 -- Another run at the same times: a tick that is due stays due.
 if TIMING ~= args.timing and not PAUSED then

@@ -1,0 +1,230 @@
+"""Batches: many runs over a list of inputs, and the table of their results."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Annotated, Final
+from urllib.parse import urlencode
+
+import orjson
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from palaver.schemas.batches import Batch, BatchResult, MoreItems, NewBatch
+
+from .. import operations
+from ..answers import answer
+from ..audit import detail
+from ..headers import JSON, IdempotencyKey, Offers
+from ..operations import Backend, Caller
+from ..operations.admission import AGENT_PROBLEMS
+from ..queries import Number, Query
+from ..signatures import InPath
+from .dialect import NATIVE
+
+CSV: Final = "text/csv"
+JSONL: Final = "application/x-ndjson"
+BatchId = Annotated[str, InPath("The batch's id.")]
+
+
+class BatchesQuery(Query):
+    """The number of batches, and the place to go on from."""
+
+    limit: Number = Field(default=50, ge=1, le=200, description="Batches on a page.")
+    cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
+
+
+class ResultsQuery(Query):
+    """The number of results, and the place to go on from."""
+
+    limit: Number = Field(default=100, ge=1, le=500, description="Cells that a page looks at.")
+    after: Number = Field(default=0, ge=0, le=1_000_000_000, description="`next_after` of the page before.")
+
+
+class BatchList(BaseModel):
+    """A page of batches, the newest first."""
+
+    data: list[Batch]
+    next_cursor: str | None
+    has_more: bool
+
+
+class ResultList(BaseModel):
+    """A page of results, in the order of the cells; those that have not ended are left out."""
+
+    data: list[BatchResult]
+    next_after: int | None
+    has_more: bool
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/batches",
+    tag="batches",
+    scope="runs:submit",
+    summary="Run agents over many inputs",
+    examples={
+        "compare two agents": {
+            "agents": [{"model": "fake/tool-1", "name": "a"}, {"model": "fake/tool-2", "name": "b"}],
+            "items": [{"input": "How much is 2 + 2?", "expected": "4"}, {"id": "second", "input": "And 3 + 3?"}],
+            "repeats": 3,
+        },
+        "more items come": {"agents": [{"model": "fake/tool-1"}], "complete": False},
+    },
+    answers={
+        201: ("It is there, and begins. `Location` is the batch.", Batch),
+        200: ("It was there, by an earlier request with this `Idempotency-Key`.", Batch),
+    },
+    problems=(
+        *AGENT_PROBLEMS, "unknown_price", "empty_input", "unsupported_content", "invalid_history",
+        "idempotency_key_reused", "batches_full", "batch_full", "batch_offset", "tenant_erased", "store_nearly_full",
+        "not_durable",
+    ),
+)  # fmt: skip
+async def create_batch(backend: Backend, caller: Caller, key: IdempotencyKey, body: NewBatch) -> Response:
+    """A run for each item, agent and repeat, `window` of them at a time, in the name of the key that asks. Each is
+    checked when it begins; the agents are checked now, too."""
+    made, new = await operations.create_batch(backend, body, caller, key=key)
+    detail(batch=made.id, items=made.items)
+    return answer(made, 201 if new else 200, {"Location": f"/v1/batches/{made.id}"})
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/batches",
+    tag="batches",
+    scope="runs:read",
+    summary="List the batches",
+    answers={200: ("A page of batches; `Link` has the next.", BatchList)},
+    problems=("invalid_cursor",),
+)
+async def list_batches(backend: Backend, caller: Caller, query: BatchesQuery) -> Response:
+    """Batches, the newest first."""
+    page, cursor = await operations.list_batches(backend, caller, limit=query.limit, cursor=query.cursor)
+    headers = {}
+    if cursor is not None:
+        parameters = query.model_dump(exclude_defaults=True) | {"cursor": cursor}
+        headers["Link"] = f'</v1/batches?{urlencode(parameters)}>; rel="next"'
+    return answer(BatchList(data=page, next_cursor=cursor, has_more=cursor is not None), headers=headers)
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/batches/{batch_id}",
+    tag="batches",
+    scope="runs:read",
+    summary="Read a batch",
+    answers={200: ("The batch, and how far it is.", Batch)},
+    problems=("batch_not_found",),
+)
+async def read_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
+    """How many runs have ended and how, and what they cost, for each agent. `tag=batch:ID` lists its runs."""
+    return answer(await operations.read_batch(backend, batch_id, caller))
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/batches/{batch_id}/items",
+    tag="batches",
+    scope="runs:submit",
+    summary="Append items to a batch",
+    examples={"the last ones": {"offset": 1000, "items": [{"input": "How much is 2 + 2?"}], "complete": True}},
+    answers={200: ("They are there, now or since a request before.", Batch)},
+    problems=(
+        "batch_not_found", "empty_input", "invalid_history", "batch_offset", "batch_full", "store_nearly_full",
+        "not_durable",
+    ),
+)  # fmt: skip
+async def append_items(backend: Backend, caller: Caller, batch_id: BatchId, body: MoreItems) -> Response:
+    """`offset` is the number of items that came before: a part that is sent again changes nothing."""
+    return answer(await operations.append_items(backend, batch_id, body, caller))
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/batches/{batch_id}/results",
+    tag="batches",
+    scope="runs:read",
+    summary="Read the results of a batch",
+    answers={200: ("A page of results, also as CSV or as lines of JSON; `Link` has the next.", ResultList)},
+    problems=("batch_not_found",),
+)
+async def batch_results(
+    backend: Backend,
+    caller: Caller,
+    kind: Annotated[str, Offers((JSON, JSONL, CSV))],
+    batch_id: BatchId,
+    query: ResultsQuery,
+) -> Response:
+    """What came of each run that has ended: `Accept: text/csv` or `application/x-ndjson` for a table."""
+    found, behind = await operations.batch_results(backend, batch_id, caller, after=query.after, limit=query.limit)
+    headers = {}
+    if behind is not None:
+        parameters = query.model_dump(exclude_defaults=True) | {"after": behind}
+        headers["Link"] = f'</v1/batches/{batch_id}/results?{urlencode(parameters)}>; rel="next"'
+    if kind == CSV:
+        return Response(_csv(found), headers=headers, media_type=CSV)
+    if kind == JSONL:
+        lines = b"".join(orjson.dumps(each.model_dump(mode="json")) + b"\n" for each in found)
+        return Response(lines, headers=headers, media_type=JSONL)
+    return answer(ResultList(data=found, next_after=behind, has_more=behind is not None), headers=headers)
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/batches/{batch_id}/cancel",
+    tag="batches",
+    scope="runs:submit",
+    summary="Cancel a batch",
+    answers={200: ("Nothing more is begun, and what is under way is cancelled.", Batch)},
+    problems=("batch_not_found", "not_durable"),
+)
+async def cancel_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
+    """One that has ended stays as it is."""
+    return answer(await operations.change_batch(backend, batch_id, "cancel", caller))
+
+
+@NATIVE.route(
+    "POST",
+    "/v1/batches/{batch_id}/retry",
+    tag="batches",
+    scope="runs:submit",
+    summary="Begin again what has failed",
+    answers={200: ("It goes on, if anything has failed.", Batch)},
+    problems=("batch_not_found", "not_durable"),
+)
+async def retry_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
+    """Runs that neither completed nor ended at a limit have another one; after a cancel, the rest is begun, too."""
+    return answer(await operations.change_batch(backend, batch_id, "retry", caller))
+
+
+@NATIVE.route(
+    "DELETE",
+    "/v1/batches/{batch_id}",
+    tag="batches",
+    scope="runs:submit",
+    summary="Remove a batch",
+    answers={204: ("It is gone. Its runs stay.", None)},
+    problems=("batch_not_found", "batch_active", "not_durable"),
+)
+async def remove_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
+    """Forget a batch that has ended, with its results."""
+    await operations.remove_batch(backend, batch_id, caller)
+    return Response(status_code=204)
+
+
+def _csv(results: list[BatchResult]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*BatchResult.model_fields])
+    writer.writeheader()
+    for each in results:
+        row = each.model_dump(mode="json")
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A value as a spreadsheet takes it: none of them is a formula."""
+    text = orjson.dumps(value).decode() if isinstance(value, dict | list) else value
+    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,1 @@
+"""Batches: many runs of the same agents, and what came of them."""

@@ -1,0 +1,159 @@
+"""Batches that go on: found when they need attention, claimed by one process, and advanced (ADR 0120)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Any, Final
+
+import orjson
+
+from palaver.schemas.batches import BatchItem, BatchState
+from palaver.store.batches.batches import BatchOrder, member
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch
+from palaver.store.scripting.contracts.batches import BatchAdvanced, BatchClaimed, BegunCell, EndedCell
+from palaver.store.scripting.scripts import Scripts
+from palaver.vocabulary.limits import limit_of
+
+_AT_ONCE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CellEntry:
+    """A cell in flight."""
+
+    cell: int
+    attempt: int
+    at: int
+    """The time at which it was begun, ms."""
+    run_id: str | None = None
+    """Its run; None: it is submitted, or about to be."""
+    item: str | None = None
+    """The user's name for its item."""
+    result: Mapping[str, Any] | None = None
+    """What came of the run, once a scorer judges it."""
+    score_run_id: str | None = None
+
+    def begun(self) -> BegunCell:
+        """The same, as it is stored."""
+        fields = {name: getattr(self, name) for name in CellEntry.__slots__ if name != "cell"}
+        return BegunCell(self.cell, orjson.dumps(fields))
+
+
+@dataclass(slots=True)
+class BatchClaim:
+    """A batch that this process goes on with."""
+
+    tenant: str
+    batch_id: str
+    claim: str
+    order: BatchOrder
+    state: BatchState
+    items: int
+    next: int
+    """The first cell that was never begun."""
+    now: int
+    """The time of the claim, ms."""
+    flight: dict[int, CellEntry] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> int:
+        """The number of all cells."""
+        return self.items * self.order.width
+
+
+class BatchProgress:
+    """The progress of all batches."""
+
+    def __init__(self, redis: Connection, scripts: Scripts) -> None:
+        self._redis = redis
+        self._scripts = scripts
+
+    async def now(self) -> int:
+        """The time, ms."""
+        return await now_ms(self._redis)
+
+    async def due(self) -> tuple[list[tuple[str, str]], float | None]:
+        """Return the tenants and ids of batches that need attention, and the seconds until the next one will."""
+        now = await now_ms(self._redis)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(keys.BATCHES_DUE, "-inf", now, byscore=True, offset=0, num=_AT_ONCE)
+        pipeline.zrange(keys.BATCHES_DUE, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
+        members, upcoming = await pipeline.execute()
+        found = [(tenant, batch_id) for tenant, batch_id in (each.decode().split("/", 1) for each in members)]
+        return found, (upcoming[0][1] - now) / 1000 if upcoming else None
+
+    async def claim(self, tenant: str, batch_id: str) -> BatchClaim | None:
+        """Claim a batch, with what is in flight; None if somebody else has it, or it is not there."""
+        of, claim = keys.of_batch(tenant, batch_id), token_hex(8)
+        reply = await self._scripts.run(
+            ClaimBatch(of=of, member=member(tenant, batch_id), claim=claim, lease=limit_of("batch_lease"))
+        )
+        if not isinstance(reply, BatchClaimed):
+            return None
+        order, now = BatchOrder.of_json(reply.order), await now_ms(self._redis)
+        claimed = BatchClaim(tenant, batch_id, claim, order, reply.state, reply.items, reply.next, now)
+        for cell, text in (await self._redis.hgetall(of.flight)).items():
+            claimed.flight[int(cell)] = CellEntry(int(cell), **orjson.loads(text))
+        return claimed
+
+    async def to_begin(self, claimed: BatchClaim, room: int) -> tuple[list[CellEntry], int]:
+        """Return the next cells to begin, those that are to be begun again before others, and the first cell behind
+        those."""
+        of = keys.of_batch(claimed.tenant, claimed.batch_id)
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.zrange(of.again, 0, room - 1)
+        (members,) = await pipeline.execute()
+        again = [int(each) for each in members]
+        former = await self._redis.hmget(of.cells, [str(cell) for cell in again]) if again else []
+        found = [
+            CellEntry(cell, 1 if text is None else orjson.loads(text)["attempt"] + 1, claimed.now)
+            for cell, text in zip(again, former, strict=True)
+        ]
+        behind = min(claimed.cells, claimed.next + room - len(found))
+        return [*found, *(CellEntry(cell, 1, claimed.now) for cell in range(claimed.next, behind))], behind
+
+    async def items(self, claimed: BatchClaim, numbers: Sequence[int]) -> Mapping[int, BatchItem]:
+        """The items of these numbers."""
+        asked = [*dict.fromkeys(numbers)]
+        if not asked:
+            return {}
+        of = keys.of_batch(claimed.tenant, claimed.batch_id)
+        texts = await self._redis.hmget(of.items, [str(number) for number in asked])
+        return {
+            number: BatchItem.model_validate_json(text)
+            for number, text in zip(asked, texts, strict=True)
+            if text is not None
+        }
+
+    async def advance(
+        self,
+        claimed: BatchClaim,
+        *,
+        begun: Sequence[CellEntry] = (),
+        ended: Sequence[EndedCell] = (),
+        wait: float | None = None,
+    ) -> bool:
+        """Write what was begun and what has ended; with ``wait`` let the claim go for so many seconds. False: somebody
+        else has the batch by now."""
+        reply = await self._scripts.run(
+            AdvanceBatch(
+                of=keys.of_batch(claimed.tenant, claimed.batch_id),
+                member=member(claimed.tenant, claimed.batch_id),
+                claim=claimed.claim,
+                next=claimed.next,
+                width=claimed.order.width,
+                wait=wait,
+                begun=tuple(entry.begun() for entry in begun),
+                ended=tuple(ended),
+            )
+        )
+        if not isinstance(reply, BatchAdvanced):
+            return False
+        claimed.flight.update((entry.cell, entry) for entry in begun)
+        for each in ended:
+            claimed.flight.pop(each.cell, None)
+        return True

@@ -1,0 +1,15 @@
+-- A batch: `keys.batch` is a hash.
+-- needs: now
+-- order (JSON: what holds for all, and the bearer of a key), made (JSON: who and when), state, items and bytes (numbers),
+-- next (the first cell that was never begun), claim (by whom) and lasts (until when), and what came of the cells of each
+-- agent: <agent>:<status>, :nanos, :unpriced, :input, :output, :ms, :scored, :passed (numbers).
+
+local fields = redis.call('HMGET', keys.batch, 'order', 'state', 'items', 'next', 'claim', 'lasts', 'bytes')
+local ORDER, STATE, ITEMS, NEXT = fields[1], fields[2], tonumber(fields[3] or 0), tonumber(fields[4] or 0)
+local CLAIM, LASTS, BYTES = fields[5], tonumber(fields[6] or 0), tonumber(fields[7] or 0)
+local function attend(at) redis.call('ZADD', keys.batches_due, at, args.member) end
+local function each_key(command, ...)
+  for _, key in ipairs({ keys.batch, keys.items, keys.cells, keys.flight, keys.again, keys.failed }) do
+    redis.call(command, key, ...)
+  end
+end
