@@ -40,7 +40,16 @@ from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 
-class Palaver(RunControl, Conversations, Agents, Schedules, Batches, Keys, Tenants, Webhooks):
+class Palaver(
+    RunControl,
+    Conversations,
+    Agents,
+    Schedules,
+    Batches,
+    Keys,
+    Tenants,
+    Webhooks,
+):
     """Palaver's API, blocking. Threads may share one. Functions of client tools are called in threads.
 
     ``base_url`` and ``api_key`` default to ``PALAVER_URL`` (else http://127.0.0.1:8080) and ``PALAVER_API_KEY``;
