@@ -13,7 +13,8 @@ from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, Sch
 from palaver.store.schedules.schedules import Order
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..admission import admit_submission
+from ..admission import admit_submission, refuse
+from ..admission.spec import ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..submitting import Taken, submit
 from .bearers import bearer_of_order
@@ -161,6 +162,7 @@ async def _check_run(run: ScheduledRun, backend: Backend, caller: Caller) -> Non
         if len(run.tags) == limit_of("tags"):
             why = f"has {limit_of('tags')} entries: one more is the schedule's own"
             raise Refused.of_faults([FieldError("/tags", "too_long", why)])
+        refuse(ordered_faults(run.agent, "/agent"))
         await admit_submission(run.submission(), backend, caller)
 
 
