@@ -119,7 +119,7 @@ async def list_batches(backend: Backend, caller: Caller, query: BatchesQuery) ->
     problems=("batch_not_found",),
 )
 async def read_batch(backend: Backend, caller: Caller, batch_id: BatchId) -> Response:
-    """How many runs have ended and how, and what they cost, for each agent. `tag=batch:ID` lists its runs."""
+    """The numbers of runs that have ended, by how, and their cost, for each agent. `tag=batch:ID` lists its runs."""
     return answer(await operations.read_batch(backend, batch_id, caller))
 
 
@@ -157,7 +157,7 @@ async def batch_results(
     batch_id: BatchId,
     query: ResultsQuery,
 ) -> Response:
-    """What came of each run that has ended: `Accept: text/csv` or `application/x-ndjson` for a table."""
+    """A row for each run that has ended: `Accept: text/csv` or `application/x-ndjson` for a table."""
     found, behind = await operations.batch_results(backend, batch_id, caller, after=query.after, limit=query.limit)
     headers = {}
     if behind is not None:

@@ -121,7 +121,7 @@ async def list_schedules(backend: Backend, caller: Caller, query: SchedulesQuery
     problems=("schedule_not_found",),
 )
 async def read_schedule(backend: Backend, caller: Caller, name: Name) -> Response:
-    """What it submits and when, and what became of its ticks. `tag=schedule:NAME` lists its runs."""
+    """Its run and its times, and the ends of its last ticks. `tag=schedule:NAME` lists its runs."""
     return _answer(await operations.read_schedule(backend, name, caller))
 
 

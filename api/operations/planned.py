@@ -1,4 +1,4 @@
-"""What happens at a time, in each API process: ticks of schedules, and batches that go on (ADRs 0119 and 0120)."""
+"""Work that is due at a time, in each API process: ticks of schedules, and batches that go on (ADRs 0119 and 0120)."""
 
 from __future__ import annotations
 

@@ -302,7 +302,8 @@ class UnknownBatch(PalaverError):
     """There is no batch of that id."""
 
     def __init__(self, batch_id: str) -> None:
-        super().__init__(f"there is no batch {batch_id[:64]}")
+        super().__init__("there is no batch of that id")
+        self.batch_id = batch_id
 
 
 _PREFIXES: Final = {"run": "run_", "conversation": "conv_"}

@@ -37,10 +37,6 @@ POINTS: Final = frozenset(
         "run.cancelled",
         "run.acted",
         "run.answering",  # to be published at once, no answer yet
-        "tick.claimed",  # in the API: of a schedule
-        "tick.submitted",  # and what became of it is not written yet
-        "batch.begun",  # in the API: cells are written, and their runs are not submitted yet
-        "batch.submitted",  # and which runs they are is not written yet
         "sweep.found",
         "sweep.settled",  # as above
     }

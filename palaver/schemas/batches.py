@@ -22,12 +22,12 @@ class BatchItem(Strict):
     id: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """Your name for it in the table of results; its number without one."""
     expected: Annotated[str, AtMost("batch_expected")] | None = None
-    """What a good answer says: for the scorer."""
+    """The sense of a good answer, for the scorer."""
     metadata: Metadata = Field(default={})
 
 
 class BatchHead(Strict):
-    """What holds for all runs of a batch."""
+    """The part of a batch that holds for all of its runs."""
 
     agents: Annotated[tuple[AgentSpec | AgentReference, ...], AtMost("batch_agents"), Field(min_length=1)]
     """The agents to ask, whole or by the names of those on the server: several to compare them."""
@@ -73,7 +73,7 @@ class MoreItems(Strict):
 
 
 class AgentTotals(BaseModel):
-    """What came of the runs of one agent."""
+    """The sums of the runs of one agent."""
 
     agent: str
     ended: dict[CellStatus, int]
@@ -87,7 +87,7 @@ class AgentTotals(BaseModel):
     scored: int
     """Runs with a verdict."""
     passed: int
-    """Those whose verdict says ``pass``."""
+    """Runs whose verdict says ``pass``."""
 
 
 class Batch(BaseModel):
@@ -108,7 +108,7 @@ class Batch(BaseModel):
 
 
 class BatchResult(BaseModel):
-    """What came of one run of a batch."""
+    """The result of one run of a batch."""
 
     cell: int
     """Its number in the batch."""

@@ -1,9 +1,9 @@
 """The checkers are worth something: each mutant of the product is caught by those that are named, and the product
 itself gets through the same scenarios. Mutants of the circuit breaker, of the model protocols, of the death watch,
 of what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger
-of usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of the operator's
-policy, of tokens of an issuer, of chats, of tools that are declared elsewhere, of tools on a loop, of what is
-tried again of them, and of webhooks are caught by their tests."""
+of usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of schedules and
+batches, of the operator's policy, of tokens of an issuer, of chats, of tools that are declared elsewhere, of tools
+on a loop, of what is tried again of them, and of webhooks are caught by their tests."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.chaos.ledger_mutants import LEDGER_MUTANTS
 from tests.chaos.mutants import MUTANTS
 from tests.chaos.mutation import Mutant, TestedMutant, by_name, play, unnoticed
 from tests.chaos.outage_mutants import OUTAGE_MUTANTS
+from tests.chaos.planned_mutants import PLANNED_MUTANTS
 from tests.chaos.policy_mutants import POLICY_MUTANTS
 from tests.chaos.protocol_mutants import PROTOCOL_MUTANTS
 from tests.chaos.queue_mutants import QUEUE_MUTANTS
@@ -50,6 +51,7 @@ KINDS = (
     ISSUER_MUTANTS,
     LEDGER_MUTANTS,
     OUTAGE_MUTANTS,
+    PLANNED_MUTANTS,
     POLICY_MUTANTS,
     PROTOCOL_MUTANTS,
     QUEUE_MUTANTS,

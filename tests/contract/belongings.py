@@ -22,7 +22,7 @@ from palaver.store.access.api_keys import KeyGrant
 from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import keys
 from palaver.store.redis.reach import EVERYTHING, Reach, within
-from palaver.store.schedules.schedules import Bearer, Order
+from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
@@ -132,7 +132,7 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
 
 async def _put_schedules(store: Store, tag: str, words: str) -> None:
     """A schedule with a tick that is over, one with a tick that is carried out, and one that is paused."""
-    order, timing = Order(ScheduledRun(agent="support", input=words), Bearer(words)), Timing(every=60)
+    order, timing = ScheduleOrder(ScheduledRun(agent="support", input=words), Bearer(words)), Timing(every=60)
     ahead = NextTick(2**42, 2**42)
     for name in ("over", "claimed", "paused"):
         await store.schedules.keep(tag, f"{name}-{words}", order, timing, NextTick(1000, 1000))

@@ -12,14 +12,14 @@ from palaver.schemas.models import AgentSpec
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.store.schedules.schedules import Bearer, Order
+from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.schedules.ticks import DueTick, TickClaim
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.vocabulary.limits import limit_of
 
 AGENT = AgentSpec(model="fake/echo")
-ORDER = Order(ScheduledRun(agent=AGENT, input="one"), Bearer("ann"))
-OTHER = Order(ScheduledRun(agent=AGENT, input="two"), Bearer("bob"))
+ORDER = ScheduleOrder(ScheduledRun(agent=AGENT, input="one"), Bearer("ann"))
+OTHER = ScheduleOrder(ScheduledRun(agent=AGENT, input="two"), Bearer("bob"))
 TIMING = Timing(every=60)
 PAST = NextTick(1_000, 1_000)
 AHEAD = NextTick(2**42, 2**42)

@@ -27,7 +27,7 @@ from palaver.store.batches.progress import BatchClaim
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.schedules.schedules import Bearer, Order
+from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,
@@ -672,9 +672,9 @@ async def _remove_agent(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.agents.remove("", "support")
 
 
-async def _schedule(driver: StoreDriver, n: int) -> Order:
+async def _schedule(driver: StoreDriver, n: int) -> ScheduleOrder:
     """A schedule whose run has ``n`` KiB."""
-    order = Order(ScheduledRun(agent=AGENT, input="x" * 1024 * n), Bearer())
+    order = ScheduleOrder(ScheduledRun(agent=AGENT, input="x" * 1024 * n), Bearer())
     await driver.store.schedules.keep("", "nightly", order, Timing(every=60), NextTick(1000, 1000))
     return order
 

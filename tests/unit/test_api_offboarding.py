@@ -51,6 +51,10 @@ async def furnish(offices: Offices, headers: dict[str, str], words: str) -> None
     for _ in range(2):
         agent = {**AGENT, "instructions": f"{words} {_}"}
         assert (await client.put("/v1/agents/support", json=agent, headers=headers)).is_success
+    planned = {"every": 3600, "run": {"agent": AGENT, "input": words}}
+    assert (await client.put("/v1/schedules/nightly", json=planned, headers=headers)).is_success
+    asked = {"agents": [AGENT], "items": [{"input": words}], "name": words}
+    assert (await client.post("/v1/batches", json=asked, headers=headers)).is_success
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
@@ -127,6 +131,7 @@ async def test_an_export_has_all_and_counts_it(offices: Offices) -> None:
     assert (end["kind"], end["tenant"]) == ("end", "acme")
     assert end["counts"] == {kind: number for kind, number in sorted(counts.items()) if kind != "end"}
     assert (counts["conversation"], counts["run"], counts["agent"], counts["key"]) == (3, 3, 2, 1)
+    assert (counts["schedule"], counts["batch"]) == (1, 1)
     assert counts["entry"] >= 6
     assert counts["act"] >= 5
     assert [line["agent"]["version"] for line in lines if line["kind"] == "agent"] == [1, 2]

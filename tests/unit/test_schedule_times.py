@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from api.operations.schedules.times import Times
+from api.operations.schedules.times import TickTimes
 from palaver.errors import Refused
 from palaver.schemas.schedules import Timing
 
@@ -21,11 +21,11 @@ def ms(*when: int, zone: Any = BERLIN, fold: int = 0) -> int:
     return int(datetime(*when, tzinfo=zone, fold=fold).timestamp() * 1000)  # type: ignore[misc, arg-type]
 
 
-def berlin(cron: str) -> Times:
-    return Times(Timing(cron=cron, timezone="Europe/Berlin"), "x")
+def berlin(cron: str) -> TickTimes:
+    return TickTimes(Timing(cron=cron, timezone="Europe/Berlin"), "x")
 
 
-def shown(times: Times, begin: int, number: int) -> list[str]:
+def shown(times: TickTimes, begin: int, number: int) -> list[str]:
     """Ticks in UTC: no hour of that comes twice or never."""
     return [f"{datetime.fromtimestamp(tick / 1000, UTC):%d.%H:%M}" for tick in islice(times.behind(begin), number)]
 
@@ -61,13 +61,13 @@ def test_ticks_are_the_same_wherever_one_begins_to_count() -> None:
 
 
 def test_an_interval_is_the_same_for_everybody() -> None:
-    times = Times(Timing(every=900), "x")
+    times = TickTimes(Timing(every=900), "x")
     assert shown(times, ms(2026, 3, 29, 0, 7, zone=UTC), 2) == ["29.00:15", "29.00:30"]
     assert next(times.behind(900_000)) == 1_800_000, "behind a tick comes the next"
 
 
 def test_each_tick_has_a_jitter_of_its_own() -> None:
-    times = Times(Timing(every=60, jitter=30), "acme00/x")
+    times = TickTimes(Timing(every=60, jitter=30), "acme00/x")
     late = [times.at(tick) - tick for tick in islice(times.behind(0), 200)]
     assert late == [times.at(tick) - tick for tick in islice(times.behind(0), 200)]
     assert 0 <= min(late) < 2_000
@@ -80,7 +80,7 @@ def test_the_newest_of_several_is_carried_out() -> None:
     assert (plan.tick, plan.missed_since, plan.following.tick) == (ms(2026, 10, 25, 4), due, ms(2026, 10, 25, 5))
     alone = times.plan(due, due + 59 * 60_000)
     assert (alone.tick, alone.missed_since) == (due, None)
-    every = Times(Timing(every=10), "x").plan(20_000, 10**12 + 7_000)
+    every = TickTimes(Timing(every=10), "x").plan(20_000, 10**12 + 7_000)
     assert (every.tick, every.missed_since, every.following.tick) == (10**12, 20_000, 10**12 + 10_000)
 
 
@@ -115,5 +115,5 @@ def test_years_that_were_missed_are_not_counted_one_by_one() -> None:
 )
 def test_what_cannot_be_is_refused(timing: Timing, pointer: str) -> None:
     with pytest.raises(Refused) as refused:
-        Times(timing, "x").check_pace(ms(2026, 11, 26, 12))
+        TickTimes(timing, "x").check_pace(ms(2026, 11, 26, 12))
     assert [fault.pointer for fault in refused.value.faults] == [pointer]

@@ -83,6 +83,14 @@ def kept_faults(name: str, agent: AgentSpec) -> Iterator[FieldError]:
         yield FieldError("/agent", "validation_error", f"has more than {limit_of('agent_bytes')} bytes as JSON")
 
 
+def ordered_faults(agent: AgentSpec | str | None, pointer: str) -> Iterator[FieldError]:
+    """Yield the faults that an agent at ``pointer`` has only if runs of it begin later: what is kept until then is not
+    sealed."""
+    if isinstance(agent, AgentSpec) and agent.endpoint is not None and agent.endpoint.api_key is not None:
+        why = "is not kept with an order: set the provider up in PALAVER_PROVIDERS"
+        yield FieldError(f"{pointer}/endpoint/api_key", "endpoint_not_allowed", why)
+
+
 def missing(conversation_id: str | None) -> Iterator[FieldError]:
     """Yield a fault if there is no agent, and no conversation that could have one."""
     if conversation_id is None:

@@ -14,8 +14,9 @@ from palaver.schemas.models import AgentSpec, Submission
 from palaver.store.batches.batches import BatchOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..admission import admit_submission
+from ..admission import admit_submission, refuse
 from ..admission.history import input_faults
+from ..admission.spec import ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..schedules.bearers import bearer_of_order
 from ..schedules.keeping import below
@@ -148,9 +149,11 @@ async def _check_head(body: NewBatch, backend: Backend, caller: Caller) -> None:
     if len(body.tags) == limit_of("tags"):
         raise _fault("/tags", f"has {limit_of('tags')} entries: one more is the batch's own")
     for place, agent in enumerate(body.agents):
+        refuse(ordered_faults(agent, f"/agents/{place}"))
         with below("", {"/agent": f"/agents/{place}", "/input": "/items/0/input"}):
             await admit_submission(submission_of("", body.head, agent, first), backend, caller)
     if body.scorer is not None:
+        refuse(ordered_faults(body.scorer, "/scorer"))
         with below("", {"/agent": "/scorer"}):
             await admit_submission(scoring_of("", body.head, first, "?"), backend, caller)
 

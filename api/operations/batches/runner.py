@@ -17,7 +17,9 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import (
+    CorruptRecord,
     ErrorClass,
+    IdempotencyMismatch,
     NoRoom,
     NotDurable,
     Refused,
@@ -26,7 +28,6 @@ from palaver.errors import (
     UnknownRun,
     classify,
 )
-from palaver.processes.failpoints import failpoint
 from palaver.schemas.batches import BatchItem
 from palaver.schemas.models import Run, Submission
 from palaver.store.batches.progress import BatchClaim, CellEntry
@@ -110,7 +111,6 @@ class BatchRunner:
                     begun += first
             if not await within_deadline(self._progress.advance(claimed, begun=begun, ended=ended)):
                 return
-            failpoint("batch.begun")
             wait = await self._submit_all(claimed, caller)
             await within_deadline(self._progress.advance(claimed, wait=wait))
 
@@ -122,8 +122,9 @@ class BatchRunner:
         async with self._calls:
             try:
                 run = await within_deadline(self._backend.store.runs.get(run_id))
-            except UnknownRun:
-                return self._ended(claimed, entry, entry.result or {"status": "unknown", "code": "run_not_found"})
+            except (CorruptRecord, UnknownRun) as error:
+                code = "run_not_found" if isinstance(error, UnknownRun) else "corrupt_record"
+                return self._ended(claimed, entry, entry.result or {"status": "unknown", "code": code})
             if not run.status.terminal:
                 if claimed.state == "cancelling":
                     with suppress(UnknownRun, StateConflict):
@@ -149,7 +150,6 @@ class BatchRunner:
             self._progress.items(claimed, [claimed.order.item(each.cell) for each in waiting])
         )
         made = await asyncio.gather(*(self._submit(claimed, caller, each, items) for each in waiting))
-        failpoint("batch.submitted")
         begun = [each for each in made if isinstance(each, CellEntry)]
         ended = [each for each in made if isinstance(each, EndedCell)]
         await within_deadline(self._progress.advance(claimed, begun=begun, ended=ended))
@@ -182,8 +182,9 @@ class BatchRunner:
             if claimed.state != "cancelling":
                 return None
             return self._ended(claimed, entry, entry.result or {"status": "cancelled"})
-        except (Refused, StateConflict) as error:
-            refusal = {"code": error.code, "output": str(error)[: limit_of("batch_output")]}
+        except (Refused, StateConflict, IdempotencyMismatch) as error:
+            code = "idempotency_key_reused" if isinstance(error, IdempotencyMismatch) else error.code
+            refusal = {"code": code, "output": str(error)[: limit_of("batch_output")]}
             return self._ended(claimed, replace(entry, item=item.id), entry.result or {"status": "refused", **refusal})
         if entry.result is not None:
             return replace(entry, score_run_id=run_id)

@@ -10,14 +10,15 @@ from itertools import islice
 from palaver.errors import FieldError, Refused
 from palaver.schemas.models import Submission
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, ScheduledRun, Timing
-from palaver.store.schedules.schedules import Order
+from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from ..admission import admit_submission
+from ..admission import admit_submission, refuse
+from ..admission.spec import ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..submitting import Taken, submit
 from .bearers import bearer_of_order
-from .times import Times, moment
+from .times import TickTimes, moment
 
 _SHOWN: int = 5
 """Ticks that a schedule shows of those that come."""
@@ -47,7 +48,7 @@ async def keep_schedule(
     now = await within_deadline(backend.store.schedules.now())
     times.check_pace(now)
     await _check_run(body.run, backend, caller)
-    order = Order(body.run, bearer)
+    order = ScheduleOrder(body.run, bearer)
     if len(order.to_json()) > limit_of("schedule_bytes"):
         count_exceeded("schedule_bytes")
         most = limit_of("schedule_bytes")
@@ -131,9 +132,9 @@ def submission_of(name: str, run: ScheduledRun) -> Submission:
     return submission.model_copy(update={"tags": (*submission.tags, f"schedule:{name}"[:64])})
 
 
-def times_of(tenant: str, name: str, timing: Timing) -> Times:
+def times_of(tenant: str, name: str, timing: Timing) -> TickTimes:
     """Return the ticks of a schedule. Raises Refused: the times are none."""
-    return Times(timing, f"{tenant}/{name}")
+    return TickTimes(timing, f"{tenant}/{name}")
 
 
 @contextmanager
@@ -161,8 +162,9 @@ async def _check_run(run: ScheduledRun, backend: Backend, caller: Caller) -> Non
         if len(run.tags) == limit_of("tags"):
             why = f"has {limit_of('tags')} entries: one more is the schedule's own"
             raise Refused.of_faults([FieldError("/tags", "too_long", why)])
+        refuse(ordered_faults(run.agent, "/agent"))
         await admit_submission(run.submission(), backend, caller)
 
 
-async def _read(backend: Backend, name: str, caller: Caller) -> tuple[Schedule, Order]:
+async def _read(backend: Backend, name: str, caller: Caller) -> tuple[Schedule, ScheduleOrder]:
     return await within_deadline(backend.store.schedules.get(caller.tenant, name))

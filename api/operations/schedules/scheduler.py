@@ -23,7 +23,6 @@ from palaver.errors import (
     UnknownRun,
     classify,
 )
-from palaver.processes.failpoints import failpoint
 from palaver.schemas.schedules import ScheduleTick
 from palaver.store.redis.reach import within
 from palaver.store.schedules.schedules import NO_TICK
@@ -81,7 +80,6 @@ class Scheduler:
         async with self._room:
             try:
                 claimed = await self._claim(due)
-                failpoint("tick.claimed")
                 return claimed is not None and await self._carry_out(claimed)
             except Exception as error:
                 if _is_away(error):
@@ -102,7 +100,6 @@ class Scheduler:
 
     async def _carry_out(self, claimed: TickClaim) -> bool:
         entry = await self._outcome(claimed)
-        failpoint("tick.submitted")
         if entry is None:
             return await within_deadline(self._ticks.wait(claimed, _AGAIN))
         return await within_deadline(self._ticks.settle(claimed, entry))

@@ -22,7 +22,7 @@ _WINDOWS: Final = tuple(hours * 3_600_000 for hours in (1, 26, 24 * 40, 24 * 400
 of these that has any are looked at one by one, and they are no more than in any that long."""
 
 
-class Plan(NamedTuple):
+class TickPlan(NamedTuple):
     """The tick to carry out now, and what is behind it."""
 
     tick: int
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
     following: NextTick
 
 
-class Times:
+class TickTimes:
     """The ticks of one schedule."""
 
     def __init__(self, timing: Timing, seed: str) -> None:
@@ -85,10 +85,10 @@ class Times:
         digest = hashlib.sha256(f"{self._seed} {tick}".encode()).digest()
         return tick + int.from_bytes(digest[:8]) % (self._jitter + 1)
 
-    def plan(self, due: int, now: int) -> Plan:
+    def plan(self, due: int, now: int) -> TickPlan:
         """Return which tick to carry out ``now``, when the one ``due`` is due: the newest that has come."""
         tick = self._newest(due, now)
-        return Plan(tick, due if tick > due else None, self.first(tick))
+        return TickPlan(tick, due if tick > due else None, self.first(tick))
 
     def _newest(self, due: int, now: int) -> int:
         if self._every is not None:

@@ -81,7 +81,7 @@ class AsyncBatches:
                     yield batch
 
     async def batch_results(self, batch_id: str) -> AsyncGenerator[BatchResult, None]:
-        """What came of each run of a batch that has ended, page by page as you iterate.
+        """The results of the runs of a batch that have ended, page by page as you iterate.
 
         Raises:
             NotFound: there is none of that id (any more).

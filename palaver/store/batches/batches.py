@@ -36,7 +36,7 @@ PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """What holds for all runs of a batch, and in whose name they are."""
+    """The part of a batch that holds for all of its runs, and in whose name they are."""
 
     head: BatchHead
     bearer: Bearer
@@ -140,7 +140,7 @@ class Batches:
         return await durable_reply(self._scripts.run_durably(append), lambda reply: _appended(batch_id, reply))
 
     async def order(self, tenant: str, batch_id: str) -> BatchOrder:
-        """What holds for all of a batch. Raises UnknownBatch."""
+        """Return the part of a batch that holds for all of its runs. Raises UnknownBatch."""
         text = await self._redis.hget(keys.of_batch(tenant, batch_id).batch, "order")
         if text is None:
             raise UnknownBatch(batch_id)
@@ -165,8 +165,8 @@ class Batches:
         return found, page[-1] if begin + limit < len(ids) else None
 
     async def results(self, tenant: str, batch_id: str, *, after: int, limit: int) -> tuple[list[BatchResult], int]:
-        """What came of cells from the number ``after`` on, and the number behind the last that was looked at; -1 if
-        none is behind it. Raises UnknownBatch."""
+        """Return the results of cells from the number ``after`` on, and the number behind the last that was looked at;
+        -1 if none is behind it. Raises UnknownBatch."""
         of = keys.of_batch(tenant, batch_id)
         order, begun = await self._redis.hmget(of.batch, ["order", "next"])
         if order is None or begun is None:

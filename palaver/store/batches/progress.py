@@ -34,7 +34,7 @@ class CellEntry:
     item: str | None = None
     """The user's name for its item."""
     result: Mapping[str, Any] | None = None
-    """What came of the run, once a scorer judges it."""
+    """The result of the run, once a scorer judges it."""
     score_run_id: str | None = None
 
     def begun(self) -> BegunCell:

@@ -6,7 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import date, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -14,16 +14,18 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from palaver.config.settings import Settings
-from palaver.errors import FieldError, Refused, UnknownAgent, UnknownConversation
+from palaver.errors import FieldError, Refused, UnknownAgent, UnknownBatch, UnknownConversation, UnknownSchedule
 from palaver.store.access.api_keys import ApiKeys
 from palaver.store.access.audit import AuditLog
 from palaver.store.agents.agents import Agents
+from palaver.store.batches.batches import PAGE, Batches
 from palaver.store.conversations.conversations import Conversations
 from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry
 from palaver.store.reading.usage_ledger import UsageLedger, today
 from palaver.store.redis.reach import Reach, within
 from palaver.store.runs.runs import Runs
+from palaver.store.schedules.schedules import Schedules
 from palaver.store.tenants.tenants import Tenant
 
 SCHEMA: Final = 1
@@ -47,6 +49,8 @@ class Exports:
         usage: UsageLedger,
         api_keys: ApiKeys,
         audit: AuditLog,
+        schedules: Schedules,
+        batches: Batches,
         settings: Settings,
     ) -> None:
         self._runs = runs
@@ -55,9 +59,12 @@ class Exports:
         self._usage = usage
         self._api_keys = api_keys
         self._audit = audit
+        self._schedules = schedules
+        self._batches = batches
         self._usage_days = timedelta(seconds=settings.usage_retention)
         self._sections: tuple[_Section, ...] = (
             self._of_conversations, self._of_runs, self._of_agents, self._of_usage, self._of_keys, self._of_acts,
+            self._of_schedules, self._of_batches,
         )  # fmt: skip
 
     def begin(self, tenant: Tenant, cursor: str | None = None) -> AsyncGenerator[bytes, None]:
@@ -183,6 +190,38 @@ class Exports:
                 yield act.id, {"kind": "act", "act": act.model_dump(mode="json")}
             place = page[-1].id
 
+    async def _of_schedules(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
+        more = True
+        while more:
+            page = await self._schedules.list(tenant.tag, after=place, limit=_PAGE)
+            for listed in page.schedules:
+                with suppress(UnknownSchedule):
+                    schedule, _ = await self._schedules.get(tenant.tag, listed.name)
+                    yield listed.name, {"kind": "schedule", "schedule": schedule.model_dump(mode="json")}
+            place, more = page.last, page.more
+
+    async def _of_batches(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
+        """Yield each batch behind a place, which is the id of one and a cell of it; then what came of its cells."""
+        behind, _, cell = place.partition(" ")
+        if behind:
+            async for placed in self._results(tenant, behind, int(cell)):
+                yield placed
+        cursor: str | None = behind
+        while cursor is not None:
+            page, cursor = await self._batches.listed(tenant.tag, before=cursor, limit=_PAGE)
+            for batch in page:
+                yield f"{batch.id} 0", {"kind": "batch", "batch": batch.model_dump(mode="json")}
+                async for placed in self._results(tenant, batch.id, 0):
+                    yield placed
+
+    async def _results(self, tenant: Tenant, batch_id: str, after: int) -> AsyncIterator[Placed]:
+        with suppress(UnknownBatch):
+            while after >= 0:
+                page, after = await self._batches.results(tenant.tag, batch_id, after=after, limit=PAGE)
+                for result in page:
+                    about = {"batch_id": batch_id, "result": result.model_dump(mode="json")}
+                    yield f"{batch_id} {result.cell + 1}", {"kind": "batch_result", **about}
+
 
 async def _as(tenant: Tenant, read: Callable[[], Awaitable[T]]) -> T:
     """Return what is read within the reach of a tenant: of lists that is what it has."""
@@ -218,6 +257,8 @@ _PLACES: Final[tuple[Callable[[str], object], ...]] = (
     date.fromisoformat,
     _matching(r"[0-9a-z]+"),
     _matching(r"[0-9]{1,16}-[0-9]{1,16}"),
+    _matching(r"[A-Za-z0-9_.-]{1,64}"),
+    _matching(r"batch_[0-9a-f]{24} [0-9]{1,9}"),
 )
 """For each section, what raises ValueError for a text that is no place there."""
 

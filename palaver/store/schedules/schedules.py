@@ -43,7 +43,7 @@ class Bearer:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ScheduleOrder:
     """A run, and in whose name it is submitted."""
 
     run: ScheduledRun
@@ -56,7 +56,7 @@ class Order:
         return orjson.dumps({"run": run, "bearer": bearer}, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
-    def of_json(cls, text: bytes) -> Order:
+    def of_json(cls, text: bytes) -> ScheduleOrder:
         """The order that a text says."""
         fields = orjson.loads(text)
         bearer: dict[str, Any] = fields["bearer"]
@@ -91,7 +91,7 @@ class Schedules:
         self,
         tenant: str,
         name: str,
-        order: Order,
+        order: ScheduleOrder,
         timing: Timing,
         following: NextTick,
         *,
@@ -166,7 +166,7 @@ class Schedules:
         )
         await durable_reply(self._scripts.run_durably(remove), lambda reply: _removed(name, reply))
 
-    async def get(self, tenant: str, name: str) -> tuple[Schedule, Order]:
+    async def get(self, tenant: str, name: str) -> tuple[Schedule, ScheduleOrder]:
         """A schedule, without its ``next_times``, and its order. Raises UnknownSchedule."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.hmget(keys.schedule(tenant, name), [*_LISTED, "order"])
@@ -176,7 +176,7 @@ class Schedules:
         if text is None:
             raise UnknownSchedule(name)
         try:
-            order = Order.of_json(text)
+            order = ScheduleOrder.of_json(text)
             schedule = Schedule(
                 **_listed(name, listed),
                 run=order.run,

@@ -10,7 +10,7 @@ from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.schedules import ScheduleTick, Timing
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
-from palaver.store.schedules.schedules import Order, member
+from palaver.store.schedules.schedules import ScheduleOrder, member
 from palaver.store.scripting.contracts import ClaimTick, SettleTick
 from palaver.store.scripting.contracts.schedules import ClaimedTick, NextTick, TickSettled
 from palaver.store.scripting.scripts import Scripts
@@ -41,7 +41,7 @@ class TickClaim:
     claim: str
     tick: int
     """ms."""
-    order: Order
+    order: ScheduleOrder
     timing: Timing
     last: str | None
     """The run of the tick before."""
@@ -96,7 +96,7 @@ class Ticks:
         if not isinstance(reply, ClaimedTick):
             return None
         try:
-            order, timing = Order.of_json(_bytes(reply.order)), Timing.model_validate_json(reply.timing)
+            order, timing = ScheduleOrder.of_json(_bytes(reply.order)), Timing.model_validate_json(reply.timing)
         except UNREADABLE as error:
             raise CorruptRecord(f"the schedule {due.name}") from error
         return TickClaim(

@@ -32,7 +32,7 @@ class CreateBatch(Script[BatchMade | Mismatch | TooMany | TenantErased]):
     batch_id: str
     order: Json
     made: Json
-    """Who asks, and when."""
+    """The key that asks, and the time."""
 
 
 @dataclass(frozen=True, slots=True)

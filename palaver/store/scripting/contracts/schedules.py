@@ -73,7 +73,7 @@ class KeepSchedule(Script[ScheduleKept | OtherVersion | TooMany | TenantErased])
 
     schedule: Key
     names: Key
-    """Those of the tenant."""
+    """The names of all schedules of the tenant."""
     due: Key
     erasure: Key
     schedule_name: str
@@ -84,7 +84,7 @@ class KeepSchedule(Script[ScheduleKept | OtherVersion | TooMany | TenantErased])
     order: Json
     timing: Json
     made: Json
-    """Who asks, and when."""
+    """The key that asks, and the time."""
     next: NextTick
 
 

@@ -1,0 +1,73 @@
+"""Mutants of schedules and batches: each breaks one promise of ADR 0119 or 0120, and the test that is named must say
+so.
+
+    python -m tests.chaos.planned_mutants [NAME …]
+
+Seconds for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_LUA: Final = "palaver/store/scripting/lua/"
+_TICKS: Final = "tests/contract/test_schedules.py"
+_TICK_KILLS: Final = "tests/unit/test_schedule_kills.py"
+_CELLS: Final = "tests/unit/test_api_batches.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str, test: str) -> TestedMutant:
+    return TestedMutant(name, test, Change(file, old, new))
+
+
+PLANNED_MUTANTS: Final = by_name(
+    _mutant(
+        "a tick that is submitted under no key",
+        "api/operations/schedules/scheduler.py",
+        "(await begin(self._backend, submission, caller, key=key)).run_id",
+        "(await begin(self._backend, submission, caller)).run_id",
+        _TICK_KILLS,
+    ),
+    _mutant(
+        "a tick that is settled without a claim",
+        f"{_LUA}settle_tick.lua",
+        "if CLAIM ~= args.claim then return reply.stale_claim() end\n",
+        "",
+        _TICKS,
+    ),
+    _mutant(
+        "a tick whose order changes while it is carried out",
+        f"{_LUA}claim_tick.lua",
+        "'tick', 'tick_order', 'last'",
+        "'tick', 'order', 'last'",
+        _TICKS,
+    ),
+    _mutant(
+        "an hour that comes twice, and so does a daily tick",
+        "api/operations/schedules/times.py",
+        "            if at > moment:\n",
+        "            if at != moment:\n",
+        "tests/unit/test_schedule_times.py",
+    ),
+    _mutant(
+        "cells that are submitted before they are written",
+        "api/operations/batches/runner.py",
+        "advance(claimed, begun=begun, ended=ended)):\n                return",
+        "advance(claimed, ended=ended)):\n                return\n"
+        "            claimed.flight.update((each.cell, each) for each in begun)",
+        _CELLS,
+    ),
+    _mutant(
+        "a batch without a window",
+        "api/operations/batches/runner.py",
+        "room = claimed.order.head.window - len(claimed.flight) + len(ended)",
+        "room = claimed.order.head.window",
+        _CELLS,
+    ),
+)
+
+
+if __name__ == "__main__":
+    play_named(PLANNED_MUTANTS)
