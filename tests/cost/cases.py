@@ -746,7 +746,7 @@ CASES: Final = (
     Case("queue_deliveries", "deliveries", _queue_deliveries, most=200),
     Case("claim_delivery", "deliveries that are too old", _claim_delivery, most=200),
     Case("settle_attempt", "deliveries beside it", _settle_attempt, most=200),
-    Case("put_webhook", "webhooks that are there", _put_webhook, most=16),
+    Case("put_webhook", "webhooks that are there", _put_webhook, most=8),
     Case("remove_webhook", "deliveries", _remove_webhook, most=200),
     Case("mark_runs", "tenants with webhooks", _mark_runs),
     Case("forget_events", "events", _forget_events, most=100),
