@@ -381,7 +381,7 @@ def _shown(fields: Sequence[bytes | None], pending: int) -> WebhookInfo:
         format=kept.format,
         description=kept.description,
         enabled=off is None,
-        off_because=off.decode() if off else None,  # type: ignore[arg-type]
+        off_because=off.decode() if off else None,
         secrets=[
             SecretInfo(
                 id=secret.id,
