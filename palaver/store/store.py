@@ -90,7 +90,7 @@ class Store:
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
         self.exports = Exports(
-            self.runs, self.conversations, self.agents, self.usage, self.api_keys, self.audit, settings
+            self.runs, self.conversations, self.agents, self.usage, self.api_keys, self.audit, self.webhooks, settings
         )
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)

@@ -25,6 +25,7 @@ from palaver.store.reading.usage_ledger import UsageLedger, today
 from palaver.store.redis.reach import Reach, within
 from palaver.store.runs.runs import Runs
 from palaver.store.tenants.tenants import Tenant
+from palaver.store.webhooks.webhooks import Webhooks
 
 SCHEMA: Final = 1
 """The shape of the records; it grows when a reader of older ones would misunderstand them."""
@@ -47,6 +48,7 @@ class Exports:
         usage: UsageLedger,
         api_keys: ApiKeys,
         audit: AuditLog,
+        webhooks: Webhooks,
         settings: Settings,
     ) -> None:
         self._runs = runs
@@ -55,9 +57,11 @@ class Exports:
         self._usage = usage
         self._api_keys = api_keys
         self._audit = audit
+        self._webhooks = webhooks
         self._usage_days = timedelta(seconds=settings.usage_retention)
         self._sections: tuple[_Section, ...] = (
             self._of_conversations, self._of_runs, self._of_agents, self._of_usage, self._of_keys, self._of_acts,
+            self._of_webhooks,
         )  # fmt: skip
 
     def begin(self, tenant: Tenant, cursor: str | None = None) -> AsyncGenerator[bytes, None]:
@@ -183,6 +187,13 @@ class Exports:
                 yield act.id, {"kind": "act", "act": act.model_dump(mode="json")}
             place = page[-1].id
 
+    async def _of_webhooks(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
+        """Yield webhooks without their secrets. What was sent to them is the runs'."""
+        known = await self._webhooks.list(tenant.tag)
+        ids = [webhook.id for webhook in known]
+        for webhook in known[ids.index(place) + 1 if place in ids else 0 :]:
+            yield webhook.id, {"kind": "webhook", "webhook": webhook.model_dump(mode="json")}
+
 
 async def _as(tenant: Tenant, read: Callable[[], Awaitable[T]]) -> T:
     """Return what is read within the reach of a tenant: of lists that is what it has."""
@@ -218,6 +229,7 @@ _PLACES: Final[tuple[Callable[[str], object], ...]] = (
     date.fromisoformat,
     _matching(r"[0-9a-z]+"),
     _matching(r"[0-9]{1,16}-[0-9]{1,16}"),
+    _matching(r"wh_[0-9a-z_]+"),
 )
 """For each section, what raises ValueError for a text that is no place there."""
 

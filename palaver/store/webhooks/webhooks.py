@@ -32,10 +32,8 @@ from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import all_shards, file_webhook_id, is_id, new_webhook_id, tenant_of
 from palaver.vocabulary.limits import count_exceeded
-from palaver.vocabulary.webhooks import Format
+from palaver.vocabulary.webhooks import OVERLAP, Format
 
-OVERLAP: Final = 86_400
-"""Seconds for which a secret signs beside the one that replaces it."""
 _PLACE: Final = "webhook"
 
 
