@@ -19,8 +19,9 @@ from palaver.secrets.webhook_secrets import signing_key
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting import scripts
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
+from palaver.store.scripting.scripts import _sources
+from palaver.store.scripting.shared_names import shared_names
 from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
@@ -319,16 +320,15 @@ async def test_what_there_may_be_at_most(
 
 def small_store(redis: Any, monkeypatch: pytest.MonkeyPatch, **limits: int) -> Store:
     """A store whose scripts have other limits."""
-    names = scripts.shared_names
 
     def smaller(*args: Any) -> Any:
-        found = {**names(*args)}
+        found = {**shared_names(*args)}
         return found | {"Limit": {**found["Limit"], **{name.upper(): most for name, most in limits.items()}}}
 
-    monkeypatch.setattr(scripts, "shared_names", smaller)
-    scripts._sources.cache_clear()
+    monkeypatch.setattr("palaver.store.scripting.scripts.shared_names", smaller)
+    _sources.cache_clear()
     store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1, secret_key=SETTINGS.secret_key))
-    scripts._sources.cache_clear()
+    _sources.cache_clear()
     return store
 
 

@@ -88,11 +88,11 @@ async def hang_up(_: Received, writer: Writer) -> None:
     """Nothing, and the end."""
 
 
-def say(*args: Any, **headers: str) -> Act:
+def say(status: int, body: bytes = b"", **headers: str) -> Act:
     """Answer so."""
 
     async def act(_: Received, writer: Writer) -> None:
-        writer.write(answer(*args, **headers))
+        writer.write(answer(status, body, **headers))
         await writer.drain()
 
     return act
