@@ -19,8 +19,7 @@ from palaver.schemas.webhooks import (
     WebhookList,
     WebhookRequest,
 )
-from palaver.store.webhooks.webhooks import OVERLAP
-from palaver.vocabulary.webhooks import DeliveryState
+from palaver.vocabulary.webhooks import OVERLAP, DeliveryState
 
 from .. import operations
 from ..answers import answer

@@ -23,7 +23,7 @@ _Types = Annotated[
 
 
 def create(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where events are sent to.")],
+    address: Annotated[str, typer.Argument(metavar="URL", help="Where events are sent to.")],
     type: _Types = None,
     format: Annotated[str, typer.Option(help=f"The form of the bodies: {' or '.join(get_args(Format))}.")] = "palaver",
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
@@ -33,7 +33,7 @@ def create(
     """Make a webhook; its secret is shown this once."""
     form: Any = format
     with api.connected() as client:
-        made = client.create_webhook(url, types=type or None, format=form, description=description)
+        made = client.create_webhook(address, types=type or None, format=form, description=description)
     api.show(made, lambda: _show_made(made))
 
 

@@ -106,6 +106,7 @@ class Store:
             self.audit,
             self.schedules,
             self.batches,
+            self.webhooks,
             settings,
         )
         self.providers = Providers(connection, scripts, settings)

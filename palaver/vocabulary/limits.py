@@ -429,17 +429,17 @@ _ALL: Final = (
     ),
     *_group(
         "Webhooks",
-        ("webhooks", "webhooks of a tenant", 20, "webhooks", "409 `webhooks_full`"),
+        ("webhooks", "webhooks of a tenant", 10, "webhooks", "409 `webhooks_full`"),
         ("webhook_url", "`url` of a webhook", 2_000, "characters", "422 `validation_error`"),
         ("webhook_description", "`description` of a webhook", 500, "characters", "422 `validation_error`"),
         (
             "webhook_waiting",
             "deliveries of a webhook that are pending",
-            20_000,
+            10_000,
             "deliveries",
             "the newest fails at once",
         ),
-        ("webhook_kept", "deliveries of a webhook that have ended", 2_000, "deliveries", "the oldest is forgotten"),
+        ("webhook_kept", "deliveries of a webhook that have ended", 1_000, "deliveries", "the oldest is forgotten"),
         ("webhook_days", "age of a delivery", 30, "days", "it is forgotten"),
         ("webhook_answer", "what is kept of a receiver's answer", KIB, "bytes", "cut: the rest is not read"),
         (

@@ -43,6 +43,8 @@ TIMEOUT: Final = 15.0
 """Seconds for a whole attempt."""
 LEASE: Final = 25.0
 """Seconds after which another worker makes the attempt of one that says nothing more."""
+OVERLAP: Final = 86_400
+"""Seconds for which a secret signs beside the one that replaces it."""
 PATIENT: Final = frozenset({429, 502, 503, 504})
 """Statuses with which a ``Retry-After`` is heeded."""
 LONGEST_WAIT: Final = 86_400.0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StaleLease, StateConflict
 from palaver.schemas.webhooks import WebhookChange, WebhookDelivery
+from palaver.secrets.webhook_secrets import signing_key
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
-from palaver.store.scripting import scripts
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
+from palaver.store.scripting.scripts import _sources
+from palaver.store.scripting.shared_names import shared_names
 from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
@@ -249,6 +252,40 @@ async def test_a_new_secret_signs_beside_the_old_one(store: Store, redis: Any) -
     assert third.secret[6:] not in text
 
 
+async def test_changes_at_once_lose_no_secret(store: Store) -> None:
+    hook = (await store.webhooks.create("", URL)).webhook.id
+    _, rotated, _ = await asyncio.gather(
+        store.webhooks.change(hook, WebhookChange(description="a")),
+        store.webhooks.rotate(hook),
+        store.webhooks.change(hook, WebhookChange(types=("run.failed",))),
+    )
+    shown = await store.webhooks.get(hook)
+    assert (shown.description, shown.types) == ("a", ("run.failed",))
+    assert len(shown.secrets) == 2
+    (config,) = await store.webhooks.configs("")
+    assert signing_key(rotated.secret) in store.webhooks.opened(config, await store.deliveries.now())
+
+
+async def test_an_attempt_that_cannot_be_made_is_left_to_others(driver: StoreDriver, store: Store, redis: Any) -> None:
+    lease = await told(driver, store)
+    hook = lease.webhook.id
+    await store.deliveries.let_go(lease, 60.0)
+    assert await store.deliveries.claim(hook) is None
+    await redis.hset(keys.of_webhook(hook).hook, "opens_at", 1)
+    again = await claimed(store, hook)
+    assert (again.record, again.fence) == (lease.record, lease.fence + 1)
+
+
+async def test_answers_of_the_last_attempts_are_kept(driver: StoreDriver, store: Store, redis: Any) -> None:
+    lease = await told(driver, store)
+    of = keys.of_webhook(lease.webhook.id)
+    for number in range(5):
+        await store.deliveries.settle(lease, AttemptOutcome.AGAIN, replace(BAD, answer=f"oops {number}"))
+        await redis.hset(of.hook, "opens_at", 1)
+        lease = await claimed(store, lease.webhook.id)
+    assert [attempt.answer for attempt in lease.record.attempts] == ["", "", "oops 2", "oops 3", "oops 4"]
+
+
 async def test_without_a_key_for_secrets_there_are_none(redis: Any) -> None:
     bare = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1))
     with pytest.raises(Refused, match="no_secret_key"):
@@ -283,16 +320,15 @@ async def test_what_there_may_be_at_most(
 
 def small_store(redis: Any, monkeypatch: pytest.MonkeyPatch, **limits: int) -> Store:
     """A store whose scripts have other limits."""
-    names = scripts.shared_names
 
     def smaller(*args: Any) -> Any:
-        found = {**names(*args)}
+        found = {**shared_names(*args)}
         return found | {"Limit": {**found["Limit"], **{name.upper(): most for name, most in limits.items()}}}
 
-    monkeypatch.setattr(scripts, "shared_names", smaller)
-    scripts._sources.cache_clear()
+    monkeypatch.setattr("palaver.store.scripting.scripts.shared_names", smaller)
+    _sources.cache_clear()
     store = Store(redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=1, secret_key=SETTINGS.secret_key))
-    scripts._sources.cache_clear()
+    _sources.cache_clear()
     return store
 
 

@@ -19,6 +19,7 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.schemas.tenants import CapsChange
+from palaver.schemas.webhooks import WebhookChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
 from palaver.steps.verdicts import Ask, Continue, Postpone, ToolOutcome
@@ -825,9 +826,9 @@ async def _settle_attempt(driver: StoreDriver, n: int) -> Act:
 
 
 async def _put_webhook(driver: StoreDriver, n: int) -> Act:
-    for _ in range(n - 1):
-        await _with_deliveries(driver, 0)
-    return lambda: driver.store.webhooks.create("", "https://example.org/" + "x" * 1900)
+    webhook, records = await _with_deliveries(driver, n)
+    await driver.store.deliveries.queue(webhook, records)
+    return lambda: driver.store.webhooks.change(webhook, WebhookChange(enabled=True))
 
 
 async def _remove_webhook(driver: StoreDriver, n: int) -> Act:
@@ -843,7 +844,7 @@ async def _mark_runs(driver: StoreDriver, n: int) -> Act:
 
 
 async def _forget_events(driver: StoreDriver, n: int) -> Act:
-    entries = [(await driver.redis.xadd(keys.outbox("00"), {"a": "b"})).decode() for _ in range(n)]
+    entries = [(await driver.redis.xadd(keys.outbox("00"), {"a": "b"})).decode() for _ in range(8 * n)]
     forget = ForgetEvents(
         outbox=keys.outbox("00"), outboxes=keys.outboxes("00"), outbox_name="outbox", entries=tuple(entries)
     )
@@ -854,10 +855,10 @@ CASES: Final = (
     Case("queue_deliveries", "deliveries", _queue_deliveries, most=200),
     Case("claim_delivery", "deliveries that are too old", _claim_delivery, most=200),
     Case("settle_attempt", "deliveries beside it", _settle_attempt, most=200),
-    Case("put_webhook", "webhooks that are there", _put_webhook, most=16),
+    Case("put_webhook", "deliveries", _put_webhook, most=200),
     Case("remove_webhook", "deliveries", _remove_webhook, most=200),
     Case("mark_runs", "tenants with webhooks", _mark_runs),
-    Case("forget_events", "events", _forget_events, most=100),
+    Case("forget_events", "8 events", _forget_events, most=12),
     Case("settle", "calls of tools that there are not", _settle_unknown_tools),
     Case("settle", "tool calls", _settle()),
     Case("settle", "client tools", _settle(client=True)),

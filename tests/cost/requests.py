@@ -22,6 +22,7 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.batches import EndedCell
+from palaver.store.webhooks.deliveries import Attempt, DeliveryRecord
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
@@ -380,6 +381,22 @@ def _keys(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask]]:
     return prepare
 
 
+def _webhooks(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask]]:
+    """A request about a webhook with so many deliveries that have ended, with all that is kept of an attempt."""
+
+    async def prepare(api: World, n: int) -> Ask:
+        webhook = (await api.store.webhooks.create("", "https://example.org/hook")).webhook.id
+        of, attempt = keys.of_webhook(webhook), Attempt(1, 1, 500, None, "x" * limit_of("webhook_answer"))
+        for k in range(n):
+            record = DeliveryRecord(f"msg_{k}", "run.failed", 1, "failed", 10, {"run_id": "x" * 40}, (attempt,) * 3)
+            await api.redis.hset(of.records, record.id, record.json)
+            for listed in (of.listed, of.ended):
+                await api.redis.zadd(listed, {record.id: 1_700_000_000_000 + k})
+        return ask(webhook)
+
+    return prepare
+
+
 async def _tenants(api: World, n: int) -> Ask:
     for k in range(n):
         await api.redis.hset(keys.TENANTS, mapping={f"t{k}": json.dumps({"tag": f"{k:06}"}), f"@{k:06}": f"t{k}"})
@@ -514,6 +531,18 @@ CASES: Final = (
     Case("GET /v1/keys", "keys", limit_of("api_keys"), _keys(lambda _: Ask("/v1/keys")), counted_at=200),
     Case("POST /v1/keys/{api_key_id}/rotate", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}/rotate", {}))),
     Case("DELETE /v1/keys/{api_key_id}", "keys", 100, _keys(lambda key: Ask(f"/v1/keys/{key}"))),
+    Case("POST /v1/webhooks", "unknown fields", _VALUES, _body("/v1/webhooks", fields)),
+    Case("GET /v1/webhooks", "deliveries", 200, _webhooks(lambda _: Ask("/v1/webhooks"))),
+    Case("GET /v1/webhooks/{webhook_id}", "deliveries", 200, _webhooks(lambda hook: Ask(f"/v1/webhooks/{hook}"))),
+    Case("PATCH /v1/webhooks/{webhook_id}", "deliveries", 200, _webhooks(lambda hook: Ask(
+        f"/v1/webhooks/{hook}", {"description": "x" * 500}))),
+    Case("POST /v1/webhooks/{webhook_id}/rotate", "deliveries", 200, _webhooks(lambda hook: Ask(
+        f"/v1/webhooks/{hook}/rotate", {}))),
+    Case("DELETE /v1/webhooks/{webhook_id}", "deliveries", 200, _webhooks(lambda hook: Ask(f"/v1/webhooks/{hook}"))),
+    Case("GET /v1/webhooks/{webhook_id}/deliveries", "deliveries", 200, _webhooks(lambda hook: Ask(
+        f"/v1/webhooks/{hook}/deliveries?limit=200"))),
+    Case("POST /v1/webhooks/{webhook_id}/replay", "deliveries", 200, _webhooks(lambda hook: Ask(
+        f"/v1/webhooks/{hook}/replay", {"since": "2001-01-01T00:00:00Z"}))),
     Case("GET /v1/tenants", "tenants", 400, _tenants, counted_at=200),
     Case("GET /v1/tenants/{tenant}", "nothing", 4, _body("/v1/tenants/default", lambda n: None)),
     Case("PATCH /v1/tenants/{tenant}", "unknown fields", _VALUES, _body("/v1/tenants/default", fields)),

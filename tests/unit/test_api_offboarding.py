@@ -55,6 +55,8 @@ async def furnish(offices: Offices, headers: dict[str, str], words: str) -> None
     assert (await client.put("/v1/schedules/nightly", json=planned, headers=headers)).is_success
     asked = {"agents": [AGENT], "items": [{"input": words}], "name": words}
     assert (await client.post("/v1/batches", json=asked, headers=headers)).is_success
+    webhook = {"url": "https://example.org/hook", "description": words}
+    assert (await client.post("/v1/webhooks", json=webhook, headers=headers)).status_code == 201
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
@@ -130,8 +132,8 @@ async def test_an_export_has_all_and_counts_it(offices: Offices) -> None:
     end = lines.pop()
     assert (end["kind"], end["tenant"]) == ("end", "acme")
     assert end["counts"] == {kind: number for kind, number in sorted(counts.items()) if kind != "end"}
-    assert (counts["conversation"], counts["run"], counts["agent"], counts["key"]) == (3, 3, 2, 1)
-    assert (counts["schedule"], counts["batch"]) == (1, 1)
+    kinds = ("conversation", "run", "agent", "key", "schedule", "batch", "webhook")
+    assert [counts[kind] for kind in kinds] == [3, 3, 2, 1, 1, 1, 1]
     assert counts["entry"] >= 6
     assert counts["act"] >= 5
     assert [line["agent"]["version"] for line in lines if line["kind"] == "agent"] == [1, 2]

@@ -10,6 +10,7 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.deliveries import Attempt
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import SETTINGS, WEBHOOK_ID, World, assert_problem, world
 
 URL = "https://example.org/hook"
@@ -88,7 +89,7 @@ async def test_bodies_that_do_not_fit(api: World) -> None:
 
 
 async def test_there_are_so_many_at_most_and_none_without_a_key_for_secrets(api: World) -> None:
-    for _ in range(20):
+    for _ in range(limit_of("webhooks")):
         await made(api)
     assert_problem(await api.client.post("/v1/webhooks", json={"url": URL}), 409, "webhooks_full")
     async with world(Settings(redis_url="redis://fake/0")) as bare:

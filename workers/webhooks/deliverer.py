@@ -39,6 +39,8 @@ _MARKS: Final = 5.0
 """Seconds between two looks at the marks of tenants."""
 _IN_A_ROW: Final = 100
 """Attempts that a task makes before it gives its place to others."""
+_SOON: Final = 1.0
+"""Seconds after which others may try what this process cannot."""
 _UNABLE: Final = 60.0
 """Seconds for which a webhook is left to others whose secrets this process cannot open."""
 
@@ -136,6 +138,7 @@ class Deliverer:
         except (KeyMissing, SealBroken):
             log.warning("the secrets of %s cannot be opened here: it is left to others", webhook.id)
             self._unable[webhook.id] = time.monotonic() + _UNABLE
+            await self._store.deliveries.let_go(lease, _SOON)
             return False
         body = body_of(record, webhook.format)
         began = time.monotonic()

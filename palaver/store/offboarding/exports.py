@@ -27,6 +27,7 @@ from palaver.store.redis.reach import Reach, within
 from palaver.store.runs.runs import Runs
 from palaver.store.schedules.schedules import Schedules
 from palaver.store.tenants.tenants import Tenant
+from palaver.store.webhooks.webhooks import Webhooks
 
 SCHEMA: Final = 1
 """The shape of the records; it grows when a reader of older ones would misunderstand them."""
@@ -51,6 +52,7 @@ class Exports:
         audit: AuditLog,
         schedules: Schedules,
         batches: Batches,
+        webhooks: Webhooks,
         settings: Settings,
     ) -> None:
         self._runs = runs
@@ -61,10 +63,11 @@ class Exports:
         self._audit = audit
         self._schedules = schedules
         self._batches = batches
+        self._webhooks = webhooks
         self._usage_days = timedelta(seconds=settings.usage_retention)
         self._sections: tuple[_Section, ...] = (
             self._of_conversations, self._of_runs, self._of_agents, self._of_usage, self._of_keys, self._of_acts,
-            self._of_schedules, self._of_batches,
+            self._of_schedules, self._of_batches, self._of_webhooks,
         )  # fmt: skip
 
     def begin(self, tenant: Tenant, cursor: str | None = None) -> AsyncGenerator[bytes, None]:
@@ -222,6 +225,13 @@ class Exports:
                     about = {"batch_id": batch_id, "result": result.model_dump(mode="json")}
                     yield f"{batch_id} {result.cell + 1}", {"kind": "batch_result", **about}
 
+    async def _of_webhooks(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
+        """Yield webhooks without their secrets. What was sent to them is the runs'."""
+        known = await self._webhooks.list(tenant.tag)
+        ids = [webhook.id for webhook in known]
+        for webhook in known[ids.index(place) + 1 if place in ids else 0 :]:
+            yield webhook.id, {"kind": "webhook", "webhook": webhook.model_dump(mode="json")}
+
 
 async def _as(tenant: Tenant, read: Callable[[], Awaitable[T]]) -> T:
     """Return what is read within the reach of a tenant: of lists that is what it has."""
@@ -259,6 +269,7 @@ _PLACES: Final[tuple[Callable[[str], object], ...]] = (
     _matching(r"[0-9]{1,16}-[0-9]{1,16}"),
     _matching(r"[A-Za-z0-9_.-]{1,64}"),
     _matching(r"batch_[0-9a-f]{24} [0-9]{1,9}"),
+    _matching(r"wh_[0-9a-z_]+"),
 )
 """For each section, what raises ValueError for a text that is no place there."""
 

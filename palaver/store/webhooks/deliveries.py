@@ -34,6 +34,8 @@ _EVENTS: Final = 100
 """Events that are taken out of an outbox at once."""
 _OUTBOXES: Final = 50
 """Outboxes of a shard that are looked at in one go."""
+_ANSWERS: Final = 3
+"""Attempts of a delivery whose answers are kept."""
 _UNWANTED: Final = 2.0
 """Seconds between two looks whether there is any webhook."""
 _PAGE: Final = 200
@@ -202,7 +204,9 @@ class Deliveries:
         elif outcome is AttemptOutcome.AGAIN:
             state = "pending"
         before = lease.record
-        record = replace(before, state=state, tries=before.tries + 1, attempts=(*before.attempts, attempt))
+        record = replace(
+            before, state=state, tries=before.tries + 1, attempts=(*_without_answers(before.attempts), attempt)
+        )
         reply = await self._scripts.run(
             SettleAttempt(
                 keys=keys.of_webhook(lease.webhook.id),
@@ -217,6 +221,20 @@ class Deliveries:
         if isinstance(reply, Stale):
             raise StaleLease
         return reply.off
+
+    async def let_go(self, lease: DeliveryLease, rests: float) -> None:
+        """Leave the attempt to others, after so many seconds."""
+        await self._scripts.run(
+            SettleAttempt(
+                keys=keys.of_webhook(lease.webhook.id),
+                fence=lease.fence,
+                delivery_id=lease.record.id,
+                outcome=AttemptOutcome.UNTRIED,
+                record="",
+                again_in=0.0,
+                rests=rests,
+            )
+        )
 
     async def page(
         self, webhook_id: str, *, state: DeliveryState | None, limit: int, cursor: str | None
@@ -298,6 +316,13 @@ class Deliveries:
             replace(DeliveryRecord.of_json(text), state="pending", tries=0) for text in texts if text is not None
         ]
         return await self.queue(webhook_id, records, again=True) if records else 0
+
+
+def _without_answers(attempts: Sequence[Attempt]) -> Iterator[Attempt]:
+    """The attempts so far, with the answers of the last ones alone: a delivery is not to grow with what receivers
+    say."""
+    for behind, attempt in zip(range(len(attempts), 0, -1), attempts, strict=True):
+        yield replace(attempt, answer="") if behind >= _ANSWERS else attempt
 
 
 def _record(entry: StreamEntry) -> DeliveryRecord:

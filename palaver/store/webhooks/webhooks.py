@@ -8,7 +8,7 @@ run that is submitted from then on.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
@@ -26,16 +26,14 @@ from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
 from palaver.store.scripting.contracts.agents import Absent, TenantErased, TooMany
 from palaver.store.scripting.contracts.replies import RefusalCode
-from palaver.store.scripting.contracts.webhooks import Switch, WebhookPut
+from palaver.store.scripting.contracts.webhooks import OtherConfig, Switch, WebhookPut
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.vocabulary.ids import all_shards, file_webhook_id, is_id, new_webhook_id, tenant_of
 from palaver.vocabulary.limits import count_exceeded
-from palaver.vocabulary.webhooks import Format
+from palaver.vocabulary.webhooks import OVERLAP, Format
 
-OVERLAP: Final = 86_400
-"""Seconds for which a secret signs beside the one that replaces it."""
 _PLACE: Final = "webhook"
 
 
@@ -134,9 +132,7 @@ class Webhooks:
         webhook_id = new_webhook_id(tenant)
         kept, secret = self._new_secret(webhook_id, now)
         listed = None if types is None else tuple(dict.fromkeys(types))
-        await self.put(
-            WebhookConfig(webhook_id, url, listed, format, description, now, by, (kept,)), new=True, switch=Switch.ON
-        )
+        await self.put(WebhookConfig(webhook_id, url, listed, format, description, now, by, (kept,)))
         return NewSecret(await self.get(webhook_id), secret)
 
     async def change(self, webhook_id: str, change: WebhookChange) -> WebhookInfo:
@@ -146,12 +142,11 @@ class Webhooks:
             Refused: ``webhook_not_found``; ``webhook_of_file``.
             NotDurable: done, but not safely yet.
         """
-        config = await self._own(webhook_id)
         wanted = {name: getattr(change, name) for name in change.model_fields_set - {"enabled"}}
         if wanted.get("url", "") is None:
             del wanted["url"]
         switch = {None: Switch.STAYS, True: Switch.ON, False: Switch.OFF}[change.enabled]
-        await self.put(replace(config, **wanted), new=False, switch=switch)
+        await self._put_changed(webhook_id, lambda config: replace(config, **wanted), switch)
         return await self.get(webhook_id)
 
     async def rotate(self, webhook_id: str, overlap: int = OVERLAP) -> NewSecret:
@@ -161,16 +156,32 @@ class Webhooks:
             Refused: ``webhook_not_found``; ``webhook_of_file``; ``no_secret_key``.
             NotDurable: done, but not safely yet.
         """
-        config, now = await self._own(webhook_id), await now_ms(self._redis)
+        now = await now_ms(self._redis)
         kept, secret = self._new_secret(webhook_id, now)
-        (before, *_) = config.signs(now)
-        ends = now + overlap * 1000
-        old = () if overlap == 0 else (replace(before, expires_at=min(before.expires_at or ends, ends)),)
-        await self.put(replace(config, secrets=(*old, kept)), new=False, switch=Switch.STAYS)
+
+        def rotated(config: WebhookConfig) -> WebhookConfig:
+            (before, *_) = config.signs(now)
+            ends = now + overlap * 1000
+            old = () if overlap == 0 else (replace(before, expires_at=min(before.expires_at or ends, ends)),)
+            return replace(config, secrets=(*old, kept))
+
+        await self._put_changed(webhook_id, rotated, Switch.STAYS)
         return NewSecret(await self.get(webhook_id), secret)
 
-    async def put(self, config: WebhookConfig, *, new: bool, switch: Switch) -> None:
-        """Keep a webhook as it is to be. Raises as `create` and `change`."""
+    async def _put_changed(
+        self, webhook_id: str, changed: Callable[[WebhookConfig], WebhookConfig], switch: Switch
+    ) -> None:
+        """Change a webhook that requests may change, also while others do."""
+        while True:
+            config = await self._own(webhook_id)
+            if await self.put(changed(config), before=config, switch=switch):
+                return
+
+    async def put(
+        self, config: WebhookConfig, *, before: WebhookConfig | None = None, switch: Switch = Switch.STAYS
+    ) -> bool:
+        """Keep a webhook as it is to be, a new one if there is none ``before``. Tell whether that was done: not if it
+        is another one by now. Raises as `create` and `change`."""
         put = PutWebhook(
             keys=keys.of_webhook(config.id),
             of=keys.webhooks(config.tenant),
@@ -179,13 +190,14 @@ class Webhooks:
             webhook_id=config.id,
             tag=config.tenant,
             config=config.json,
-            new=new,
+            before=None if before is None else before.json,
             switch=switch,
             mark=secrets.randbelow(1 << 40) + 1,
         )
         reply = await durable_reply(self._scripts.run_durably(put), _put)
-        if new:
+        if reply is not None and before is None:
             await self._mark(config.tenant, reply.mark, marked=True)
+        return reply is not None
 
     async def keep_file(self, tenant: str, name: str, webhook: FileWebhook) -> str:
         """Keep a webhook of the operator's file as it stands there; return its id. Raises as `put`."""
@@ -204,7 +216,7 @@ class Webhooks:
             file_name=name,
         )
         if config != before:
-            await self.put(config, new=True, switch=Switch.STAYS)
+            await self.put(config)
         return webhook_id
 
     async def forget_other_files(self, kept: Collection[str]) -> None:
@@ -339,10 +351,12 @@ def _unknown() -> Refused:
     return Refused("webhook_not_found")
 
 
-def _put(reply: WebhookPut | Absent | TooMany | TenantErased) -> WebhookPut:
+def _put(reply: WebhookPut | Absent | OtherConfig | TooMany | TenantErased) -> WebhookPut | None:
     match reply:
         case WebhookPut() as put:
             return put
+        case OtherConfig():
+            return None
         case Absent():
             raise _unknown()
         case TooMany():
@@ -365,7 +379,7 @@ def _shown(fields: Sequence[bytes | None], pending: int) -> WebhookInfo:
         format=kept.format,
         description=kept.description,
         enabled=off is None,
-        off_because=off.decode() if off else None,  # type: ignore[arg-type]
+        off_because=off.decode() if off else None,
         secrets=[
             SecretInfo(
                 id=secret.id,

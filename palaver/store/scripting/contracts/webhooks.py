@@ -32,6 +32,8 @@ class AttemptOutcome(StrEnum):
     """It was the last one."""
     GONE = "gone"
     """The receiver wants nothing any more."""
+    UNTRIED = "untried"
+    """The worker could not make it: another one may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,12 @@ class WebhookPut:
     """The number in whose name the tenant's runs are marked."""
 
 
-class PutWebhook(Script[WebhookPut | Absent | TooMany | TenantErased]):
+@dataclass(frozen=True, slots=True)
+class OtherConfig:
+    """Somebody else has changed it since it was read: nothing was changed."""
+
+
+class PutWebhook(Script[WebhookPut | Absent | OtherConfig | TooMany | TenantErased]):
     """Make a webhook, or change one."""
 
     grows = True
@@ -55,7 +62,8 @@ class PutWebhook(Script[WebhookPut | Absent | TooMany | TenantErased]):
     webhook_id: str
     tag: str
     config: Json
-    new: bool
+    before: Json | None
+    """What it is to be until now; None: it may be new, and whatever it is."""
     switch: Switch
     mark: int
     """The number in whose name its runs are marked, if the tenant has none yet."""

@@ -1,7 +1,8 @@
 -- needs: webhook
 if redis.call('EXISTS', keys.erasure) == 1 then return reply.tenant_erased() end
 local there = redis.call('EXISTS', HOOK) == 1
-if not args.new and not there then return reply.absent() end
+if args.before and not there then return reply.absent() end
+if args.before and redis.call('HGET', HOOK, 'config') ~= args.before then return reply.other_config() end
 if not there then
   if redis.call('ZCARD', keys.of) >= Limit.WEBHOOKS then return reply.too_many() end
   redis.call('ZADD', keys.of, NOW, args.webhook_id)

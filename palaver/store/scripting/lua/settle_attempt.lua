@@ -6,6 +6,11 @@ local GIVES_UP = 5 * DAY
 local kept = redis.call('HMGET', HOOK, 'fence', 'leased_until')
 if tonumber(kept[1] or 0) ~= args.fence or not kept[2] then return reply.stale() end
 redis.call('HDEL', HOOK, 'leased_until')
+if args.outcome == AttemptOutcome.UNTRIED then
+  redis.call('HSET', HOOK, 'opens_at', string.format('%.0f', NOW + args.rests_ms))
+  schedule()
+  return reply.attempt_settled { off = nil }
+end
 local id, off = args.delivery_id, nil
 if args.outcome == AttemptOutcome.DELIVERED then
   redis.call('HDEL', HOOK, 'failures', 'failing_since', 'opens_at')
