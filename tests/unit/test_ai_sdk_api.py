@@ -243,9 +243,12 @@ async def test_another_answer_takes_the_place_of_one(chat: Page) -> None:
         check(await ended(each))
     listed = (await chat.messages())["messages"]
     assert [(each["role"], texts(each)) for each in listed] == [("user", ["hello"]), ("assistant", ["Hello"])]
-    newest, third = await chat.begin(said("hello"), trigger="regenerate-message")
+    newest, third = await chat.begin(said("hello"), trigger="regenerate-message", messageId=requests[0][1]["id"])
     assert third["id"] not in again
-    newest.disconnect()
+    same, fourth = await chat.begin(said("hello"), trigger="regenerate-message", messageId=requests[0][1]["id"])
+    assert fourth["id"] == third["id"], "what it takes the place of is withdrawn, and is known still"
+    for each in (newest, same):
+        each.disconnect()
 
 
 @pytest.mark.parametrize(
