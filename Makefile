@@ -83,8 +83,8 @@ package: $(STACK) ## build the sdist, and the wheel of it, into dist/
 check-package: $(DEV) ## install the wheel with all that it needs into an empty environment, and run it
 	$(BIN)/python -m pytest tests/process/test_wheel.py -m "chaos or not chaos" $(ARGS)
 
-check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
-	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
+check-clients: $(DEV) $(CLIENTS)/.installed ## run clients that are generated from the API's document, and the AI SDK's own
+	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py -m chaos $(ARGS)
 
 openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install
