@@ -171,8 +171,8 @@ def test_an_answer_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages)
         if signal_name == "kill":
             cluster.kill("api")
         else:
-            api = cluster.terminate("api")
-            eventually(lambda ending=api: not ending.running, within=60)
+            cluster.terminate("api")
+            eventually(lambda: not cluster.stack.pids("api"), within=60)
         pages.shows(page, lambda shown: shown["status"] == "error")
         cluster.start("api")
         pages.act("resume", page)

@@ -13,6 +13,7 @@ from palaver.events import EventKind, complete
 from palaver.store.reading.events import StoredEvent, about_stream
 
 RUN: Final = "run_00" + "0" * 26
+_KEPT: Final = frozenset(kind for kind in EventKind if kind.durable)
 _AT: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _WORDS: Final = ("Good ", "day", "", "ünï ", "\n", "{", "…")
 _TOOLS: Final = ("calculator", "pick_colour")
@@ -181,11 +182,11 @@ class RunLog:
 
     def kept(self) -> list[StoredEvent]:
         """The events that the log has, long after the end."""
-        return list(_with_gaps(event for event in self.events if EventKind(event.type).durable))
+        return list(_with_gaps(event for event in self.events if event.type in _KEPT))
 
     def torn(self, first: int, last: int) -> list[StoredEvent]:
         """The events without the fleeting ones between two numbers: nobody has them any more."""
-        return list(_with_gaps(e for e in self.events if not first <= e.seq <= last or EventKind(e.type).durable))
+        return list(_with_gaps(e for e in self.events if not first <= e.seq <= last or e.type in _KEPT))
 
 
 def _with_gaps(events: Iterator[StoredEvent]) -> Iterator[StoredEvent]:
