@@ -31,8 +31,6 @@ class RunLog:
         """The text of each model step, as the log has it."""
         self.waits: list[int] = []
         """The numbers of the events behind which it waits for somebody."""
-        self.within: set[int] = set()
-        """Those of events behind which there is another at once."""
         self._step = 0
         self._write(EventKind.RUN_CREATED, conversation_id="conv_00" + "0" * 26)
         self._write(EventKind.MESSAGE_CREATED, message={"role": "user", "content": "hello"})
@@ -123,13 +121,11 @@ class RunLog:
             resolved, waiting = waiting[:1], waiting[1:]
             if self._chance(2):
                 resolved, waiting = [*resolved, *waiting], []
-            # One script writes what comes of all of them: no client comes in between.
-            begun = len(self.events) + 1
+            # One script writes what comes of all of them.
             approved = [action for action in resolved if self._decide(action)]
             for action in resolved:
                 if action not in approved:
                     self._result(step, {"id": action["call_id"], "name": action["tool"]}, failed=True)
-            self.within |= {*range(begun, len(self.events))}
             stands = not approved
             if stands and waiting:
                 self.waits.append(len(self.events))

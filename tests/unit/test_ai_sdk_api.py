@@ -55,7 +55,7 @@ async def test_a_thousand_at_once_make_one_conversation(chat: Page) -> None:
     requests = [chat.send(said("hello", f"m-{number % 10}")) for number in range(60)]
     await asyncio.gather(*(each.until(lambda body: b"start" in body) for each in requests))
     runs = {chunks_of(each.body)[0]["messageId"] for each in requests}
-    assert len(runs) == 10
+    assert len(runs) == 5
     listed = (await chat.api.client.get("/v1/conversations")).json()["data"]
     assert len(listed) == 1
     for each in requests:
