@@ -89,8 +89,8 @@ typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ 
 	@mkdir -p dist
 	cd clients/typescript && npm pack --ignore-scripts --pack-destination ../../dist
 
-check-clients: $(DEV) $(CLIENTS)/.installed ## make clients from the API's document, compile and run programs on each
-	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_example_pages.py -m chaos $(ARGS)
+check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, the AI SDK's own, and the examples
+	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_example_pages.py -m chaos $(ARGS)
 
 openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install

@@ -161,7 +161,8 @@ async def _position_before(backend: Backend, conversation_id: str, run_id: str) 
     async with aclosing(operations.read_log(backend, conversation_id, newest_first=True)) as pages:
         async for page in pages:
             for entry in page:
-                met = met or (entry.run_id == run_id and not entry.withdrawn)
+                # Its entries may be withdrawn: the same request again finds the same place.
+                met = met or entry.run_id == run_id
                 if met and entry.type == "message.created" and not entry.withdrawn:
                     data = entry.data
                     if data["message"]["role"] == "user" and not data["steer"] and not data["nudge"]:

@@ -53,7 +53,7 @@ class UiMessages(BaseModel):
     answers={200: ("A page of UI messages; none if there is no such chat.", UiMessages)},
 )
 async def messages(backend: Backend, name: AgentInPath, chat_id: ChatInPath, query: MessagesOfChatQuery) -> Response:
-    """What a page begins with: `useChat({messages, resume: true})`. An answer that is being written has what is in the
+    """A page begins with them: `useChat({messages, resume: true})`. An answer that is being written has what is in the
     log of it; the stream brings the rest."""
     conversation_id = conversation_of_chat(backend, chat_id)
     entries: Sequence[LogEntry] = ()

@@ -106,7 +106,9 @@ def _part(part: Mapping[str, Any], place: str) -> Part:
                     return ImagePart(type="image", url=url)
                 return FilePart(type="file", url=url, name=name if isinstance(name, str) else None)
             except ValidationError as error:
-                raise fault(f"{place}/url", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
+                (misfit, *_) = error.errors(include_url=False, include_input=False)
+                inward = misfit["msg"] if misfit["type"] == "unsupported_content" else None
+                raise fault(f"{place}/url", inward or "must be an address (http, https), or a data: URL") from None
     raise fault(place, "must be a text, or a file with url and mediaType: nothing else of a user is sent to models")
 
 

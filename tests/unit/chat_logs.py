@@ -13,6 +13,7 @@ from palaver.events import EventKind, complete
 from palaver.store.reading.events import StoredEvent, about_stream
 
 RUN: Final = "run_00" + "0" * 26
+_KEPT: Final = frozenset(kind for kind in EventKind if kind.durable)
 _AT: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 _WORDS: Final = ("Good ", "day", "", "ünï ", "\n", "{", "…")
 _TOOLS: Final = ("calculator", "pick_colour")
@@ -30,8 +31,6 @@ class RunLog:
         """The text of each model step, as the log has it."""
         self.waits: list[int] = []
         """The numbers of the events behind which it waits for somebody."""
-        self.within: set[int] = set()
-        """Those of events behind which there is another at once."""
         self._step = 0
         self._write(EventKind.RUN_CREATED, conversation_id="conv_00" + "0" * 26)
         self._write(EventKind.MESSAGE_CREATED, message={"role": "user", "content": "hello"})
@@ -122,13 +121,11 @@ class RunLog:
             resolved, waiting = waiting[:1], waiting[1:]
             if self._chance(2):
                 resolved, waiting = [*resolved, *waiting], []
-            # One script writes what comes of all of them: no client comes in between.
-            begun = len(self.events) + 1
+            # One script writes what comes of all of them.
             approved = [action for action in resolved if self._decide(action)]
             for action in resolved:
                 if action not in approved:
                     self._result(step, {"id": action["call_id"], "name": action["tool"]}, failed=True)
-            self.within |= {*range(begun, len(self.events))}
             stands = not approved
             if stands and waiting:
                 self.waits.append(len(self.events))
@@ -181,11 +178,11 @@ class RunLog:
 
     def kept(self) -> list[StoredEvent]:
         """The events that the log has, long after the end."""
-        return list(_with_gaps(event for event in self.events if EventKind(event.type).durable))
+        return list(_with_gaps(event for event in self.events if event.type in _KEPT))
 
     def torn(self, first: int, last: int) -> list[StoredEvent]:
         """The events without the fleeting ones between two numbers: nobody has them any more."""
-        return list(_with_gaps(e for e in self.events if not first <= e.seq <= last or EventKind(e.type).durable))
+        return list(_with_gaps(e for e in self.events if not first <= e.seq <= last or e.type in _KEPT))
 
 
 def _with_gaps(events: Iterator[StoredEvent]) -> Iterator[StoredEvent]:

@@ -136,7 +136,7 @@ class Page:
 
     async def run(self, run_id: str) -> dict[str, Any]:
         """The run, as the native dialect has it."""
-        run: dict[str, Any] = (await self.api.client.get(f"/v1/runs/{run_id}")).json()
+        run: dict[str, Any] = (await self.api.client.get(f"/v1/runs/{run_id}", headers=self.headers)).json()
         return run
 
     async def answer(self, *messages: Mapping[str, Any], **fields: Any) -> httpx.Response:
