@@ -35,7 +35,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package check-clients openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package check-clients check-openai openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,10 @@ check-package: $(DEV) ## install the wheel with all that it needs into an empty 
 
 check-clients: $(DEV) $(CLIENTS)/.installed ## generate clients from the API's document, compile and run a program with each
 	$(BIN)/python -m pytest tests/process/test_generated_clients.py -m chaos $(ARGS)
+
+check-openai: $(DEV) ## run five versions of OpenAI's client, loose and strict
+	$(BIN)/python -m tests.openai_clients.install
+	$(BIN)/python -m pytest tests/process/test_openai_versions.py -m chaos $(ARGS)
 
 openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import orjson
 from starlette.requests import Request
 
-from palaver.errors import UnknownRun
+from palaver.errors import IdempotencyMismatch, Refused, UnknownRun
 from palaver.vocabulary.ids import is_id
 
 from .. import operations
@@ -55,9 +55,16 @@ async def begin_once(
         run = await operations.run_begun_with(backend, keys, caller, beside=_beside(body))
         if run is not None:
             return Begun(ResponseId(run.id), run, replayed=True)
-    begun = await begin_response(backend, caller, body, RequestKey(keys[0], chosen=False))
-    if begun.replayed and count == 0 and not begun.response.part:
-        # The same words a second time, and not the same request.
+    begun: Begun | None = None
+    try:
+        begun = await begin_response(backend, caller, body, RequestKey(keys[0], chosen=False))
+    except IdempotencyMismatch:
+        pass
+    except Refused as refused:
+        if refused.code != "run_not_found":
+            raise
+    if begun is None or (begun.replayed and count == 0 and not begun.response.part):
+        # The same words a second time, and not the same request; or what it made the first time was deleted.
         return await begin_response(backend, caller, body, RequestKey(None, chosen=False))
     return begun
 

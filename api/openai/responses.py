@@ -27,6 +27,7 @@ from .paging import ItemsQuery, page_of
 from .repeating import RetryCount, begin_once
 from .states import read_response, response_object, status_of
 from .streaming import STREAMS, ResponseStream
+from .tables import STATUSES
 from .wire import OpenAiDeleted, OpenAiItemList, OpenAiResponse, ResponseCreate
 
 _PATIENCE: Final = 600.0
@@ -103,7 +104,10 @@ async def create_response(
         detail(answers=begun.response.part, run=begun.run.id)
     if body.stream:
         return ResponseStream(backend, begun.response, begun.run)
-    if body.background:
+    if body.background and not begun.replayed and not begun.response.part:
+        run = begun.run
+        shown = response_object(begun.response, run, STATUSES[run.status])
+    elif body.background:
         shown = await shown_response(backend, begun.response)
     else:
         await await_end(backend, begun.run, _patience(connection))
