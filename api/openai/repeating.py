@@ -16,7 +16,7 @@ from palaver.vocabulary.ids import is_id
 from .. import operations
 from ..headers import Header
 from ..operations import Backend, Caller
-from .creating import Begun, RequestKey, begin_response
+from .creating import BegunResponse, RequestKey, begin_response
 from .ids import ResponseId
 from .wire import ResponseCreate
 
@@ -43,7 +43,7 @@ RetryCount = Annotated[
 
 async def begin_once(
     backend: Backend, caller: Caller, body: ResponseCreate, key: str | None, count: int | None
-) -> Begun:
+) -> BegunResponse:
     """Begin a response, as ``begin_response`` does; or find the one that the same request made before, by its key, or
     because it says that it comes again. Raises what that raises."""
     if key is not None or count is None:
@@ -54,8 +54,8 @@ async def begin_once(
     if count > 0:
         run = await operations.run_begun_with(backend, keys, caller, beside=_beside(body))
         if run is not None:
-            return Begun(ResponseId(run.id), run, replayed=True)
-    begun: Begun | None = None
+            return BegunResponse(ResponseId(run.id), run, replayed=True)
+    begun: BegunResponse | None = None
     try:
         begun = await begin_response(backend, caller, body, RequestKey(keys[0], chosen=False))
     except IdempotencyMismatch:

@@ -74,7 +74,7 @@ async def test_one_in_the_background_is_retrieved_cancelled_and_deleted(there: O
     cancelling = asyncio.create_task(client.cancel(response.id))
 
     async def asked() -> bool:
-        return (await there.run_of(response))["status"] == "cancelling"
+        return bool((await there.run_of(response))["status"] == "cancelling")
 
     await aeventually(asked)
     await there.api.store.steps.settle(lease, GiveUp(Failure.of(ErrorClass.INTERNAL), StopReason.ERROR))
