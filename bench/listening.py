@@ -17,6 +17,8 @@ from palaver.stack.ports import HOST
 END: Final = "<the-last-delta>"
 """The text of the last delta of each run."""
 _NEEDLE: Final = END.encode()
+_BEGUN: Final = (b"step.started", b"response.in_progress")
+"""The events, of the native stream and of others, by which a watcher has what there was."""
 _FRAME: Final = b"\ndata: "
 
 
@@ -37,7 +39,7 @@ class _Watcher(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         seen = self._tail + data
         self.frames += seen.count(_FRAME)
-        if not self.began.done() and b"step.started" in seen:
+        if not self.began.done() and any(word in seen for word in _BEGUN):
             self.began.set_result(None)
         if _NEEDLE in seen:
             self._transport.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -74,8 +74,15 @@ async def measure(rounds: int, events: int) -> list[Table]:
     return [table]
 
 
-async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: int) -> Watched:
-    """Have runs watched until so many events were delivered. Raises BenchError."""
+def native(run_id: str) -> str:
+    """Return the path of a run's events."""
+    return f"/v1/runs/{run_id}/events"
+
+
+async def watched(
+    rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: int, path: Callable[[str], str] = native
+) -> Watched:
+    """Have runs watched at a ``path`` each until so many events were delivered. Raises BenchError."""
     leases = [await _leased(rig) for _ in range(crowd.runs)]
     client = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.listening", url.rpartition(":")[2], str(crowd.watchers)),
@@ -84,7 +91,7 @@ async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: i
     )
     assert client.stdin is not None
     assert client.stdout is not None
-    client.stdin.write(orjson.dumps([f"/v1/runs/{each.run_id}/events" for each in leases]))
+    client.stdin.write(orjson.dumps([path(each.run_id) for each in leases]))
     client.stdin.write_eof()
     try:
         async with asyncio.timeout(_WITHIN):

@@ -53,7 +53,7 @@ async def begin_once(
     keys = [f"openai:{said}:{bucket - before}" for before in range(_REMEMBERED + 1)]
     if count > 0:
         run = await operations.run_begun_with(backend, keys, caller, beside=_beside(body))
-        if run is not None:
+        if run is not None and caller.conversation in (None, run.conversation_id):
             return BegunResponse(ResponseId(run.id), run, replayed=True)
     begun: BegunResponse | None = None
     try:

@@ -33,7 +33,7 @@ AGENT: Final = AgentSpec(
 K: Final = EventKind
 DURABLE: Final = frozenset(kind for kind in EventKind if kind.durable)
 ENDS: Final = ("completed", "incomplete", "failed", "cancelled", "expired")
-SEEDS: Final = 60
+SEEDS: Final = 40
 
 
 class Story:
