@@ -35,7 +35,7 @@ CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo up quick test contract check docs package check-package typescript check-clients openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
+.PHONY: help demo up quick test contract check docs package check-package typescript check-clients check-openai openhands-clients check-deploy check-frameworks check-servers twin bench bench-openhands bench-peers chaos soak restarts lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,10 @@ typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ 
 
 check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, the AI SDK's own, and the examples
 	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_example_pages.py -m chaos $(ARGS)
+
+check-openai: $(DEV) ## run five versions of OpenAI's client, loose and strict
+	$(BIN)/python -m tests.openai_clients.install
+	$(BIN)/python -m pytest tests/process/test_openai_versions.py -m chaos $(ARGS)
 
 openhands-clients: | $(BIN)/pip ## install OpenHands' own clients, which the tests run against its dialect
 	$(BIN)/python -m tests.openhands.install

@@ -18,7 +18,7 @@ END: Final = "<the-last-delta>"
 """The text of the last delta of each run."""
 _NEEDLE: Final = END.encode()
 _FRAME: Final = b"\ndata: "
-_STEPS: Final = (b"step.started", b"start-step")
+_STEPS: Final = (b"step.started", b"start-step", b"response.in_progress")
 """The beginning of a step, as each wire says it."""
 
 

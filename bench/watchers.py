@@ -43,6 +43,7 @@ class Crowd(NamedTuple):
 WIRES: Final[Mapping[str, str]] = {
     "native": "/v1/runs/{run}/events",
     "AI SDK": "/ui/agents/any/chat/{conversation}/stream",
+    "OpenAI": "/openai/v1/responses/{response}?stream=true",
 }
 """The place of a run's stream in each dialect. They are measured in turns."""
 CROWDS: Final = (Crowd(1, 1, 0.002), Crowd(1, 10, 0.004), Crowd(1, 100, 0.04), Crowd(100, 1, 0.04))
@@ -89,8 +90,8 @@ async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: i
     )
     assert client.stdin is not None
     assert client.stdout is not None
-    paths = [place.format(run=each.run_id, conversation=each.conversation_id) for each in leases]
-    client.stdin.write(orjson.dumps(paths))
+    ids = [(each.run_id, each.conversation_id, each.run_id.replace("run_", "resp_", 1)) for each in leases]
+    client.stdin.write(orjson.dumps([place.format(run=r, conversation=c, response=o) for r, c, o in ids]))
     client.stdin.write_eof()
     try:
         async with asyncio.timeout(_WITHIN):

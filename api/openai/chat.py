@@ -12,6 +12,7 @@ from starlette.responses import Response
 from palaver.errors import FieldError, Refused
 from palaver.processes.tasks import end
 from palaver.schemas.models import Run
+from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
 from ..answers import answer_json
@@ -65,6 +66,9 @@ async def create_chat_completion(
     if body.stream:
         return ChatStream(backend, caller, run, body, keeps=keeps, headers=headers)
     run = await _while_there(backend, caller, run, cast(Request, connection), keeps=keeps)
+    if not keeps and not run.status.terminal and run.status is not RunStatus.REQUIRES_ACTION:
+        # The process is to end, or there is no place for one who waits.
+        await let_go(backend, caller, run, "its client cannot be answered any more")
     problem = await refusal_of(backend, caller, run)
     if problem is not None:
         status, error = problem

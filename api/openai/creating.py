@@ -41,7 +41,7 @@ class RequestKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunResponse:
     """A response that has begun."""
 
     response: ResponseId
@@ -50,7 +50,7 @@ class Begun:
     """An earlier request with the same key has begun it."""
 
 
-async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey) -> Begun:
+async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey) -> BegunResponse:
     """Begin a response. It is a run of its own, or goes on with the one that waits for what the input answers.
 
     Raises:
@@ -74,7 +74,7 @@ async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate,
 
 async def _after_response(
     backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: RequestKey
-) -> Begun:
+) -> BegunResponse:
     try:
         before = ResponseId.read(body.previous_response_id or "")
         if caller.conversation is not None:
@@ -101,7 +101,7 @@ async def _behind(
     key: RequestKey,
     before: ResponseId,
     run: Run,
-) -> Begun:
+) -> BegunResponse:
     """Go on with the conversation behind a response; with a copy of it, if it has gone on in another way since."""
     conversation = await operations.read_conversation(backend, run.conversation_id)
     outcome = conversation.last_outcome
@@ -134,7 +134,7 @@ async def _end_of(backend: Backend, run: Run) -> int:
 
 async def _in_conversation(
     backend: Backend, caller: Caller, body: ResponseCreate, given: ClientInput, key: RequestKey
-) -> Begun:
+) -> BegunResponse:
     named = body.conversation
     conversation_id = named if isinstance(named, str) or named is None else named.id
     if caller.conversation is not None:
@@ -158,7 +158,7 @@ async def _answered(
     before: ResponseId,
     run: Run,
     projection: ResponseProjection,
-) -> Begun:
+) -> BegunResponse:
     """Answer the calls that a response has ended with. The same answers again name the same response."""
     if given.instructions:
         why = "cannot be changed while a response goes on"
@@ -173,7 +173,7 @@ async def _answered(
     said = orjson.dumps([str(before), caller.name, *(item.model_dump(mode="json") for item in items)])
     chosen = key.text if key.chosen else f"openai:{hashlib.sha256(said).hexdigest()}"
     acted = await operations.act(backend, run.id, items, caller, key=chosen)
-    return Begun(before.next, acted.run, acted.replayed)
+    return BegunResponse(before.next, acted.run, acted.replayed)
 
 
 def _items(given: ClientInput) -> list[Item]:
@@ -220,7 +220,7 @@ async def _submitted(
     told: Mapping[str, str],
     *,
     on_conflict: str = "enqueue",
-) -> Begun:
+) -> BegunResponse:
     conversation_id = told.get("conversation")
     known = None
     fields = body.model_dump(mode="json")
@@ -258,14 +258,14 @@ def submission_of(
     }
 
 
-async def submit(backend: Backend, caller: Caller, submission: Mapping[str, Any], key: str | None) -> Begun:
+async def submit(backend: Backend, caller: Caller, submission: Mapping[str, Any], key: str | None) -> BegunResponse:
     """Take on the run of a response."""
     read = validate(Submission, orjson.dumps(submission), submission, backend.providers)
     try:
         taken = await operations.submit(backend, read, caller, key=key)
     except UnknownConversation:
         raise Refused("conversation_not_found", "There is no such conversation, or not any more.") from None
-    return Begun(ResponseId(taken.run.id), taken.run, taken.replayed)
+    return BegunResponse(ResponseId(taken.run.id), taken.run, taken.replayed)
 
 
 def _is_over(run: Run) -> bool:

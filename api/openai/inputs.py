@@ -15,11 +15,11 @@ _ECHOES: Final = frozenset({"reasoning", "mcp_list_tools", "mcp_approval_request
 
 @dataclass(slots=True)
 class ClientInput:
-    """What a client has put into a request."""
+    """The input that a client has put into a request."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     instructions: list[str] = field(default_factory=list)
-    """What system messages say that stand before all others."""
+    """The words of system messages that stand before all others."""
     outputs: dict[str, Any] = field(default_factory=dict)
     """Outputs of calls that are not in the input, by call id."""
     decisions: dict[str, tuple[bool, str | None]] = field(default_factory=dict)

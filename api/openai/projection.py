@@ -63,7 +63,7 @@ _ENDS: Final[Mapping[str, str]] = {
 """The last event of a response by the status of its run. There is none for a cancelled one: its status says so."""
 
 
-class Shown(NamedTuple):
+class ShownEvent(NamedTuple):
     """An event of a response. The response itself is not among the fields of those that carry it."""
 
     number: int
@@ -91,7 +91,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallBegun:
     """A call that has no result yet."""
 
     call: Mapping[str, Any]
@@ -112,7 +112,7 @@ class ResponseProjection:
         self._makers: dict[str, Callable[[StoredEvent, Mapping[str, Any]], None]] = {
             kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
         }
-        self._shown: list[Shown] = []
+        self._shown: list[ShownEvent] = []
         self._seq = self._place = self._base = 0
         self._index = 0
         self._interrupted_at = -1
@@ -120,12 +120,12 @@ class ResponseProjection:
         self._thought: _Open | None = None
         self._opened: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _CallBegun] = {}
         self._requests: dict[str, str] = {}
         self.output: list[dict[str, Any]] = []
         """Items that are whole, or that an end has cut off."""
         self.input: list[dict[str, Any]] = []
-        """What the client sent for it."""
+        """The items that the client sent for it."""
         self.last = -1
         """The number of the last event that was shown."""
         self.part = -1
@@ -152,7 +152,7 @@ class ResponseProjection:
         """True if there is such a response."""
         return self.part >= self._response.part
 
-    def read(self, event: StoredEvent, thoughts: str = "") -> list[Shown]:
+    def read(self, event: StoredEvent, thoughts: str = "") -> list[ShownEvent]:
         """Take the next event, and return what it is here. ``thoughts`` are those before a message, where they are not
         among the events."""
         make = self._makers.get(event.type)
@@ -170,7 +170,7 @@ class ResponseProjection:
         make(event, data)
         return self._shown
 
-    def tail(self, event: StoredEvent) -> Shown | None:
+    def tail(self, event: StoredEvent) -> ShownEvent | None:
         """Return what a delta is that only adds to what is open; None for any other event, which is for ``read``. If it
         was sent, ``take`` has to be told."""
         of_text = self._thought is None
@@ -182,10 +182,10 @@ class ResponseProjection:
             return None
         number = (event.seq - self._base) * SPREAD
         if of_text:
-            return Shown(number, "response.output_text.delta", _delta(opened, data["text"]))
-        return Shown(number, "response.reasoning_summary_text.delta", _thought_delta(opened, data["text"]))
+            return ShownEvent(number, "response.output_text.delta", _delta(opened, data["text"]))
+        return ShownEvent(number, "response.reasoning_summary_text.delta", _thought_delta(opened, data["text"]))
 
-    def take(self, shown: Shown) -> None:
+    def take(self, shown: ShownEvent) -> None:
         """Take the delta that ``tail`` has returned, as it was sent."""
         opened = self._text if self._thought is None else self._thought
         if opened is not None:
@@ -218,7 +218,7 @@ class ResponseProjection:
     def _show(self, kind: str, **fields: Any) -> None:
         if self._mine:
             self.last = (self._seq - self._base) * SPREAD + self._place
-            self._shown.append(Shown(self.last, kind, fields))
+            self._shown.append(ShownEvent(self.last, kind, fields))
             self._place += 1
 
     def _at(self, place: int) -> None:
@@ -352,7 +352,7 @@ class ResponseProjection:
             self._at(_CALLS + _OF_CALL * place)
             by_client = call["name"] in self._by_client and call["id"] not in refused
             kind = "fc" if by_client else "mcp"
-            made = self._calls[call["id"]] = _Call(call, self._id(kind, step, place), by_client)
+            made = self._calls[call["id"]] = _CallBegun(call, self._id(kind, step, place), by_client)
             if by_client:
                 self._function(made)
             elif call["id"] in refused or not self._agent.approvals.ask(
@@ -360,7 +360,7 @@ class ResponseProjection:
             ):
                 self._open_call(made)
 
-    def _function(self, made: _Call) -> None:
+    def _function(self, made: _CallBegun) -> None:
         index, call = self._next(), made.call
         self._show("response.output_item.added", output_index=index, item=function_item(made.item, call, "in_progress"))
         place = {"item_id": made.item, "output_index": index}
@@ -368,7 +368,7 @@ class ResponseProjection:
         self._show("response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"])
         self._whole(index, function_item(made.item, call, "completed"))
 
-    def _open_call(self, made: _Call) -> None:
+    def _open_call(self, made: _CallBegun) -> None:
         made.index = index = self._next()
         place = {"item_id": made.item, "output_index": index}
         item = server_item(made.item, made.call, "in_progress", request=made.request)
@@ -376,7 +376,7 @@ class ResponseProjection:
         self._show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
         self._show("response.mcp_call.in_progress", **place)
 
-    def _close_call(self, made: _Call, status: str, output: str | None) -> None:
+    def _close_call(self, made: _CallBegun, status: str, output: str | None) -> None:
         index, made.index = made.index, None
         if index is None:
             return

@@ -10,13 +10,13 @@ from typing import Annotated, Final
 import orjson
 from starlette.requests import Request
 
-from palaver.errors import UnknownRun
+from palaver.errors import IdempotencyMismatch, Refused, UnknownRun
 from palaver.vocabulary.ids import is_id
 
 from .. import operations
 from ..headers import Header
 from ..operations import Backend, Caller
-from .creating import Begun, RequestKey, begin_response
+from .creating import BegunResponse, RequestKey, begin_response
 from .ids import ResponseId
 from .wire import ResponseCreate
 
@@ -43,7 +43,7 @@ RetryCount = Annotated[
 
 async def begin_once(
     backend: Backend, caller: Caller, body: ResponseCreate, key: str | None, count: int | None
-) -> Begun:
+) -> BegunResponse:
     """Begin a response, as ``begin_response`` does; or find the one that the same request made before, by its key, or
     because it says that it comes again. Raises what that raises."""
     if key is not None or count is None:
@@ -53,11 +53,18 @@ async def begin_once(
     keys = [f"openai:{said}:{bucket - before}" for before in range(_REMEMBERED + 1)]
     if count > 0:
         run = await operations.run_begun_with(backend, keys, caller, beside=_beside(body))
-        if run is not None:
-            return Begun(ResponseId(run.id), run, replayed=True)
-    begun = await begin_response(backend, caller, body, RequestKey(keys[0], chosen=False))
-    if begun.replayed and count == 0 and not begun.response.part:
-        # The same words a second time, and not the same request.
+        if run is not None and caller.conversation in (None, run.conversation_id):
+            return BegunResponse(ResponseId(run.id), run, replayed=True)
+    begun: BegunResponse | None = None
+    try:
+        begun = await begin_response(backend, caller, body, RequestKey(keys[0], chosen=False))
+    except IdempotencyMismatch:
+        pass
+    except Refused as refused:
+        if refused.code != "run_not_found":
+            raise
+    if begun is None or (begun.replayed and count == 0 and not begun.response.part):
+        # The same words a second time, and not the same request; or what it made the first time was deleted.
         return await begin_response(backend, caller, body, RequestKey(None, chosen=False))
     return begun
 

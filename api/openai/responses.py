@@ -26,7 +26,8 @@ from .ids import ResponseId
 from .paging import ItemsQuery, page_of
 from .repeating import RetryCount, begin_once
 from .states import read_response, response_object, status_of
-from .streaming import STREAMS, ResponseStream
+from .streaming import STREAMS, ResponseEvents
+from .tables import STATUSES
 from .wire import OpenAiDeleted, OpenAiItemList, OpenAiResponse, ResponseCreate
 
 _PATIENCE: Final = 600.0
@@ -102,8 +103,11 @@ async def create_response(
     if begun.response.part:
         detail(answers=begun.response.part, run=begun.run.id)
     if body.stream:
-        return ResponseStream(backend, begun.response, begun.run)
-    if body.background:
+        return ResponseEvents(backend, begun.response, begun.run)
+    if body.background and not begun.replayed and not begun.response.part:
+        run = begun.run
+        shown = response_object(begun.response, run, STATUSES[run.status])
+    elif body.background:
         shown = await shown_response(backend, begun.response)
     else:
         await await_end(backend, begun.run, _patience(connection))
@@ -154,7 +158,7 @@ async def retrieve_response(
         return answer_json(orjson.dumps(await shown_response(backend, response_id)))
     operations.admit_watcher(backend)
     run = await operations.read_run(backend, response_id.run_id)
-    stream = ResponseStream(backend, response_id, run)
+    stream = ResponseEvents(backend, response_id, run)
     if query.starting_after is not None:
         await stream.go_behind(query.starting_after)
     elif response_id.part:
@@ -209,7 +213,7 @@ async def delete_response(backend: Backend, response_id: ResponseInPath) -> Resp
     problems=("run_not_found", "invalid_cursor"),
 )
 async def list_input_items(backend: Backend, response_id: ResponseInPath, query: ItemsQuery) -> Response:
-    """What this response was created with; items of responses before it are those of their conversation."""
+    """The items that this response was created with; those of responses before it are in their conversation."""
     _, projection = await read_response(backend, response_id)
     if not projection.begun and response_id.part:
         raise UnknownRun(str(response_id))

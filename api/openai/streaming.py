@@ -18,7 +18,7 @@ from ..headers import EVENT_STREAM
 from ..operations import Backend, StoredEvent
 from ..streams import EventStream, Outlet
 from .ids import ResponseId
-from .projection import LIFECYCLE, ResponseProjection, Shown
+from .projection import LIFECYCLE, ResponseProjection, ShownEvent
 from .states import read_response, response_object, status_of
 from .tables import ResponseStatus
 
@@ -64,7 +64,7 @@ class ResponseOutlet(Outlet):
         return True
 
 
-class ResponseStream(EventStream):
+class ResponseEvents(EventStream):
     """The answer that is the stream of a response.
 
     Clients take the end of the body for the end of the response. What breaks off before that, as the process ends, is
@@ -76,7 +76,7 @@ class ResponseStream(EventStream):
         self._response = response
         self._run = run
         self._projection = ResponseProjection(response, run.agent)
-        self._missed: list[Shown] = []
+        self._missed: list[ShownEvent] = []
         self._reached = 0
         self._over = False
         self._sent = time.monotonic()
@@ -130,7 +130,7 @@ class ResponseStream(EventStream):
 
     async def _taken(self, events: Sequence[StoredEvent]) -> bytes:
         """Return the frames of the next events of the run."""
-        shown = list[Shown]()
+        shown = list[ShownEvent]()
         for event in events:
             if event.type == EventKind.STREAM_REWOUND:
                 self._over = True
@@ -141,7 +141,7 @@ class ResponseStream(EventStream):
                 break
         return await self._written(shown)
 
-    async def _written(self, events: list[Shown]) -> bytes:
+    async def _written(self, events: list[ShownEvent]) -> bytes:
         written = bytearray()
         for number, kind, fields in events:
             carried = {"response": await self._as_of(kind)} if kind in LIFECYCLE else fields

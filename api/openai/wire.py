@@ -53,11 +53,11 @@ class RunOptions(LenientModel):
     priority: int | None = Field(default=None, ge=0, le=9)
     tags: Tags = ()
     on_disconnect: Literal["cancel", "continue"] = "cancel"
-    """Of a chat completion: what becomes of it when its client is gone."""
+    """The fate of a chat completion whose client is gone."""
 
 
 class ModelParams(LenientModel):
-    """What requests of both kinds may say about the model's answers."""
+    """The fields of both kinds of requests about the model's answers."""
 
     model_config = LATE
     temperature: float | None = None
@@ -90,7 +90,7 @@ class ResponseCreate(ModelParams):
 
 
 class StreamOptions(LenientModel):
-    """What a stream has beside its chunks."""
+    """The additions to a stream of chunks."""
 
     model_config = LATE
     include_usage: bool | None = None

@@ -74,27 +74,43 @@ async def _begun(api: World, n: int) -> Ask:
 
 
 _MOST: Final = limit_of("input_messages")
+_COUNTED: Final = 96
+"""Messages that are counted: each run with them is made three times."""
+
+
+def _case(route: str, what: str, prepare: Callable[[World, int], Awaitable[Ask]]) -> Case:
+    return Case(route, what, _MOST, prepare, counted_at=_COUNTED)
+
+
 EVERY: Final = (
     Case(f"POST {_ROOT}/responses", "unknown fields", _VALUES, _create(fields)),
-    Case(f"POST {_ROOT}/responses", "items", _MOST, _create(lambda n: {"input": _messages(n)})),
+    _case(f"POST {_ROOT}/responses", "items", _create(lambda n: {"input": _messages(n)})),
     Case(f"POST {_ROOT}/responses", "characters", 64 * KIB, _create(lambda n: {"input": "x" * n})),
-    Case(f"POST {_ROOT}/chat/completions", "messages", _MOST, _chat(lambda n: {"messages": _messages(n)})),
-    Case(f"GET {_ROOT}/responses/{{response_id}}", "messages of its input", _MOST, _of_run("/responses/{0}")),
-    Case(f"GET {_ROOT}/responses/{{response_id}}/input_items", "messages of its input", _MOST,
-         _of_run("/responses/{0}/input_items")),
-    Case(f"POST {_ROOT}/responses/{{response_id}}/cancel", "messages of its input", _MOST,
-         _of_run("/responses/{0}/cancel")),
-    Case(f"DELETE {_ROOT}/responses/{{response_id}}", "messages of its input", _MOST, _ended),
-    Case(f"POST {_ROOT}/conversations", "items", _MOST, _begun),
-    Case(f"GET {_ROOT}/conversations/{{conversation_id}}", "messages", _MOST, _of_run("/conversations/{1}")),
+    _case(f"POST {_ROOT}/chat/completions", "messages", _chat(lambda n: {"messages": _messages(n)})),
+    _case(f"GET {_ROOT}/responses/{{response_id}}", "messages of its input", _of_run("/responses/{0}")),
+    _case(
+        f"GET {_ROOT}/responses/{{response_id}}/input_items",
+        "messages of its input",
+        _of_run("/responses/{0}/input_items"),
+    ),
+    _case(f"POST {_ROOT}/responses/{{response_id}}/cancel", "messages of its input", _of_run("/responses/{0}/cancel")),
+    _case(f"DELETE {_ROOT}/responses/{{response_id}}", "messages of its input", _ended),
+    _case(f"POST {_ROOT}/conversations", "items", _begun),
+    _case(f"GET {_ROOT}/conversations/{{conversation_id}}", "messages", _of_run("/conversations/{1}")),
     Case(f"POST {_ROOT}/conversations/{{conversation_id}}", "characters of metadata", 512, _changed),
-    Case(f"DELETE {_ROOT}/conversations/{{conversation_id}}", "messages", _MOST, _of_run("/conversations/{1}")),
-    Case(f"GET {_ROOT}/conversations/{{conversation_id}}/items", "messages", _MOST,
-         _of_run("/conversations/{1}/items?limit=100")),
-    Case(f"POST {_ROOT}/conversations/{{conversation_id}}/items", "items", _MOST, _added),
-    Case(f"GET {_ROOT}/conversations/{{conversation_id}}/items/{{item_id}}", "messages", _MOST,
-         _of_run("/conversations/{1}/items/msg_3")),
+    _case(f"DELETE {_ROOT}/conversations/{{conversation_id}}", "messages", _of_run("/conversations/{1}")),
+    _case(
+        f"GET {_ROOT}/conversations/{{conversation_id}}/items",
+        "messages",
+        _of_run("/conversations/{1}/items?limit=100"),
+    ),
+    _case(f"POST {_ROOT}/conversations/{{conversation_id}}/items", "items", _added),
+    _case(
+        f"GET {_ROOT}/conversations/{{conversation_id}}/items/{{item_id}}",
+        "messages",
+        _of_run("/conversations/{1}/items/msg_3"),
+    ),
     Case(f"GET {_ROOT}/models", "agents", 48, _models),
     *OTHERS,
-)  # fmt: skip
+)
 """With those of all others. The last one is the cheapest."""

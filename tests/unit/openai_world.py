@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import uvicorn
 from uvicorn.server import ServerState
@@ -21,9 +21,6 @@ from palaver.steps.verdicts import Continue, OpenCall, ToolOutcome
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.unit.api_world import SETTINGS, World, world
 from tests.waiting import aeventually
-
-if TYPE_CHECKING:
-    import openai
 
 AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL: Final = "fake/tool-20"
@@ -43,7 +40,8 @@ class OpenAiWorld:
 
     api: World
     url: str
-    client: openai.AsyncOpenAI
+    client: Any
+    """OpenAI's own."""
     connections: set[Any]
     """Those that are open."""
 

@@ -22,9 +22,9 @@ HELLO: Any = [{"role": "system", "content": "Be kind."}, {"role": "user", "conte
 TOOLS: Any = [{"type": "function", "function": {name: WEATHER[name] for name in ("name", "parameters")}}]
 
 
-@pytest.fixture(params=[True, False], ids=["strict", "loose"])
-async def there(request: pytest.FixtureRequest) -> AsyncIterator[OpenAiWorld]:
-    async with serving_openai(strict=request.param) as made:
+@pytest.fixture
+async def there() -> AsyncIterator[OpenAiWorld]:
+    async with serving_openai() as made:
         yield made
 
 

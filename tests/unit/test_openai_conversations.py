@@ -13,9 +13,9 @@ from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.openai_world import CALCULATOR, MODEL, OpenAiWorld, serving_openai
 
 
-@pytest.fixture(params=[True, False], ids=["strict", "loose"])
-async def there(request: pytest.FixtureRequest) -> AsyncIterator[OpenAiWorld]:
-    async with serving_openai(strict=request.param) as made:
+@pytest.fixture
+async def there() -> AsyncIterator[OpenAiWorld]:
+    async with serving_openai() as made:
         yield made
 
 

@@ -74,7 +74,7 @@ async def test_one_in_the_background_is_retrieved_cancelled_and_deleted(there: O
     cancelling = asyncio.create_task(client.cancel(response.id))
 
     async def asked() -> bool:
-        return (await there.run_of(response))["status"] == "cancelling"
+        return bool((await there.run_of(response))["status"] == "cancelling")
 
     await aeventually(asked)
     await there.api.store.steps.settle(lease, GiveUp(Failure.of(ErrorClass.INTERNAL), StopReason.ERROR))
@@ -223,6 +223,16 @@ async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld)
     assert await create(1, input="other") not in (lost, meant)
     behind = await create(0, previous_response_id=lost)
     assert await create(1, previous_response_id=lost) == behind
+    ended = await client.create(model=MODEL, input="once", background=True)
+    await there.api.finish(await there.run_of(ended))
+    once = await client.retrieve(await create(0, previous_response_id=ended.id))
+    await there.api.finish(await there.run_of(once))
+    twice = await client.retrieve(await create(0, previous_response_id=ended.id))
+    assert twice.conversation.id != once.conversation.id == ended.conversation.id
+    ended = await client.create(model=MODEL, input="gone", background=True)
+    await there.api.finish(await there.run_of(ended))
+    await client.delete(ended.id)
+    assert await create(0, input="gone") != ended.id
     first, again = [await client.create(model=MODEL, input="x", extra_headers={"idempotency-key": "k"}, background=True)
                     for _ in range(2)]  # fmt: skip
     assert first.id == again.id

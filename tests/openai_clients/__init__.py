@@ -1,0 +1,1 @@
+"""Versions of OpenAI's client for Python, and what each of them does at an API."""
