@@ -193,34 +193,34 @@ def test_what_ends_each_worker_ends_its_run_and_neighbours_live(every: EverySour
     for line in LINES:
         every.cluster.kill(line)
     workers = [another(every.cluster, line, "strict", PALAVER_MAX_LOSSES="3") for line in LINES]
-    for worker in workers:
-        worker.start()
-    neighbours = every.under_way(["python", "celery", "http", "mcp-http", "mcp-stdio"])
-    in_workers = [source for source in of("poison") if source not in ELSEWHERE]
-    poison = [every.ask(source, "die", "_again") for source in in_workers]
-    once = [every.ask(source, "die") for source in of("poison") if source != "loop"]
-
-    def all_ended() -> bool:
+    with ExitStack() as strict:
         for worker in workers:
-            if not worker.running:
-                worker.start()
-        return all(every.cluster.run(each.run_id).status.terminal for each in poison)
+            strict.callback(worker.kill, signal.SIGKILL)
+            worker.start()
+        neighbours = every.under_way(["python", "celery", "http", "mcp-http", "mcp-stdio"])
+        in_workers = [source for source in of("poison") if source not in ELSEWHERE]
+        poison = [every.ask(source, "die", "_again") for source in in_workers]
+        once = [every.ask(source, "die") for source in of("poison") if source != "loop"]
 
-    eventually(all_ended, within=60)
-    for each in poison:
-        run = every.cluster.ended(each.run_id)
-        assert run.error is not None, each
-        assert (run.status, run.error["class"]) == ("failed", "worker_lost"), each
-        assert every.begun(each) == 3, each
-    for each in once:
-        assert IN_DOUBT in every.told(each), each
-        assert every.begun(each) == 1, each
-    every.release(*neighbours)
-    for each in neighbours:
-        assert f"did {each.key}" in every.told(each), each
-        assert every.begun(each) == 1, each
-    for worker in workers:
-        worker.kill(signal.SIGKILL)
+        def all_ended() -> bool:
+            for worker in workers:
+                if not worker.running:
+                    worker.start()
+            return all(every.cluster.run(each.run_id).status.terminal for each in poison)
+
+        eventually(all_ended, within=90)
+        for each in poison:
+            run = every.cluster.ended(each.run_id)
+            assert run.error is not None, each
+            assert (run.status, run.error["class"]) == ("failed", "worker_lost"), each
+            assert every.begun(each) == 3, each
+        for each in once:
+            assert IN_DOUBT in every.told(each), each
+            assert every.begun(each) == 1, each
+        every.release(*neighbours)
+        for each in neighbours:
+            assert f"did {each.key}" in every.told(each), each
+            assert every.begun(each) == 1, each
 
 
 def test_a_call_without_memory_fails_and_neighbours_live(every: EverySource) -> None:
