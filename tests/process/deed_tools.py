@@ -56,6 +56,10 @@ class BaseTool:
         return deed(arguments["do"], arguments["key"], image=_IMAGE)
 
 
+def _foreign(name: str) -> Any:
+    return BaseTool(name)
+
+
 python, python_brief = tool(timeout=LONGEST)(python_deed), tool(name="python_deed_brief", timeout=BRIEF)(python_deed)
 python_again = tool(name="python_deed_again", idempotent=True, timeout=LONGEST)(python_deed)
 loop = tool(queue="loop", timeout=LONGEST)(loop_deed)
@@ -64,6 +68,6 @@ loop_again = tool(name="loop_deed_again", idempotent=True, queue="loop", timeout
 declared = Tool("declared_deed", "Do something.", SCHEMA, _declared, timeout=LONGEST)
 declared_brief = Tool("declared_deed_brief", "Do something.", SCHEMA, _declared, timeout=BRIEF)
 declared_again = Tool("declared_deed_again", "Do something.", SCHEMA, _declared, idempotent=True, timeout=LONGEST)
-foreign = tool(timeout=LONGEST)(BaseTool("foreign_deed"))
-foreign_brief = tool(timeout=BRIEF)(BaseTool("foreign_deed_brief"))
-foreign_again = tool(idempotent=True, timeout=LONGEST)(BaseTool("foreign_deed_again"))
+foreign = tool(timeout=LONGEST)(_foreign("foreign_deed"))
+foreign_brief = tool(timeout=BRIEF)(_foreign("foreign_deed_brief"))
+foreign_again = tool(idempotent=True, timeout=LONGEST)(_foreign("foreign_deed_again"))

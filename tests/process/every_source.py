@@ -243,7 +243,7 @@ def every_source(folder: Path, environment: Mapping[str, str] = MappingProxyType
         # All that is started inherits it.
         patch.setenv("DEEDS", str(folder / "deeds"))
         opened.enter_context(redis)
-        opened.callback(lambda: [shop.kill(queue) for queue in shop.workers])
+        opened.callback(shop.close)
         shop.start("celery", "-c", str(len(SOURCES)))
         sources = folder / "tools.toml"
         sources.write_text(_file_of_sources(port))
