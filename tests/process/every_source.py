@@ -146,6 +146,7 @@ class EverySource:
         self.port = port
         """Of the service."""
         self._web: subprocess.Popen[bytes] | None = None
+        self._finished: dict[str, StoredEvent] = {}
 
     def serve(self) -> None:
         """Start the service; it serves when this returns."""
@@ -220,9 +221,12 @@ class EverySource:
 
     def finished(self, deed: Deed) -> StoredEvent:
         """How the call ended, of a run that is completed."""
+        if deed.key in self._finished:
+            return self._finished[deed.key]
         run = self.cluster.ended(deed.run_id, within=60)
         assert run.status == "completed", f"{deed}: {run!r}\n{self.cluster.timeline(deed.run_id)}"
         (finished,) = (event for event in self.cluster.events(deed.run_id) if event.type == "tool.finished")
+        self._finished[deed.key] = finished
         return finished
 
     def told(self, deed: Deed) -> str:
