@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from palaver import ImagePart, Tool, ToolContext, tool
 from palaver.errors import ToolError
-from tests.process.deeds import PNG, SCHEMA, deed, deed_async
+from tests.process.deeds import LONGEST, PNG, SCHEMA, deed, deed_async
 
 BRIEF: Final = 1.0
 """Seconds of a tool that is called ``…_brief``."""
@@ -56,13 +56,18 @@ class BaseTool:
         return deed(arguments["do"], arguments["key"], image=_IMAGE)
 
 
-python, python_brief = tool(python_deed), tool(name="python_deed_brief", timeout=BRIEF)(python_deed)
-python_again = tool(name="python_deed_again", idempotent=True)(python_deed)
-loop, loop_brief = tool(queue="loop")(loop_deed), tool(name="loop_deed_brief", timeout=BRIEF, queue="loop")(loop_deed)
-loop_again = tool(name="loop_deed_again", idempotent=True, queue="loop")(loop_deed)
-declared = Tool("declared_deed", "Do something.", SCHEMA, _declared)
+def _foreign(name: str) -> Any:
+    return BaseTool(name)
+
+
+python, python_brief = tool(timeout=LONGEST)(python_deed), tool(name="python_deed_brief", timeout=BRIEF)(python_deed)
+python_again = tool(name="python_deed_again", idempotent=True, timeout=LONGEST)(python_deed)
+loop = tool(queue="loop", timeout=LONGEST)(loop_deed)
+loop_brief = tool(name="loop_deed_brief", timeout=BRIEF, queue="loop")(loop_deed)
+loop_again = tool(name="loop_deed_again", idempotent=True, queue="loop", timeout=LONGEST)(loop_deed)
+declared = Tool("declared_deed", "Do something.", SCHEMA, _declared, timeout=LONGEST)
 declared_brief = Tool("declared_deed_brief", "Do something.", SCHEMA, _declared, timeout=BRIEF)
-declared_again = Tool("declared_deed_again", "Do something.", SCHEMA, _declared, idempotent=True)
-foreign = BaseTool("foreign_deed")
-foreign_brief = tool(timeout=BRIEF)(BaseTool("foreign_deed_brief"))
-foreign_again = tool(idempotent=True)(BaseTool("foreign_deed_again"))
+declared_again = Tool("declared_deed_again", "Do something.", SCHEMA, _declared, idempotent=True, timeout=LONGEST)
+foreign = tool(timeout=LONGEST)(_foreign("foreign_deed"))
+foreign_brief = tool(timeout=BRIEF)(_foreign("foreign_deed_brief"))
+foreign_again = tool(idempotent=True, timeout=LONGEST)(_foreign("foreign_deed_again"))

@@ -17,7 +17,7 @@ from typing import Any
 LARGE = 1 << 20
 """Characters of a large result."""
 ROOM = 4 << 30
-TOO_MUCH = 8 << 30
+TOO_MUCH = 1 << 42
 """Bytes that a process has room for, and that a deed wants."""
 MANY = 256
 """Tools of a source that has many."""
@@ -27,7 +27,7 @@ SCHEMA: dict[str, Any] = {
     "properties": {"do": {"type": "string"}, "key": {"type": "string"}},
     "required": ["do", "key"],
 }
-_LONGEST = 60.0
+LONGEST = 120.0
 """Seconds that a deed waits if nobody lets it go on."""
 _NAP = 0.2
 _LOOK = 0.02
@@ -71,7 +71,7 @@ def begin(do: str, key: str, progress: Callable[..., None] = nothing) -> float:
         bytearray(TOO_MUCH)
     if do == "wait":
         progress("half of it", fraction=0.5)
-    return {"wait": _LONGEST, "nap": _NAP}.get(do, 0.0)
+    return {"wait": LONGEST, "nap": _NAP}.get(do, 0.0)
 
 
 def end(do: str, key: str, secret: str = "", image: object = None) -> Any:

@@ -51,6 +51,7 @@ SOURCES: Final[Mapping[str, str]] = {
 _TASKS: Final = """
 [celery.deeds]
 broker_env = "SHOP_BROKER"
+timeout = {longest}
 {more}
 
 [celery.deeds.tasks.celery_deed]
@@ -72,6 +73,7 @@ parameters = {schema}
 _FILE: Final = """
 [http.deeds]
 base_url = "http://127.0.0.1:{port}"
+timeout = {longest}
 headers.Authorization = {{ secret = "TOKEN" }}
 
 [http.deeds.tools.http_deed]
@@ -93,6 +95,7 @@ parameters = {schema}
 
 [mcp.web]
 url = "http://127.0.0.1:{port}/mcp"
+timeout = {longest}
 headers.Authorization = {{ env = "WEB_TOKEN" }}
 risky = false
 tools.deed_brief.timeout = 1
@@ -100,6 +103,7 @@ tools.deed_again.idempotent = true
 
 [mcp.proc]
 command = {command}
+timeout = {longest}
 env = ["PROC_TOKEN", "DEEDS"]
 risky = false
 tools.deed_brief.timeout = 1
@@ -113,13 +117,13 @@ _SCHEMA: Final = (
 
 def file_of_tasks(more: str = "") -> str:
     """What PALAVER_TOOL_SOURCES says of the Celery application, and one line more."""
-    return _TASKS.format(schema=_SCHEMA, more=more)
+    return _TASKS.format(schema=_SCHEMA, longest=deeds.LONGEST, more=more)
 
 
 def _file_of_sources(port: int) -> str:
     """What it says of all; the service listens at this port."""
     command = json.dumps([sys.executable, "-S", deed_stdio.__file__])
-    return file_of_tasks() + _FILE.format(schema=_SCHEMA, port=port, command=command)
+    return file_of_tasks() + _FILE.format(schema=_SCHEMA, longest=deeds.LONGEST, port=port, command=command)
 
 
 @dataclass
@@ -142,6 +146,7 @@ class EverySource:
         self.port = port
         """Of the service."""
         self._web: subprocess.Popen[bytes] | None = None
+        self._finished: dict[str, StoredEvent] = {}
 
     def serve(self) -> None:
         """Start the service; it serves when this returns."""
@@ -216,9 +221,12 @@ class EverySource:
 
     def finished(self, deed: Deed) -> StoredEvent:
         """How the call ended, of a run that is completed."""
+        if deed.key in self._finished:
+            return self._finished[deed.key]
         run = self.cluster.ended(deed.run_id, within=60)
         assert run.status == "completed", f"{deed}: {run!r}\n{self.cluster.timeline(deed.run_id)}"
         (finished,) = (event for event in self.cluster.events(deed.run_id) if event.type == "tool.finished")
+        self._finished[deed.key] = finished
         return finished
 
     def told(self, deed: Deed) -> str:
@@ -239,7 +247,7 @@ def every_source(folder: Path, environment: Mapping[str, str] = MappingProxyType
         # All that is started inherits it.
         patch.setenv("DEEDS", str(folder / "deeds"))
         opened.enter_context(redis)
-        opened.callback(lambda: [shop.kill(queue) for queue in shop.workers])
+        opened.callback(shop.close)
         shop.start("celery", "-c", str(len(SOURCES)))
         sources = folder / "tools.toml"
         sources.write_text(_file_of_sources(port))

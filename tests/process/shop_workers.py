@@ -56,6 +56,11 @@ class Shop:
         os.killpg(self.workers[queue].pid, signal.SIGKILL)
         self.workers[queue].wait()
 
+    def close(self) -> None:
+        """SIGKILL to all of them."""
+        for queue in self.workers:
+            self.kill(queue)
+
     @property
     def app(self) -> Celery:
         return Celery("looking", broker=self.broker, set_as_current=False)

@@ -1,13 +1,10 @@
-"""Tools that a file declares, on real processes: a request to a service; and tasks of another Celery application, whose
-workers and ours die, and nothing is doubled."""
+"""Tools that a file declares, on real processes: what requests and tasks of another Celery application have beside the
+cases of every source (test_every_source.py)."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,8 +62,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         shop.start("silent", SHOP_SILENT="1", SHOP_BACKEND=f"redis://127.0.0.1:{redis.port}/1")
         yield shop
     finally:
-        for queue in shop.workers:
-            shop.kill(queue)
+        shop.close()
         redis.close()
 
 
@@ -121,48 +117,11 @@ def test_an_application_that_does_not_report_is_asked_for_its_results(stack: Clu
     assert len(shop.begun("four")) == 1
 
 
-def test_a_cancelled_run_ends_its_task(stack: Cluster, shop: Shop) -> None:
-    run_id = _submitted(stack, "pay_back", order="five", seconds=7)
-    eventually(lambda: shop.begun("five"))
-    assert stack.cancel(run_id) in (200, 202)
-    assert stack.ended(run_id).status == "cancelled"
-    assert _told_revoked(shop, run_id)
-    assert not shop.ended("five")
-
-
-def _told_revoked(shop: Shop, run_id: str) -> bool:
-    """Whether the worker has reported that it ended the task."""
-    with shop.app.connection_for_write() as connection:
-        client = connection.default_channel.client
-        key = next(key for key in client.scan_iter(f"palaver:task:palaver:{run_id}:*") if not key.endswith(b":sent"))
-        return eventually(lambda: b'"revoked"' in client.lindex(key, -1))
-
-
 def test_a_task_that_somebody_revokes_is_in_doubt(stack: Cluster, shop: Shop) -> None:
     run_id = _submitted(stack, "pay_back", order="six", seconds=7)
     (task,) = eventually(lambda: shop.begun("six"))
     shop.app.control.revoke(task, terminate=True)
     assert _told(stack, run_id) == "The task was revoked. It may or may not have taken effect."
-
-
-def test_a_worker_of_ours_that_is_killed_leaves_the_task_to_the_next_one(stack: Cluster, shop: Shop) -> None:
-    stack.expect_traceback("WorkerLostError")
-    run_id = _submitted(stack, "pay_back", order="seven", seconds=3)
-    eventually(lambda: shop.begun("seven"))
-    stack.kill("tools")
-    stack.start("tools")
-    assert _told(stack, run_id) == '{"refunded": "seven"}'
-    assert len(shop.begun("seven")) == 1
-
-
-def test_a_process_of_theirs_that_is_killed_leaves_in_doubt_what_it_did(stack: Cluster, shop: Shop) -> None:
-    run_id = _submitted(stack, "pay_back", order="eight", seconds=7)
-    eventually(lambda: shop.begun("eight"))
-    parent = shop.workers["celery"].pid
-    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
-    assert _told(stack, run_id) == "The process that ran the task was lost. It may or may not have taken effect."
-    assert len(shop.begun("eight")) == 1
 
 
 def test_a_worker_of_theirs_that_is_killed_is_noticed_by_the_time_of_the_call(stack: Cluster, shop: Shop) -> None:

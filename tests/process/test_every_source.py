@@ -155,7 +155,11 @@ def test_a_worker_that_is_killed_while_it_calls_makes_no_call_again(every: Every
 
 
 @pytest.mark.parametrize(
-    ("case", "point", "begun"), [("killed before", "tool.starting", 0), ("killed after", "tool.done", 1)]
+    ("case", "point", "begun"),
+    [
+        pytest.param("killed before", "tool.starting", 0, marks=pytest.mark.chaos),
+        ("killed after", "tool.done", 1),
+    ],
 )
 def test_a_worker_that_is_killed_beside_the_call_makes_no_call_again(
     case: str, point: str, begun: int, every: EverySource
@@ -169,7 +173,7 @@ def test_a_worker_that_is_killed_beside_the_call_makes_no_call_again(
             doomed.enter_context(one_more(every.cluster, line, PALAVER_FAILPOINTS=f"{point}=kill"))
         found = [every.ask(source, "answer") for source in of(case)]
         for each in found:
-            eventually(lambda each=each: every.lost(each), within=60, why=f"{each} lives")  # type: ignore[misc]
+            eventually(lambda each=each: every.lost(each), within=60, every=0.2, why=f"{each} lives")  # type: ignore[misc]
     for line in ("tools", "loop"):
         every.cluster.start(line)
     _judge(every, found)
@@ -187,40 +191,43 @@ def _judge(every: EverySource, found: list[Deed]) -> None:
         assert every.begun(each) <= 1 or each.again, f"{each} was done twice"
 
 
+@pytest.mark.chaos
 def test_what_ends_each_worker_ends_its_run_and_neighbours_live(every: EverySource) -> None:
     """What may be tried again ends its run after three deaths, and all else is in doubt after the first one."""
     every.cluster.expect_traceback("WorkerLostError")
     for line in LINES:
         every.cluster.kill(line)
     workers = [another(every.cluster, line, "strict", PALAVER_MAX_LOSSES="3") for line in LINES]
-    for worker in workers:
-        worker.start()
-    neighbours = every.under_way(["python", "celery", "http", "mcp-http", "mcp-stdio"])
-    in_workers = [source for source in of("poison") if source not in ELSEWHERE]
-    poison = [every.ask(source, "die", "_again") for source in in_workers]
-    once = [every.ask(source, "die") for source in of("poison") if source != "loop"]
-
-    def all_ended() -> bool:
+    with ExitStack() as strict:
         for worker in workers:
-            if not worker.running:
-                worker.start()
-        return all(every.cluster.run(each.run_id).status.terminal for each in poison)
+            strict.callback(worker.kill, signal.SIGKILL)
+            worker.start()
+        neighbours = every.under_way(["python", "celery", "http", "mcp-http", "mcp-stdio"])
+        in_workers = [source for source in of("poison") if source not in ELSEWHERE]
+        poison = [every.ask(source, "die", "_again") for source in in_workers]
+        for each in poison:
+            strict.callback(every.cluster.cancel, each.run_id)
+        once = [every.ask(source, "die") for source in of("poison") if source != "loop"]
 
-    eventually(all_ended, within=60)
-    for each in poison:
-        run = every.cluster.ended(each.run_id)
-        assert run.error is not None, each
-        assert (run.status, run.error["class"]) == ("failed", "worker_lost"), each
-        assert every.begun(each) == 3, each
-    for each in once:
-        assert IN_DOUBT in every.told(each), each
-        assert every.begun(each) == 1, each
-    every.release(*neighbours)
-    for each in neighbours:
-        assert f"did {each.key}" in every.told(each), each
-        assert every.begun(each) == 1, each
-    for worker in workers:
-        worker.kill(signal.SIGKILL)
+        def all_ended() -> bool:
+            for worker in workers:
+                if not worker.running:
+                    worker.start()
+            return all(every.cluster.run(each.run_id).status.terminal for each in poison)
+
+        eventually(all_ended, within=300, every=0.2)
+        for each in poison:
+            run = every.cluster.ended(each.run_id)
+            assert run.error is not None, each
+            assert (run.status, run.error["class"]) == ("failed", "worker_lost"), each
+            assert every.begun(each) == 3, each
+        for each in once:
+            assert IN_DOUBT in every.told(each), each
+            assert every.begun(each) == 1, each
+        every.release(*neighbours)
+        for each in neighbours:
+            assert f"did {each.key}" in every.told(each), each
+            assert every.begun(each) == 1, each
 
 
 def test_a_call_without_memory_fails_and_neighbours_live(every: EverySource) -> None:

@@ -1,5 +1,5 @@
-"""Tools of MCP servers as steps, one over HTTP and one that is a process of a worker: called, failed, late, cancelled,
-and killed at either end. Each server counts its calls: none is made twice."""
+"""Tools of MCP servers as steps, one over HTTP and one that is a process of a worker: what they have beside the cases
+of every source (test_every_source.py). Each server counts its calls: none is made twice."""
 
 from __future__ import annotations
 
@@ -162,31 +162,12 @@ def test_the_api_shows_them_and_who_is_not_trusted_needs_an_approval(mcp: Mcp) -
     assert mcp.calls("proc", "cwd") == 1
 
 
-@pytest.mark.parametrize("server", ["web", "proc"])
-def test_a_tool_that_failed_is_told_to_the_model(server: str, mcp: Mcp) -> None:
-    run = mcp.cluster.ended(mcp.submit(server, "fail"))
-    assert (run.status, told(mcp.cluster, run.id)) == ("completed", ["tool_error"])
-    assert _said(mcp, run.id) == "no such city"
-    assert mcp.calls(server, "fail") == 1
-
-
 def test_a_call_that_takes_too_long_is_ended_at_the_server(mcp: Mcp) -> None:
     left = mcp.lines("web").count("wait was left")
     run = mcp.cluster.ended(mcp.submit("web", "brief"))
     assert told(mcp.cluster, run.id) == ["tool_timeout"]
     assert _said(mcp, run.id) == f"web__brief took longer than 3 s: {UNKNOWN}"
     eventually(lambda: mcp.lines("web").count("wait was left") == left + 1)
-
-
-@pytest.mark.parametrize("server", ["web", "proc"])
-def test_a_cancelled_run_ends_its_call_at_the_server(server: str, mcp: Mcp) -> None:
-    heard = "wait was left" if server == "web" else "notifications/cancelled"
-    before = mcp.lines(server).count(heard)
-    run_id = mcp.in_flight(server, "wait")
-    mcp.cluster.saw(run_id, "tool.progress", fraction=0.25)
-    mcp.cluster.cancel(run_id)
-    assert mcp.cluster.ended(run_id).status == "cancelled"
-    eventually(lambda: mcp.lines(server).count(heard) == before + 1)
 
 
 def test_a_call_whose_server_is_killed_is_not_made_again(mcp: Mcp) -> None:
@@ -225,18 +206,16 @@ def test_a_call_that_a_server_did_not_take_yet_is_made_when_it_says(mcp: Mcp) ->
     assert (mcp.calls("web", "busy"), mcp.calls("web", "taken")) == (2, 1)
 
 
-@pytest.mark.parametrize("server", ["web", "proc"])
-def test_a_call_whose_worker_is_killed_is_not_made_again(server: str, mcp: Mcp) -> None:
-    run_id = mcp.in_flight(server, "wait")
-    made = mcp.calls(server, "wait")
+def test_a_process_ends_with_its_worker_and_the_call_is_not_made_again(mcp: Mcp) -> None:
+    run_id = mcp.in_flight("proc", "wait")
+    made = mcp.calls("proc", "wait")
     mcp.cluster.kill("tools")
     mcp.cluster.start("tools")
     assert mcp.cluster.ended(run_id).status == "completed"
     assert told(mcp.cluster, run_id) == ["tool_interrupted"]
-    assert mcp.calls(server, "wait") == made
-    if server == "proc":
-        gone = mcp.lives()
-        eventually(lambda: not any(_alive(pid) for pid in gone), why="a server has outlived its worker")
+    assert mcp.calls("proc", "wait") == made
+    gone = mcp.lives()
+    eventually(lambda: not any(_alive(pid) for pid in gone), why="a server has outlived its worker")
 
 
 def _alive(pid: int) -> bool:

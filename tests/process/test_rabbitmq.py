@@ -79,8 +79,9 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory, reports: RedisServer) -> 
             "SHOP_BROKER_FILE": str(broker),
             "SHOP_REPORTS": reports.url,
         }
-        with Cluster(folder, rabbitmq=True, environment=environment) as cluster:
-            broker.write_text(server(cluster).url)
+        cluster = Cluster(folder, rabbitmq=True, environment=environment)
+        broker.write_text(server(cluster).url)
+        with cluster:
             yield cluster
 
 
