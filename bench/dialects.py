@@ -1,5 +1,5 @@
-"""How soon a stream begins in each dialect: ``python -m bench.dialects [--times N]``. What an event costs one who watches
-is ``python -m bench --only watchers``.
+"""How soon a stream begins in each dialect: ``python -m bench.dialects [--times N]``. What an event costs one who
+watches is ``python -m bench --only watchers``.
 
 The time is from the request that begins a run to the first event of its stream, at an API that has nothing else to do.
 The dialects take turns, so that what else the machine does meets all of them.
