@@ -27,6 +27,9 @@ class ClientConnection(Protocol):
     def write_chunk(self, piece: bytes) -> bool:
         """Write a piece if the client is there, and not behind; tell whether that is so."""
 
+    def cut(self) -> None:
+        """End the connection in the middle of the body, so that the client knows that something is missing."""
+
 
 def connection_of(scope: Scope) -> ClientConnection | None:
     """Return the connection of a request, if it is one that writes answers itself."""

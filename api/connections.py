@@ -173,6 +173,11 @@ class Bounded(Sending, _Base):
             self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
         return True
 
+    def cut(self) -> None:
+        """End the connection in the middle of a body, once what was written is sent."""
+        self.cycle.disconnected = True
+        self.transport.close()
+
     def on_response_complete(self) -> None:
         before = self.cycle
         super().on_response_complete()

@@ -109,7 +109,15 @@ class EventStream(Response):
             if self._outlet is not None:
                 self._outlet.connection = None
             await end(pump, *others)
-        await send({"type": "http.response.body", "body": b""})
+        if connection is None or self.whole:
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            connection.cut()
+
+    @property
+    def whole(self) -> bool:
+        """True if the client may take the end of the body for the end of what there is."""
+        return True
 
     async def _pump(self, send: SendPiece) -> None:
         async with aclosing(self._frames) as frames:

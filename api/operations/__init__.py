@@ -17,6 +17,7 @@ from palaver.store.redis.single_flight import SingleFlight
 from .acting import acting_for
 from .admission import as_it_was
 from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
+from .answering import answer_run
 from .asking import ask
 from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
@@ -43,6 +44,7 @@ from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_awa
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
+from .named_conversations import begin_in_named, conversation_named, keep_to_named
 from .offboarding import erase_tenant, export_tenant
 from .queues import (
     LackedState,
@@ -127,17 +129,20 @@ __all__ = [
     "act_on_runs",
     "acting_for",
     "admit_watcher",
+    "answer_run",
     "append",
     "as_it_was",
     "ask",
     "await_run",
     "begin",
+    "begin_in_named",
     "cancel",
     "change_conversation",
     "change_tenant",
     "check_store",
     "clear_conversation",
     "condense",
+    "conversation_named",
     "conversation_of",
     "count_conversations",
     "create_conversation",
@@ -155,6 +160,7 @@ __all__ = [
     "keep_act",
     "keep_agent",
     "keep_to_conversation",
+    "keep_to_named",
     "keep_to_run",
     "key_ended",
     "last_message",

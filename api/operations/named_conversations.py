@@ -1,0 +1,69 @@
+"""Conversations that clients of a dialect know by names of their own, such as the id of a chat or a thread.
+
+A name leads to a conversation without a table of names: it is that conversation's id, its UUID, or a text from which
+its number follows. So a thousand requests at once with a new name make one conversation, and any process finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import UUID
+
+from palaver.errors import Refused
+from palaver.schemas.conversation import NewConversation
+from palaver.schemas.models import Submission
+from palaver.store.runs.runs import Submitted
+from palaver.vocabulary.ids import is_id
+
+from .backend import Backend, Caller
+from .conversations import conversation_of, create_conversation
+from .scopes import keep_to_conversation
+from .submitting import begin
+
+
+def conversation_named(backend: Backend, dialect: str, name: str) -> str:
+    """Return the id of the conversation that clients of a dialect know by ``name``, whether there is one or not.
+
+    An id of a conversation is its own name, and so is a UUID. Any other text names a conversation of the caller's
+    tenant that this dialect alone has by that name.
+    """
+    if is_id("conv", name):
+        return name
+    try:
+        number = UUID(name)
+    except ValueError:
+        number = UUID(bytes=hashlib.sha256(f"{dialect}\0{name}".encode()).digest()[:16])
+    return conversation_of(backend, number)
+
+
+async def keep_to_named(backend: Backend, caller: Caller, conversation_id: str) -> None:
+    """See that a caller who is held to one conversation means that one.
+
+    Raises:
+        UnknownConversation: it is another one.
+    """
+    if caller.conversation is not None:
+        await keep_to_conversation(backend, caller, conversation_id)
+
+
+async def begin_in_named(
+    backend: Backend, conversation_id: str, submission: Submission, caller: Caller, *, key: str
+) -> Submitted:
+    """Take a run on in a conversation that clients have named; the first run begins it. With the same ``key`` again
+    nothing more happens.
+
+    Raises:
+        UnknownConversation: the caller is held to another one.
+        Refused: everything that is wrong with it, or with the id.
+        StateConflict: the state of the conversation does not allow it.
+        IdempotencyMismatch, NoRoom, NotDurable, TimePassed, StoreUnavailable: it was not taken on, or not safely.
+    """
+    await keep_to_named(backend, caller, conversation_id)
+    submission = submission.model_copy(update={"conversation_id": conversation_id})
+    try:
+        return await begin(backend, submission, caller, key=key)
+    except Refused as refused:
+        if refused.code != "unknown_conversation":
+            raise
+    await create_conversation(backend, NewConversation(id=conversation_id), caller)
+    return await begin(backend, submission, caller, key=key)
