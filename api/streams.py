@@ -28,20 +28,21 @@ _FRAME_BYTES: Final = 4 * MIB
 SendPiece = Callable[[bytes], Awaitable[None]]
 """A function that sends a piece of a body."""
 E = TypeVar("E", bound=StoredEvent)
+F = TypeVar("F", bound=bytes)
 
 
-class Frames(Generic[E]):
+class Frames(Generic[E, F]):
     """Events as a dialect writes them. The latest stay in memory: all watchers of a run get the same, written once."""
 
-    def __init__(self, write: Callable[[E], bytes]) -> None:
+    def __init__(self, write: Callable[[E], F]) -> None:
         self._write = write
-        self._made: OrderedDict[E, bytes] = OrderedDict()
+        self._made: OrderedDict[E, F] = OrderedDict()
         """The frames by event: one that was read twice, or came live and was read, is one event."""
         self._size = 0
-        self._last: tuple[E, bytes] | None = None
+        self._last: tuple[E, F] | None = None
         """The one that was asked for last: all watchers of a run ask for it together."""
 
-    def of(self, event: E) -> bytes:
+    def of(self, event: E) -> F:
         """Return the frame of an event."""
         if self._last is not None and self._last[0] is event:
             return self._last[1]
@@ -51,7 +52,7 @@ class Frames(Generic[E]):
         self._last = event, frame
         return frame
 
-    def _add(self, event: E) -> bytes:
+    def _add(self, event: E) -> F:
         made = self._made[event] = self._write(event)
         self._size += len(made)
         while len(self._made) > _FRAMES or self._size > _FRAME_BYTES:

@@ -44,7 +44,7 @@ from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_awa
 from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log
 from .metrics import read_metrics
 from .models import ModelPage, list_models
-from .named_conversations import begin_in_named, conversation_named, keep_to_named
+from .named_conversations import conversation_named, keep_to_named, submit_to_named
 from .offboarding import erase_tenant, export_tenant
 from .queues import (
     LackedState,
@@ -135,7 +135,6 @@ __all__ = [
     "ask",
     "await_run",
     "begin",
-    "begin_in_named",
     "cancel",
     "change_conversation",
     "change_tenant",
@@ -205,6 +204,7 @@ __all__ = [
     "secret_names",
     "set_secrets",
     "submit",
+    "submit_to_named",
     "watch",
     "watch_conversation",
     "withdraw",

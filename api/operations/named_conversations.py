@@ -12,13 +12,12 @@ from uuid import UUID
 from palaver.errors import Refused
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import Submission
-from palaver.store.runs.runs import Submitted
 from palaver.vocabulary.ids import is_id
 
 from .backend import Backend, Caller
 from .conversations import conversation_of, create_conversation
 from .scopes import keep_to_conversation
-from .submitting import begin
+from .submitting import Taken, submit
 
 
 def conversation_named(backend: Backend, dialect: str, name: str) -> str:
@@ -46,9 +45,9 @@ async def keep_to_named(backend: Backend, caller: Caller, conversation_id: str) 
         await keep_to_conversation(backend, caller, conversation_id)
 
 
-async def begin_in_named(
+async def submit_to_named(
     backend: Backend, conversation_id: str, submission: Submission, caller: Caller, *, key: str
-) -> Submitted:
+) -> Taken:
     """Take a run on in a conversation that clients have named; the first run begins it. With the same ``key`` again
     nothing more happens.
 
@@ -61,9 +60,9 @@ async def begin_in_named(
     await keep_to_named(backend, caller, conversation_id)
     submission = submission.model_copy(update={"conversation_id": conversation_id})
     try:
-        return await begin(backend, submission, caller, key=key)
+        return await submit(backend, submission, caller, key=key)
     except Refused as refused:
         if refused.code != "unknown_conversation":
             raise
     await create_conversation(backend, NewConversation(id=conversation_id), caller)
-    return await begin(backend, submission, caller, key=key)
+    return await submit(backend, submission, caller, key=key)

@@ -374,8 +374,8 @@ CASES: Final = (
          _body("/v1/runs", lambda n: {"agent": {**AGENT, "tools": [f"nothing_{k}" for k in range(n)]}, "input": "x"})),
     Case(_SUBMIT, "globs", limit_of("approval_patterns"), _body("/v1/runs", lambda n: {"agent": {
         **AGENT, "tools": ["calculator"], "approvals": {"require": [_glob(k) for k in range(n)]}}, "input": "x"})),
-    Case(_SUBMIT, "agents below in the request", limit_of("subagents"), _body("/v1/runs", lambda n: {"input": "x", "agent": {
-        **AGENT, "tools": [f"agent_{k}" for k in range(n)],
+    Case(_SUBMIT, "agents below in the request", limit_of("subagents"), _body("/v1/runs", lambda n: {"input": "x",
+        "agent": {**AGENT, "tools": [f"agent_{k}" for k in range(n)],
         "subagents": {f"agent_{k}": {"agent": {**AGENT, "instructions": "x" * 2000}} for k in range(n)}}})),
     Case(_SUBMIT, "client tools", limit_of("agent_tools"), _body("/v1/runs", lambda n: {"agent": {
         **AGENT, "client_tools": [
