@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
+from api.ag_ui import AG_UI
 from api.app import create_app
 from api.mcp import MCP
 from api.native import NATIVE
@@ -137,7 +138,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
-    dialects = changes.get("dialects", (NATIVE, MCP, OPENHANDS))
+    dialects = changes.get("dialects", (NATIVE, AG_UI, MCP, OPENHANDS))
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("tools",))
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))

@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 
+from api.ag_ui import AG_UI
 from api.app import create_app
 from api.dialects import Dialect
 from api.mcp import MCP
@@ -36,7 +37,7 @@ from tests.unit.two_tenants import (
     unknown,
 )
 
-DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP)).openapi()
+DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AG_UI)).openapi()
 OPERATIONS = operations_of(DOCUMENT)
 SOCKETS = [route.path for route in create_app().routes if isinstance(route, WebSocketRoute)]
 PAIRS = [("acme", "globex"), ("default", "globex"), ("acme", "default")]

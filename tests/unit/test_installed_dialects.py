@@ -39,11 +39,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
+    from api.ag_ui import AG_UI
     from api.mcp import MCP
     from api.openhands import OPENHANDS
 
     assert Settings().dialects == ("*",)
-    assert dialects_of(("*",)) == dialects_of(("mcp", "openhands")) == (NATIVE, MCP, OPENHANDS)
+    assert dialects_of(("*",)) == dialects_of(("ag_ui", "mcp", "openhands")) == (NATIVE, AG_UI, MCP, OPENHANDS)
     assert dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
     assert dialects_of(("native",)) == (NATIVE,)
 
@@ -57,7 +58,10 @@ def test_another_package_brings_one() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("openhand", r"no dialect 'openhand' is installed, there is gone, .*openhands.*; did you mean 'openhands'\?"),
+        (
+            "openhand",
+            r"no dialect 'openhand' is installed, there is ag_ui, gone, .*openhands.*; did you mean 'openhands'\?",
+        ),
         ("gone", "'gone' cannot be imported from tests.unit.nothing: No module named"),
         ("lost", "'lost' cannot be imported from tests.unit.toy_dialect: .* has no attribute 'NOTHING'"),
         ("wrong", "tests.unit.toy_dialect:LINES, which 'wrong' names, is no Dialect"),
@@ -79,9 +83,12 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("chosen", "there"), [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"])])
+@pytest.mark.parametrize(
+    ("chosen", "there"),
+    [("native", []), ("openhands", ["api.openhands"]), ("mcp", ["api.mcp"]), ("ag_ui", ["api.ag_ui"])],
+)
 def test_one_that_nobody_chose_is_not_imported(chosen: str, there: list[str]) -> None:
-    guests = "{'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
+    guests = "{'api.ag_ui', 'api.mcp', 'api.openhands', 'mcp', 'jsonschema', 'jwt', 'httpx'}"
     program = f"import sys, api.app; api.app.create_app(); print(sorted({guests} & {{*sys.modules}}))"
     environment = {**os.environ, "PALAVER_DIALECTS": chosen}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -280,6 +280,7 @@ NOTHING: Final = {
     "event": str(uuid4()),
     "api_key_id": "0" * 12,
     "name": "nobody",
+    "thread_id": new_conversation_id(1, "00"),
     "tenant": "nobody",
 }
 """For each part of a path, what is not there."""
