@@ -15,7 +15,7 @@ from ..streams import Frames
 AgEvent = dict[str, Any]
 """An event, as JSON has it: what there is nothing to say about is not there."""
 VERSION: Final = "1.0"
-"""Of the protocol."""
+"""The version of the protocol."""
 
 
 def written(events: Iterable[AgEvent]) -> bytes:

@@ -83,7 +83,7 @@ async def run(backend: Backend, caller: Caller, body: RunAgentInput) -> Response
     **_ROUTE,
 )
 async def run_agent(backend: Backend, caller: Caller, name: AgentInPath, body: RunAgentInput) -> Response:
-    """What stands behind the last answer in `messages` decides: words of the user are a new turn, results of the
+    """The messages behind the last answer decide: words of the user are a new turn, results of the
     client's tools are answers, as those in `resume` are; with neither, the thread is shown and its run followed. The
     same `runId` again starts nothing more."""
     return await _served(backend, caller, name, body)

@@ -26,7 +26,7 @@ class StopRequest(BaseModel):
 
 
 class StoppedThread(BaseModel):
-    """What was stopped."""
+    """The answer to that wish."""
 
     stopped: bool
     runId: str | None

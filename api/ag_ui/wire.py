@@ -61,7 +61,7 @@ class AgAnswer(Open):
 
 
 class ForwardedProps(Open):
-    """What this server reads of them."""
+    """The forwarded properties that this server reads."""
 
     agent: AgentReference | None = Field(default=None, description="The agent on the server, where no path names it.")
 
@@ -84,7 +84,7 @@ class RunAgentInput(Open):
 
 
 class News(NamedTuple):
-    """What a request brings that the server does not have."""
+    """The part of a request that the server does not have yet."""
 
     answers: Mapping[str, Mapping[str, Item]]
     """By the run, and the id of the action or the call."""

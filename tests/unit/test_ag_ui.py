@@ -268,16 +268,18 @@ async def test_without_a_name_in_the_path_the_thread_has_its_agent() -> None:
 
 async def test_a_key_that_is_held_to_a_conversation_has_that_thread_alone() -> None:
     async with world(CLOSED) as api:
+        api.client.headers.update(await bearer(api))
         assert (await api.client.put("/v1/agents/support", json=AGENT)).status_code == 201
         mine, other = await api.submit(agent="support"), await api.submit(agent="support")
         api.client.headers.update(await bearer(api, conversation=mine["conversation_id"]))
         for thread in (other["conversation_id"], "another"):
-            for path, body in (
-                ("/ag-ui/agents/support", {"threadId": thread, "runId": "r", "messages": []}),
-                ("/ag-ui", {"threadId": thread, "runId": "r", "messages": []}),
+            body: dict[str, Any] = {"threadId": thread, "runId": "r", "messages": []}
+            for path, sent in (
+                ("/ag-ui/agents/support", body),
+                ("/ag-ui", body),
                 (f"/ag-ui/threads/{thread}/cancel", {}),
             ):
-                answer = await api.client.post(path, json=body)
+                answer = await api.client.post(path, json=sent)
                 assert (answer.status_code, answer.json()["code"]) == (404, "conversation_not_found"), (path, thread)
         stopped = await api.client.post(f"/ag-ui/threads/{mine['conversation_id']}/cancel", json={})
         assert stopped.json() == {"stopped": True, "runId": mine["id"]}
