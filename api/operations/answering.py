@@ -33,23 +33,30 @@ async def answer_run(backend: Backend, run_id: str, answers: Mapping[str, Item],
         UnknownRun, StateConflict: there is no such run, or an answer is none to its action.
         NoRoom, NotDurable, StoreUnavailable: they were not taken, or not safely.
     """
-    for tries in range(1, _TRIES + 1):
+    conflicts = 0
+    while True:
         run = await read_run(backend, run_id)
         items = pending_answers(run, answers)
         if not items:
             return run
         try:
-            return (await act(backend, run_id, items, caller, key=_key_of(run_id, items, caller))).run
+            run = (await act(backend, run_id, items, caller, key=_key_of(run_id, items, caller))).run
+            if not pending_answers(run, answers):
+                return run
         except StateConflict as conflict:
-            if conflict.code not in _SETTLED or tries == _TRIES:
+            conflicts += 1
+            if conflict.code not in _SETTLED or conflicts == _TRIES:
                 raise
-    raise AssertionError
 
 
 def pending_answers(run: Run, answers: Mapping[str, Item]) -> Sequence[Item]:
-    """Return those of the answers that the run waits for, in the order of its actions."""
-    found = (answers.get(action.id) or answers.get(action.call_id) for action in run.pending_actions)
-    return [item for item in found if item is not None]
+    """Return those of the answers that the run waits for, in the order of its actions; then those that one of the runs
+    below it waits for, which are known by the ids of actions alone."""
+    found = [answers.get(action.id) or answers.get(action.call_id) for action in run.pending_actions]
+    if own := [item for item in found if item is not None]:
+        return own
+    below = [action for action in run.pending_below if action.id in answers]
+    return [answers[action.id] for action in below if action.run_id == below[0].run_id]
 
 
 def _key_of(run_id: str, items: Sequence[Item], caller: Caller) -> str:

@@ -328,6 +328,9 @@ class Submission(WithAgent):
     agent: AgentSpec | AgentReference | None = None
     """A whole agent, or the name of one on the server: ``support``, or ``support@7`` for a version. May be left out
     when the conversation has one."""
+    client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
+    """Tools that this client runs, beside those of the agent, which goes with them in the request. A tool that the
+    agent has by the same name stays the agent's."""
     input: Annotated[str | tuple[Message, ...], AtMost("input_text", items="input_messages")]
     """The user's words, or messages to add to the conversation (whole turns only)."""
     conversation_id: str | None = None

@@ -124,6 +124,7 @@ _ALL: Final = (
         ("agent_tree", "an agent with those below it, as JSON", 512 * KIB, "bytes", "422 `validation_error`"),
         ("children", "runs that the calls of a run begin", 200, "runs", "the model is told"),
         ("pending_below", "calls of runs below that a run shows", 100, "calls", "the nearest are shown"),
+        ("ag_ui_snapshot", "a thread that AG-UI shows again as a whole", 4 * MIB, "bytes", "it is not shown again"),
         ("runs_below", "runs below one that are looked through for an action", 1_000, "runs", "409 `unknown_action`"),
         ("schedules", "schedules of a tenant", 500, "schedules", "409 `schedules_full`"),
         ("schedule_bytes", "run of a schedule, as JSON", 256 * KIB, "bytes", "422 `validation_error`"),

@@ -81,9 +81,9 @@ SERVICE_MUTANTS: Final = by_name(
     _mutant(
         "a service that has the limits of a provider of its name",
         _CONTRACT,
-        "workers/steps/service_permit.py",
-        '_PREFIX: Final = "tool:"',
-        '_PREFIX: Final = ""',
+        "palaver/tools/service.py",
+        '_GATE: Final = "tool:"',
+        '_GATE: Final = ""',
     ),
     _mutant(
         "a customer's words for all that wait",

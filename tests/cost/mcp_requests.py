@@ -8,6 +8,7 @@ from typing import Any, Final
 from api.mcp.tools import tool_of
 from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.limits import KIB, limit_of
+from tests.cost.ag_ui_requests import AG_UI_CASES
 from tests.cost.openhands_requests import EVERY as OTHERS
 from tests.cost.requests import Ask, Case, fields, submitted
 from tests.unit.api_world import World
@@ -70,6 +71,7 @@ EVERY: Final = (
     Case(_ROUTE, "agents that are listed", 48, _listed),
     Case(_ROUTE, "agents that are looked through", limit_of("agents"), _sought, counted_at=400),
     Case("GET /.well-known/oauth-protected-resource/mcp", "nothing", 4, _metadata),
+    *AG_UI_CASES,
     *OTHERS,
 )  # fmt: skip
 """With those of all others. The last one is the cheapest."""

@@ -74,7 +74,7 @@ async def submitted(api: World, messages: int = 1, agent: dict[str, Any] | None 
     return run.model_dump(mode="json")
 
 
-async def _asked(api: World, calls: int) -> dict[str, Any]:
+async def asked(api: World, calls: int) -> dict[str, Any]:
     """A run that waits for so many outputs and as many decisions."""
     run = await submitted(api)
     kinds = ("client_tool", "approval")
@@ -174,7 +174,7 @@ async def _list_children(api: World, n: int) -> Ask:
 
 
 async def _pending_below(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{await _as_parent(api, [(await _asked(api, n))['id']], pending_actions=n)}")
+    return Ask(f"/v1/runs/{await _as_parent(api, [(await asked(api, n))['id']], pending_actions=n)}")
 
 
 async def _answer_below(api: World, n: int) -> Ask:
@@ -185,15 +185,15 @@ async def _answer_below(api: World, n: int) -> Ask:
 
 
 async def _pending(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}")
+    return Ask(f"/v1/runs/{(await asked(api, n))['id']}")
 
 
 async def _cancel_calls(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{(await _asked(api, n))['id']}/cancel", {"reason": "x" * limit_of("reason")})
+    return Ask(f"/v1/runs/{(await asked(api, n))['id']}/cancel", {"reason": "x" * limit_of("reason")})
 
 
 async def _answers(api: World, n: int) -> Ask:
-    run = await _asked(api, n)
+    run = await asked(api, n)
     items = [
         {"type": "tool_output", "call_id": each["call_id"], "output": "x" * 1000}
         if each["type"] == "client_tool"
@@ -203,7 +203,8 @@ async def _answers(api: World, n: int) -> Ask:
     return Ask(f"/v1/runs/{run['id']}/input", {"items": items})
 
 
-async def _failed(api: World, n: int) -> dict[str, Any]:
+async def failed(api: World, n: int) -> dict[str, Any]:
+    """A run of so many messages that has failed."""
     run = await submitted(api, n)
     verdict = GiveUp(Failure.of(ErrorClass.AUTHENTICATION), StopReason.ERROR)
     await api.store.steps.settle(await _claimed(api, run), verdict)
@@ -211,19 +212,19 @@ async def _failed(api: World, n: int) -> dict[str, Any]:
 
 
 async def _retry(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{(await _failed(api, n))['id']}/retry", {})
+    return Ask(f"/v1/runs/{(await failed(api, n))['id']}/retry", {})
 
 
 async def _fork(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{(await _failed(api, n))['id']}/retry", {"from_step": 1, "input": "and"})
+    return Ask(f"/v1/runs/{(await failed(api, n))['id']}/retry", {"from_step": 1, "input": "and"})
 
 
 async def _delete(api: World, n: int) -> Ask:
-    return Ask(f"/v1/runs/{(await _failed(api, n))['id']}")
+    return Ask(f"/v1/runs/{(await failed(api, n))['id']}")
 
 
 async def _delete_conversation(api: World, n: int) -> Ask:
-    return Ask(f"/v1/conversations/{(await _failed(api, n))['conversation_id']}")
+    return Ask(f"/v1/conversations/{(await failed(api, n))['conversation_id']}")
 
 
 def _workers(path: str) -> Callable[[World, int], Awaitable[Ask]]:
@@ -329,7 +330,7 @@ async def _ready(api: World, n: int) -> Ask:
 
 def _events(accept: str) -> Any:
     async def prepare(api: World, n: int) -> Ask:
-        run = await _failed(api, n)
+        run = await failed(api, n)
         return Ask(f"/v1/runs/{run['id']}/events?limit=1000", accept=accept)
 
     return prepare

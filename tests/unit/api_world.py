@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from starlette.types import ASGIApp
 from starlette.types import Message as AsgiMessage
 
+from api.ag_ui import AG_UI
 from api.ai_sdk import AI_SDK
 from api.app import create_app
 from api.mcp import MCP
@@ -140,7 +141,7 @@ async def world(settings: Settings = SETTINGS, **changes: Any) -> AsyncIterator[
     publisher = RecordingPublisher()
     providers = changes.get("providers", PROVIDERS)
     tools = changes.get("tools", load_tools(()))
-    dialects = changes.get("dialects", (NATIVE, AI_SDK, MCP, OPENAI, OPENHANDS))
+    dialects = changes.get("dialects", (NATIVE, AG_UI, AI_SDK, MCP, OPENAI, OPENHANDS))
     if tools:
         await store.tools.publish(ToolSet.of(each.declaration for each in tools), ("tools",))
     policy = OperatorPolicy.model_validate_json(orjson.dumps({"rules": changes.get("rules", {})}))

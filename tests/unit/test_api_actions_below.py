@@ -20,7 +20,12 @@ async def _family(api: World, *ids: str, **agent: Any) -> tuple[dict[str, Any], 
     """A run whose calls wait, and the runs that they wait for."""
     await keep(api, "researcher", **agent)
     run = await api.submit(agent=LEAD)
-    asked = [ToolCall(id=each, name="agent_researcher", arguments='{"message": "look"}') for each in ids or ("c1",)]
+    return run, await call_agent(api, run, *ids or ("c1",))
+
+
+async def call_agent(api: World, run: dict[str, Any], *ids: str) -> list[dict[str, Any]]:
+    """Let its model call the agent: the runs of the calls, which wait for them."""
+    asked = [ToolCall(id=each, name="agent_researcher", arguments='{"message": "look"}') for each in ids]
     opened = tuple(OpenCall(each, idempotent=True, kind=MODEL) for each in asked)
     verdict = Continue(Message(role="assistant", tool_calls=tuple(asked)), calls=opened)
     children = []
@@ -32,7 +37,7 @@ async def _family(api: World, *ids: str, **agent: Any) -> tuple[dict[str, Any], 
         await api.store.children.begin(lease, lease.agent.subagents["agent_researcher"], "look")
         await api.store.steps.settle(lease, Postpone(3600.0, child_id(lease), WaitReason.AGENT_RUN))
         children.append((await api.client.get(f"/v1/runs/{child_id(lease)}")).json())
-    return run, children
+    return children
 
 
 async def _send(api: World, run: dict[str, Any], *items: dict[str, Any], **headers: str) -> httpx.Response:

@@ -46,6 +46,7 @@ PARTS: Final = {
     "batch_id": "batch_" + "0" * 24,
     "name": "nobody",
     "chat_id": "nothing",
+    "thread_id": "nothing",
     "tenant": "nobody",
 }
 KEEPING: Final = {"POST /v1/runs", "POST /mcp", "POST /openai/v1/responses"}

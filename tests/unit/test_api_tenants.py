@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 
+from api.ag_ui import AG_UI
 from api.ai_sdk import AI_SDK
 from api.app import create_app
 from api.dialects import Dialect
@@ -38,7 +39,7 @@ from tests.unit.two_tenants import (
     unknown,
 )
 
-DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AI_SDK, OPENAI)).openapi()
+DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AG_UI, AI_SDK, OPENAI)).openapi()
 OPERATIONS = operations_of(DOCUMENT)
 SOCKETS = [route.path for route in create_app().routes if isinstance(route, WebSocketRoute)]
 PAIRS = [("acme", "globex"), ("default", "globex"), ("acme", "default")]

@@ -39,14 +39,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_that_are_installed_are_spoken_unless_some_are_chosen() -> None:
+    from api.ag_ui import AG_UI
     from api.ai_sdk import AI_SDK
     from api.mcp import MCP
     from api.openai import OPENAI
     from api.openhands import OPENHANDS
 
     assert Settings().dialects == ("*",)
-    everything = ("ai_sdk", "mcp", "openai", "openhands")
-    assert dialects_of(("*",)) == dialects_of(everything) == (NATIVE, AI_SDK, MCP, OPENAI, OPENHANDS)
+    everything = ("ag_ui", "ai_sdk", "mcp", "openai", "openhands")
+    assert dialects_of(("*",)) == dialects_of(everything) == (NATIVE, AG_UI, AI_SDK, MCP, OPENAI, OPENHANDS)
     assert dialects_of(("openhands",)) == (NATIVE, OPENHANDS)
     assert dialects_of(("native",)) == (NATIVE,)
 
@@ -62,7 +63,7 @@ def test_another_package_brings_one() -> None:
     [
         (
             "openhand",
-            r"no dialect 'openhand' is installed, there is ai_sdk, gone, .*openhands.*; did you mean 'openhands'\?",
+            r"no dialect 'openhand' is installed, there is ag_ui, ai_sdk, gone, .*openhands.*; did you mean 'openhands'\?",
         ),
         ("gone", "'gone' cannot be imported from tests.unit.nothing: No module named"),
         ("lost", "'lost' cannot be imported from tests.unit.toy_dialect: .* has no attribute 'NOTHING'"),
@@ -87,10 +88,11 @@ async def test_one_that_is_switched_off_is_not_there() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("chosen", "there"),
-    [("native", []), *((name, [f"api.{name}"]) for name in ("openhands", "mcp", "openai", "ai_sdk"))],
+    [("native", []), *((name, [f"api.{name}"]) for name in ("openhands", "mcp", "openai", "ai_sdk", "ag_ui"))],
 )
 def test_one_that_nobody_chose_is_not_imported(chosen: str, there: list[str]) -> None:
-    guests = "{'api.ai_sdk', 'api.mcp', 'api.openai', 'api.openhands', 'mcp', 'openai', 'jsonschema', 'jwt', 'httpx'}"
+    dialects = [f"api.{name}" for name in ("ag_ui", "ai_sdk", "mcp", "openai", "openhands")]
+    guests = {*dialects, "mcp", "openai", "jsonschema", "jwt", "httpx"}
     program = f"import sys, api.app; api.app.create_app(); print(sorted({guests} & {{*sys.modules}}))"
     environment = {**os.environ, "PALAVER_DIALECTS": chosen}
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -312,6 +312,7 @@ NOTHING: Final = {
     "batch_id": f"batch_{secrets.token_hex(12)}",
     "name": "nobody",
     "chat_id": new_conversation_id(1, "00"),
+    "thread_id": new_conversation_id(1, "00"),
     "tenant": "nobody",
 }
 """For each part of a path, what is not there."""

@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from palaver.errors import FieldError, Refused
+from palaver.schemas.actions import ClientTool
 from palaver.schemas.agents import split_reference
 from palaver.schemas.family import AGENT_TOOL, INLINE_TOOL, tool_name
-from palaver.schemas.models import AgentSpec, Budget, Subagent, WithAgent
+from palaver.schemas.models import AgentSpec, Budget, Subagent, Submission, WithAgent
 from palaver.store.reading.records import agent_json
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -31,11 +32,25 @@ async def with_named(body: Body, backend: Backend, caller: Caller) -> Body:
         Refused: ``unknown_agent``, or what is wrong with these agents.
         StoreUnavailable: the store took too long.
     """
+    extra = body.client_tools if isinstance(body, Submission) else ()
     if body.agent is None:
+        if extra:
+            raise _refused("/client_tools", "go with an agent, and the request names none")
         return body
     named = await kept_agent(body.agent, "/agent", backend, caller) if isinstance(body.agent, str) else body.agent
-    agent = await with_subagents(named, backend, caller, named.name)
+    agent = _with_client_tools(await with_subagents(named, backend, caller, named.name), extra)
     return body if agent is body.agent else body.model_copy(update={"agent": agent})
+
+
+def _with_client_tools(agent: AgentSpec, extra: tuple[ClientTool, ...]) -> AgentSpec:
+    names = {tool.name for tool in agent.client_tools}
+    added = tuple(tool for tool in extra if tool.name not in names)
+    if not added:
+        return agent
+    if len(agent.client_tools) + len(added) > limit_of("agent_tools"):
+        count_exceeded("agent_tools")
+        raise _refused("/client_tools", f"are more than {limit_of('agent_tools')} with those of the agent")
+    return _changed(agent, client_tools=(*agent.client_tools, *added))
 
 
 async def with_subagents(agent: AgentSpec, backend: Backend, caller: Caller, name: str | None) -> AgentSpec:

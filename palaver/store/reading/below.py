@@ -31,13 +31,12 @@ async def say_what_waits_below(redis: Connection, runs: Sequence[Run]) -> None:
     Raises what Redis raises."""
     level = [_Found(run, (child,)) for run in runs for child in _waiting_children(run)]
     shown: dict[int, list[PendingBelow]] = {id(found.run): [] for found in level}
-    for run in runs:
-        run.pending_below = ()
     for _ in range(limit_of("subagent_depth")):
         if not level:
             break
         level = await _descend(redis, level, shown)
     for run in runs:
+        # At once: somebody else may be showing this run.
         run.pending_below = tuple(shown.get(id(run), ())[: limit_of("pending_below")])
 
 
