@@ -63,7 +63,7 @@ def test_another_package_brings_one() -> None:
     [
         (
             "openhand",
-            r"no dialect 'openhand' is installed, there is ag_ui, ai_sdk, gone, .*openhands.*; did you mean 'openhands'\?",
+            r"no dialect 'openhand' is installed, there is ag_ui, .*openhands.*; did you mean 'openhands'\?",
         ),
         ("gone", "'gone' cannot be imported from tests.unit.nothing: No module named"),
         ("lost", "'lost' cannot be imported from tests.unit.toy_dialect: .* has no attribute 'NOTHING'"),
