@@ -22,6 +22,7 @@ from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import WaitReason
 
 from ..containment import CallLeft, is_cancel
+from .access import Access
 from .failures import ENDED, UNKNOWN
 from .offers import visible
 from .questions import questions_in
@@ -66,8 +67,9 @@ class KeptTask:
 class RemoteTask:
     """The task of one call."""
 
-    def __init__(self, server: Server, declared: ToolDeclaration, context: ToolContext) -> None:
+    def __init__(self, server: Server, access: Access, declared: ToolDeclaration, context: ToolContext) -> None:
         self._server = server
+        self._access = access
         self._declared = declared
         self._context = context
 
@@ -160,15 +162,15 @@ class RemoteTask:
 
     async def _ask(self, method: str, task: KeptTask, **params: Any) -> Message:
         async with asyncio.timeout(_PATIENCE):
-            return await self._server.renewing(
-                partial(self._server.connection.ask, method, {"taskId": task.id, **params}, name=task.id)
+            return await self._access.renewing(
+                partial(self._access.connection.ask, method, {"taskId": task.id, **params}, name=task.id)
             )
 
     async def _cancel(self, task: KeptTask) -> None:
         """Tell the server that nobody waits for it, if it is there."""
         with suppress(*ENDED, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
-                await self._server.connection.ask("tasks/cancel", {"taskId": task.id}, name=task.id)
+                await self._access.connection.ask("tasks/cancel", {"taskId": task.id}, name=task.id)
 
 
 def _delay(task: Message, otherwise: float = _USUAL) -> float:
