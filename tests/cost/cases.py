@@ -11,13 +11,13 @@ import orjson
 
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.schemas.actions import Question
+from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Message, Retry, ToolCall
 from palaver.schemas.tenants import CapsChange
 from palaver.steps.leases import Delivery, Delta, Lease
-from palaver.steps.verdicts import Ask, Continue, Postpone, ToolOutcome
+from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
@@ -435,7 +435,7 @@ async def _hand_back(driver: StoreDriver, n: int) -> Act:
 async def _ask(driver: StoreDriver, n: int) -> Act:
     _, deliveries = await driver.turn(*_ids(n))
     lease = await driver.claim(deliveries[0])
-    asked = Ask(Question(asker="crm", message="Which one?"), 60.0, "{}")
+    asked = AskPerson(ServerQuestion(asker="crm", message="Which one?"), 60.0, "{}")
     return lambda: driver.store.steps.settle(lease, asked)
 
 

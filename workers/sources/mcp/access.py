@@ -28,7 +28,7 @@ _MOST: Final = 32
 """Connections for others than the source itself that are kept though nobody uses them."""
 
 
-class Access:
+class ServerAccess:
     """Asks a server as somebody."""
 
     def __init__(self, credentials: Credentials, connection: McpConnection) -> None:
@@ -60,21 +60,21 @@ class Accesses:
         self.own = self._access(Credentials(section))
         self._of_tenants = {tag: self._of_tenant(tag, tenant) for tag, tenant in section.tenants.items()}
         """None for one whose secret is not here: it is not asked for with another's."""
-        self._of_conversations: OrderedDict[tuple[str, ...], Access] = OrderedDict()
+        self._of_conversations: OrderedDict[tuple[str, ...], ServerAccess] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def _of_tenant(self, tag: str, tenant: TenantAccess) -> Access | None:
+    def _of_tenant(self, tag: str, tenant: TenantAccess) -> ServerAccess | None:
         try:
             return self._access(Credentials(self._section, tenant))
         except ConfigurationError as error:
             log.error("[mcp.%s.tenants.%s]: nothing is asked for this tenant: %s", self._label, tag, error)
             return None
 
-    def _access(self, credentials: Credentials) -> Access:
-        return Access(credentials, self._connect(credentials))
+    def _access(self, credentials: Credentials) -> ServerAccess:
+        return ServerAccess(credentials, self._connect(credentials))
 
     @contextmanager
-    def using(self, context: ToolContext) -> Iterator[Access]:
+    def using(self, context: ToolContext) -> Iterator[ServerAccess]:
         """The access for a call, within a block.
 
         Raises:
@@ -88,7 +88,7 @@ class Accesses:
             access.users -= 1
             self._leave_idle()
 
-    def _of(self, context: ToolContext) -> Access:
+    def _of(self, context: ToolContext) -> ServerAccess:
         # The id of a run says whose it is: nobody else can have said it.
         tag = tenant_of(context.run_id)
         access = self._of_tenants.get(tag) if tag in self._of_tenants or self._section.tenants_only else self.own

@@ -10,12 +10,12 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ToolError
-from palaver.steps.verdicts import Ask
+from palaver.steps.verdicts import AskPerson
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.context import LeftCall
 
 from ..containment import CallLeft
-from .access import Access
+from .access import ServerAccess
 from .failures import ENDED, failure_of_call
 from .lists import read_list
 from .offers import OfferedTool, offers_of, visible
@@ -32,7 +32,7 @@ _PROGRESS_APART: Final = 0.5
 """Seconds between two reports of progress that are looked at."""
 
 
-class McpCall:
+class RemoteCall:
     """One call, and what becomes of it: its result, or a failure that says whether the server may have done it."""
 
     def __init__(
@@ -64,7 +64,7 @@ class McpCall:
         with self._server.accesses.using(self._context) as access:
             return await self._result(access)
 
-    async def _result(self, access: Access) -> object:
+    async def _result(self, access: ServerAccess) -> object:
         self._access = access
         self._task = RemoteTask(self._server, access, self._declared, self._context)
         left = self._context.left
@@ -118,7 +118,7 @@ class McpCall:
 
     def _left(self, asked: AskedCall) -> CallLeft:
         assert asked.pending is not None  # else there is nothing to wait for
-        return CallLeft(Ask(asked.pending, self._server.section.ask_timeout, asked.dump()))
+        return CallLeft(AskPerson(asked.pending, self._server.section.ask_timeout, asked.dump()))
 
     def _own_state(self, answer: Message) -> dict[str, Any]:
         if not isinstance(state := answer.get("requestState"), str):

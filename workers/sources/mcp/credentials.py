@@ -36,7 +36,7 @@ class Credentials:
     """The headers that say who asks a server; secrets are read once, and kept out of whatever is shown."""
 
     def __init__(self, section: McpServer, tenant: TenantAccess | None = None) -> None:
-        """Those of a server's table, or of one tenant.
+        """Read the secrets of a server's table, or of one tenant.
 
         Raises:
             ConfigurationError: a variable is not set.

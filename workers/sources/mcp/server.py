@@ -14,7 +14,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 
-from .access import Access, Accesses
+from .access import Accesses, ServerAccess
 from .connection import McpConnection
 from .credentials import Credentials, environment_of
 from .http_channel import HttpChannel
@@ -65,7 +65,7 @@ class Server:
         self.changed_at = 0.0
 
     @property
-    def own(self) -> Access:
+    def own(self) -> ServerAccess:
         """The access of the source itself, which asks for the list."""
         return self.accesses.own
 
