@@ -86,6 +86,15 @@ async def test_an_answer_that_does_not_fit_the_form_is_refused_where_it_does_not
     assert (await _answer(api, run, "decline")).status_code == 202
 
 
+async def test_an_answer_has_a_most(api: World) -> None:
+    form = {"type": "object", "properties": {"text": {"type": "string"}}}
+    run = await _asked(api, ServerQuestion(asker="crm", message="Which one?", form=form))
+    refused = await _answer(api, run, "accept", content={"text": "x" * 32_768})
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["errors"][0]["code"] == "too_long", refused.text
+    assert (await _answer(api, run, "accept", content={"text": "x" * 30_000})).status_code == 202
+
+
 async def test_an_address_is_accepted_without_content(api: World) -> None:
     run = await _asked(api, _AT)
     assert (await _answer(api, run, "accept", content={"name": "x"})).status_code == 422
