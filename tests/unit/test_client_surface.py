@@ -61,8 +61,8 @@ METHODS = (
     "conversation", "conversation_events", "conversations", "count_conversations", "create_conversation",
     "create_key", "create_token", "delete", "delete_agent", "delete_conversation", "deny", "erase_tenant", "events",
     "export", "export_tenant", "fork", "get", "keys", "list", "messages", "models", "pause", "put_agent", "queues",
-    "resume", "retry", "revoke_key", "rotate_key", "run", "secret_names", "send", "set_caps", "set_secrets", "steer",
-    "submit", "tenant", "tenants", "usage", "wait", "withdraw",
+    "respond", "resume", "retry", "revoke_key", "rotate_key", "run", "secret_names", "send", "set_caps", "set_secrets",
+    "steer", "submit", "tenant", "tenants", "usage", "wait", "withdraw",
 )  # fmt: skip
 
 
