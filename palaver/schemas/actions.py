@@ -66,7 +66,7 @@ class ClientTool(Strict):
     whose output the run waits for."""
 
 
-class Question(BaseModel):
+class ServerQuestion(BaseModel):
     """A question of a server to a person, in the middle of a tool call."""
 
     asker: str
@@ -93,8 +93,8 @@ class PendingAction(BaseModel):
     second_person: bool = False
     """True if who submitted the run, or spoke into it, may not approve the call, and nobody may change its arguments:
     somebody else has to approve it as it is."""
-    question: Question | None = None
-    """What is asked, if the type is ``question``."""
+    question: ServerQuestion | None = None
+    """The question, if the type is ``question``."""
 
 
 class PendingBelow(PendingAction):

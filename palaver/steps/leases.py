@@ -99,7 +99,7 @@ class Lease:
     rate_capped: bool = False
     """The tenant has a cap on requests or tokens a minute: a call is charged to it before it begins."""
     kept: str | None = None
-    """What an earlier attempt kept of the call, which goes on from there, as JSON."""
+    """The part of the call that an earlier attempt kept, as JSON: this one goes on from there."""
     answer: str | None = None
     """The answer to the question that it asked, as JSON: ``{"action": "accept", "content": {…}}``."""
     deliveries: tuple[Delivery, ...] = ()

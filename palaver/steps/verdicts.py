@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from palaver.errors.failure import Failure
-from palaver.schemas.actions import ActionType, Question
+from palaver.schemas.actions import ActionType, ServerQuestion
 from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.schemas.opaque import Opaque
 from palaver.steps.stuck import Nudge
@@ -169,20 +169,20 @@ class Postpone:
     begun: bool = False
     """A tool call that was made, and may have taken effect."""
     kept: str | None = None
-    """What the next attempt needs to go on with the call, as JSON; None if it begins anew. From here on a worker that
-    is lost loses nothing."""
+    """The part of the call that the next attempt goes on from, as JSON; None if it begins anew. From here on a worker
+    that is lost loses nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskPerson:
     """A tool call goes on once a person has answered a question, or nobody has in time. Nothing works on it
     meanwhile."""
 
-    question: Question
+    question: ServerQuestion
     timeout: float
     """The longest wait, in seconds. Then the question is declined."""
     kept: str
-    """What the next attempt needs to go on with the call, as JSON."""
+    """The part of the call that the next attempt goes on from, as JSON."""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -199,4 +199,4 @@ class HandBack:
     usage: Usage = field(default_factory=Usage)
 
 
-Verdict = Continue | Finish | RetryAfter | GiveUp | Postpone | Ask | HandBack
+Verdict = Continue | Finish | RetryAfter | GiveUp | Postpone | AskPerson | HandBack

@@ -23,7 +23,7 @@ class LeftCall:
     """A call that a tool left, and goes on with."""
 
     kept: str
-    """What it kept, as JSON."""
+    """The part of it that was kept, as JSON."""
     answer: str | None
     """The answer to the question that it asked, as JSON; None if it asked nothing."""
 
@@ -58,7 +58,7 @@ class ToolContext:
     """The secrets of the conversation, by name: ``secret`` says which one is missing. They are removed from whatever
     the call answers, reports or raises."""
     left: LeftCall | None = field(default=None, repr=False)
-    """What an earlier try of the call left, for tools that go on from there; None if it begins."""
+    """The call as an earlier try left it, for tools that go on from there; None if it begins."""
     report: Report = field(default=_to_nobody, repr=False)
     """The function that ``progress`` calls. A test passes its own to see what was reported."""
 

@@ -329,6 +329,7 @@ _ALL: Final = (
         ("mcp_questions", "questions of an MCP server in one call", 8, "questions", "`tool_error`"),
         ("mcp_form", "form of such a question, as JSON", 16 * KIB, "bytes", "`tool_error`"),
         ("mcp_fields", "fields of such a form", 32, "fields", "`tool_error`"),
+        ("question_answer", "answer to such a question, as JSON", 32 * KIB, "characters", "422 `too_long`"),
         ("mcp_message", "what such a question says", 4_000, "characters", "cut"),
         ("mcp_text", "text of a result of an MCP server", 64 * KIB, "characters", "cut, and the model is told so"),
         ("http_answer", "answer of a service that is a tool over HTTP", MIB, "bytes", "cut, and the model is told so"),

@@ -6,10 +6,12 @@ from collections import defaultdict
 
 from palaver.errors import ErrorClass, Failure
 from palaver.events import EVENTS, BaseEvent, EventKind, StoredIn
+from palaver.schemas.actions import QuestionAnswer, ServerQuestion
 from palaver.schemas.models import Budget, Message, ToolCall, Usage
 from palaver.steps.leases import Delta, Lease, ProgressDelta
 from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import (
+    AskPerson,
     Condensed,
     Continue,
     Finish,
@@ -61,7 +63,12 @@ async def _failures(driver: StoreDriver) -> str:
 async def _decisions(driver: StoreDriver) -> str:
     """A run that others decide about, steer, pause, and cancel with all that it said."""
     run_id, lease = await driver.begin()
-    await driver.ask(lease, "c1", "c2", approval=("c1", "c2"))
+    (delivery,) = await driver.ask(lease, "c1", "c2", "c3", approval=("c1", "c2"))
+    await driver.store.steps.settle(
+        await driver.claim(delivery), AskPerson(ServerQuestion(asker="crm", message="?"), 60.0, "{}")
+    )
+    asked = (await driver.action(run_id, "c3")).id
+    await driver.act(run_id, QuestionAnswer(type="answer", action_id=asked, response="cancel"), by="alice")
     await driver.act(run_id, edit((await driver.action(run_id, "c1")).id, x=2), by="alice")
     await driver.act(run_id, deny((await driver.action(run_id, "c2")).id, "not that"), by="alice")
     await driver.act(run_id, say("in metres"))

@@ -9,14 +9,14 @@ import orjson
 import pytest
 
 from palaver.errors import StateConflict
-from palaver.schemas.actions import Item, PendingAction, Question, QuestionAnswer
+from palaver.schemas.actions import Item, PendingAction, QuestionAnswer, ServerQuestion
 from palaver.steps.leases import Delivery, Lease, Settled, Stray
-from palaver.steps.verdicts import Ask, Postpone
+from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, approve, deny, output, say
 
-_QUESTION = Question(
+_QUESTION = ServerQuestion(
     asker="crm", message="Which one?", form={"type": "object", "properties": {"a": {"type": "string"}}}
 )
 _UNKNOWN = "It may or may not have taken effect."
@@ -41,7 +41,7 @@ async def _asked(driver: StoreDriver, **how: Any) -> tuple[str, Lease, PendingAc
 
 
 async def _ask(driver: StoreDriver, lease: Lease, kept: str = "{}") -> Settled:
-    return await driver.store.steps.settle(lease, Ask(_QUESTION, 90.0, kept))
+    return await driver.store.steps.settle(lease, AskPerson(_QUESTION, 90.0, kept))
 
 
 async def test_a_question_is_a_pending_action_and_holds_nothing(driver: StoreDriver) -> None:

@@ -12,7 +12,7 @@ import orjson
 
 from palaver.config.providers import Limits
 from palaver.errors import ErrorClass, Failure, ProviderDetails
-from palaver.schemas.actions import Question
+from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.batches import BatchHead, BatchItem
 from palaver.schemas.conversation import ConversationFilter, ConversationPatch, Fork, NewConversation
 from palaver.schemas.filters import RunFilter
@@ -22,7 +22,7 @@ from palaver.schemas.tenants import CapsChange
 from palaver.schemas.webhooks import WebhookChange
 from palaver.secrets.sealing import Sealer
 from palaver.steps.leases import Delivery, Delta, Lease
-from palaver.steps.verdicts import Ask, Continue, Postpone, ToolOutcome
+from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
 from palaver.store.batches.batches import BatchOrder
 from palaver.store.batches.progress import BatchClaim
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
@@ -449,7 +449,7 @@ async def _hand_back(driver: StoreDriver, n: int) -> Act:
 async def _ask(driver: StoreDriver, n: int) -> Act:
     _, deliveries = await driver.turn(*_ids(n))
     lease = await driver.claim(deliveries[0])
-    asked = Ask(Question(asker="crm", message="Which one?"), 60.0, "{}")
+    asked = AskPerson(ServerQuestion(asker="crm", message="Which one?"), 60.0, "{}")
     return lambda: driver.store.steps.settle(lease, asked)
 
 

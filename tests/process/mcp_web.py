@@ -4,12 +4,16 @@ journal."""
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
 
 from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def server(journal: Path) -> McpServer:
@@ -47,10 +51,49 @@ def server(journal: Path) -> McpServer:
             raise
         return response
 
-    return McpServer({"echo": echo, "fail": fail, "busy": busy, "wait": wait, "brief": wait})
+    async def asks(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        if responses := message["params"].get("inputResponses"):
+            note("answered")
+            return answer(message, says(json.dumps([responses, message["params"]["requestState"]])))
+        note("asks")
+        form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        who = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": form}}
+        required = {"resultType": "input_required", "inputRequests": {"who": who}, "requestState": "s-1"}
+        return answer(message, required)
+
+    async def long(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        note("long")
+        return answer(message, {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 1})
+
+    return McpServer(
+        {"asks": asks, "long": long, "echo": echo, "fail": fail, "busy": busy, "wait": wait, "brief": wait}
+    )
+
+
+def looked(journal: Path) -> bool:
+    """Note that somebody asked for the task; tell whether it is done."""
+    lines = journal.read_text().splitlines()
+    with journal.open("a") as file:
+        file.write("tasks/get\n")
+    return "task is done" in lines
+
+
+def with_tasks(journal: Path) -> Handler:
+    """The handler of such a server, which also tells of a task: it is done once the journal says so."""
+    handle = server(journal).handle
+
+    async def answering(request: web.Request) -> web.StreamResponse:
+        message = await request.json() if request.method == "POST" else {}
+        if message.get("method") != "tasks/get":
+            return await handle(request)
+        if looked(journal):
+            return answer(message, {"taskId": "t-1", "status": "completed", "result": says("at last")})
+        return answer(message, {"taskId": "t-1", "status": "working", "pollIntervalMs": 1})
+
+    return answering
 
 
 if __name__ == "__main__":
     app = web.Application()
-    app.router.add_route("*", "/mcp", server(Path(sys.argv[2])).handle)
+    app.router.add_route("*", "/mcp", with_tasks(Path(sys.argv[2])))
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), handler_cancellation=True, print=None)

@@ -170,6 +170,29 @@ def test_a_call_that_takes_too_long_is_ended_at_the_server(mcp: Mcp) -> None:
     eventually(lambda: mcp.lines("web").count("wait was left") == left + 1)
 
 
+def test_a_question_and_a_task_outlive_the_workers(mcp: Mcp) -> None:
+    asked, task = mcp.submit("web", "asks"), mcp.submit("web", "long")
+    (action,) = mcp.cluster.pending(asked)
+    assert (action.type, action.question and action.question.asker) == ("question", "web")
+    eventually(lambda: mcp.calls("web", "tasks/get") >= 1, within=20)
+    # Nobody works on them, and nothing of them is in a process that could die: neither worker nor server.
+    mcp.cluster.kill("tools")
+    mcp.web.kill()
+    mcp.web.start()
+    mcp.cluster.heal()
+    polls = mcp.calls("web", "tasks/get")
+    eventually(lambda: mcp.calls("web", "tasks/get") > polls, within=40)
+    with mcp.web.journal.open("a") as file:
+        file.write("task is done\n")
+    item = {"type": "answer", "action_id": action.id, "response": "accept", "content": {"name": "Ada"}}
+    assert mcp.cluster.http.post(f"/v1/runs/{asked}/input", json={"items": [item]}).status_code == 202
+    for run_id in (asked, task):
+        assert mcp.cluster.ended(run_id, within=60).status == "completed"
+    assert json.loads(_said(mcp, asked)) == [{"who": {"action": "accept", "content": {"name": "Ada"}}}, "s-1"]
+    assert _said(mcp, task) == "at last"
+    assert [mcp.calls("web", tool) for tool in ("asks", "answered", "long")] == [1, 1, 1]
+
+
 def test_a_call_whose_server_is_killed_is_not_made_again(mcp: Mcp) -> None:
     in_web, in_proc = mcp.in_flight("web", "wait"), mcp.in_flight("proc", "wait")
     made = mcp.calls("web", "wait"), mcp.calls("proc", "wait")

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from palaver.schemas.actions import Question
+from palaver.schemas.actions import ServerQuestion
 from palaver.steps.leases import Lease
-from palaver.steps.verdicts import Ask
+from palaver.steps.verdicts import AskPerson
 from tests.command_line import RUN, CommandResult
 from tests.scripted_api import RUN_ID, ScriptedAPI, action_object, answer, run_object
 from tests.unit.api_world import World, call
@@ -24,8 +24,8 @@ _FORM: dict[str, Any] = {
     "required": ["name"],
     "additionalProperties": False,
 }
-_QUESTION = Question(asker="crm", message="Which one?", form=_FORM)
-_AT = Question(asker="crm", message="Pay there.", url="https://pay.example/x")
+_QUESTION = ServerQuestion(asker="crm", message="Which one?", form=_FORM)
+_AT = ServerQuestion(asker="crm", message="Pay there.", url="https://pay.example/x")
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ async def _claimed(api: World, run: dict[str, Any]) -> Lease:
     return lease
 
 
-async def _asked(api: World, question: Question = _QUESTION, run_id: str | None = None) -> dict[str, Any]:
+async def _asked(api: World, question: ServerQuestion = _QUESTION, run_id: str | None = None) -> dict[str, Any]:
     """A run whose call has asked this."""
     begun = await api.submit() if run_id is None else await run_of(api, run_id)
     run = await api.ask(begun, call("c1"))
-    await api.store.steps.settle(await _claimed(api, run), Ask(question, 60.0, "{}"))
+    await api.store.steps.settle(await _claimed(api, run), AskPerson(question, 60.0, "{}"))
     return await run_of(api, run["id"])
 
 
@@ -84,6 +84,15 @@ async def test_an_answer_that_does_not_fit_the_form_is_refused_where_it_does_not
     assert (await _answer(api, run, "decline", content={"name": "x"})).status_code == 422
     assert (await run_of(api, run["id"]))["pending_actions"] == run["pending_actions"]
     assert (await _answer(api, run, "decline")).status_code == 202
+
+
+async def test_an_answer_has_a_most(api: World) -> None:
+    form = {"type": "object", "properties": {"text": {"type": "string"}}}
+    run = await _asked(api, ServerQuestion(asker="crm", message="Which one?", form=form))
+    refused = await _answer(api, run, "accept", content={"text": "x" * 32_768})
+    assert refused.status_code == 422, refused.text
+    assert refused.json()["errors"][0]["code"] == "too_long", refused.text
+    assert (await _answer(api, run, "accept", content={"text": "x" * 30_000})).status_code == 202
 
 
 async def test_an_address_is_accepted_without_content(api: World) -> None:
@@ -130,7 +139,7 @@ async def test_a_host_sees_the_question_and_answers_it_by_the_tool(api: World) -
     ],
 )
 async def test_a_host_that_knows_tasks_is_asked_as_we_are(
-    api: World, question: Question, response: dict[str, Any], kept: dict[str, Any]
+    api: World, question: ServerQuestion, response: dict[str, Any], kept: dict[str, Any]
 ) -> None:
     host = Host(api.client, WITH_TASKS)
     task_id = (await host.call("agent_support", message="hello"))["taskId"]

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from palaver.errors import ToolError, ToolFailure, ToolTimeout
-from palaver.steps.verdicts import Ask, Postpone
+from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolContext
 from palaver.tools.context import LeftCall
 from palaver.vocabulary.lifecycle import WaitReason
@@ -56,7 +56,7 @@ async def _opened(folder: Path, answering: Answering, table: str = "") -> AsyncI
         yield server, tools
 
 
-async def _left(tools: OpenedTools, kept: str | None = None, said: Any = None) -> Ask | Postpone:
+async def _left(tools: OpenedTools, kept: str | None = None, said: Any = None) -> AskPerson | Postpone:
     """The verdict of a call that goes on later."""
     with pytest.raises(CallLeft) as left:
         await tools.call("t", context=_context(kept, said))
@@ -68,9 +68,9 @@ def _context(kept: str | None, said: Any = None) -> ToolContext:
     return ToolContext(left=left)
 
 
-async def _asked(tools: OpenedTools, kept: str | None = None, said: Any = None) -> Ask:
+async def _asked(tools: OpenedTools, kept: str | None = None, said: Any = None) -> AskPerson:
     verdict = await _left(tools, kept, said)
-    assert isinstance(verdict, Ask)
+    assert isinstance(verdict, AskPerson)
     return verdict
 
 

@@ -227,7 +227,7 @@ async def test_a_list_is_read_once_by_the_processes_of_a_worker(tmp_path: Path) 
 
 def _aged(folder: Path) -> Path:
     """Let the list that is remembered be an old one."""
-    (path,) = (folder / "lists").iterdir()
+    (path,) = (folder / "lists").glob("*.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "read_at": 1.0}))
     return path
 
@@ -268,7 +268,7 @@ async def test_what_is_remembered_belongs_to_one_user_and_one_secret(
             async with opened_at(tmp_path, server, table):
                 pass
         assert server.methods.count("tools/list") == 2
-    for path in (tmp_path / "lists").iterdir():
+    for path in (tmp_path / "lists").glob("*.json"):
         assert path.stat().st_mode & 0o777 == 0o600
         assert "the-keys" not in path.read_text() + path.name
     assert (tmp_path / "lists").stat().st_mode & 0o777 == 0o700

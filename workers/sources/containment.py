@@ -22,7 +22,7 @@ from palaver.errors import (
 )
 from palaver.errors.tool_findings import find_failure
 from palaver.schemas.content import Part
-from palaver.steps.verdicts import Ask, Postpone
+from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolDeclaration
 from palaver.tools.rendering import rendered
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -61,7 +61,7 @@ class CallLeft(ControlFlow):
     """A call goes on later: once a person has answered a question, or after a while. ``verdict`` is that of its step,
     and says what is kept of the call."""
 
-    def __init__(self, verdict: Ask | Postpone) -> None:
+    def __init__(self, verdict: AskPerson | Postpone) -> None:
         super().__init__("the call goes on later")
         self.verdict = verdict
 

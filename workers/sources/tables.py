@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from palaver.config.secret_files import secret_of
-from palaver.errors import ConfigurationError
+from palaver.errors import ConfigurationError, ToolError
 from palaver.schemas import json_schemas
-from palaver.schemas.fields import UNFIT_FOR_HEADERS, AtMost, Strict, fits_a_header
+from palaver.schemas.fields import UNFIT_FOR_HEADERS, AtMost, SecretName, Strict, fits_a_header
 from palaver.schemas.json_schemas import Unfit
-from palaver.tools import ToolDeclaration
+from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.limits import limit_of
 
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
@@ -44,6 +44,43 @@ def required_for_header(variable: Variable) -> str:
     if not fits_a_header(value):
         raise ConfigurationError(f"{variable}: {UNFIT_FOR_HEADERS}")
     return value
+
+
+class HeaderFromSecret(Strict):
+    """A header whose value is a secret: of the worker's environment, or of the conversation."""
+
+    env: Variable | None = None
+    """The name of an environment variable; with ``_FILE`` behind it, one that names a file."""
+    secret: SecretName | None = None
+    """The name of a secret of the conversation."""
+    prefix: Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=100)] = ""
+    """In front of it: ``"Bearer "``."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.env is None) == (self.secret is None):
+            raise ValueError("has either env, the name of an environment variable, or secret, one of the conversation")
+        return self
+
+    def of_environment(self) -> str | None:
+        """The secret in the environment; None if it is one of the conversation.
+
+        Raises:
+            ConfigurationError: it is not set, or no header can carry it.
+        """
+        return None if self.env is None else required_for_header(self.env)
+
+    def of_conversation(self, context: ToolContext) -> str:
+        """The secret of the conversation.
+
+        Raises:
+            ToolError: it has none, or no header can carry it.
+        """
+        assert self.secret is not None  # there is one of the two
+        value = context.secret(self.secret)
+        if not fits_a_header(value):
+            raise ToolError(f"the conversation's secret {self.secret!r} {UNFIT_FOR_HEADERS}")
+        return value
 
 
 class ToolTable(Strict):

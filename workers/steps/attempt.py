@@ -14,7 +14,7 @@ from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import add_secrets, add_secrets_everywhere
 from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease, Renewal
-from palaver.steps.verdicts import Ask, Finish, HandBack, Postpone, Verdict
+from palaver.steps.verdicts import AskPerson, Finish, HandBack, Postpone, Verdict
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.lifecycle import StopReason
@@ -156,7 +156,7 @@ class Attempt:
 
     def with_usage(self, verdict: Verdict) -> Verdict:
         """``verdict`` with the usage of the attempt, and what the log is to have of its prompt."""
-        if isinstance(verdict, Postpone | Ask | HandBack):
+        if isinstance(verdict, Postpone | AskPerson | HandBack):
             # The next attempt condenses, and looks for repetitions, for itself.
             return replace(verdict, usage=self.calls.tally.usage)
         return replace(verdict, usage=self.calls.tally.usage, notes=self.prompt.notes)

@@ -15,7 +15,7 @@ from typing import Final, get_args
 
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Lease, Settled
-from palaver.steps.verdicts import Ask, Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+from palaver.steps.verdicts import AskPerson, Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 from palaver.telemetry.exposition import Times, expose
 from palaver.telemetry.metrics import METRICS, OTHER, Metric, StepOutcome, StopCause
 from palaver.vocabulary.lifecycle import RunStatus
@@ -141,7 +141,7 @@ def outcome_of(lease: Lease, verdict: Verdict, settled: Settled) -> StepOutcome:
     if settled.status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
         return "abandoned"
     match verdict:
-        case Postpone() | Ask():
+        case Postpone() | AskPerson():
             return "postponed"
         case HandBack():
             return "handed_back"

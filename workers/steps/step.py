@@ -17,7 +17,17 @@ from palaver.errors.tool_findings import TOOL_CLASSES
 from palaver.processes.failpoints import failpoint
 from palaver.secrets.redaction import redaction_scope
 from palaver.steps.leases import Lease, Settled, Stray
-from palaver.steps.verdicts import Ask, Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, ToolOutcome, Verdict
+from palaver.steps.verdicts import (
+    AskPerson,
+    Continue,
+    Finish,
+    GiveUp,
+    HandBack,
+    Postpone,
+    RetryAfter,
+    ToolOutcome,
+    Verdict,
+)
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.telemetry.logs import bind_log_context, log_context
 from palaver.vocabulary.lifecycle import RunStatus
@@ -131,13 +141,13 @@ def _for_flower(verdict: Verdict, settled: Settled) -> str:
             return f"waits {delay:.1f} s: {reason} {code}"
         case GiveUp(failure):
             raise _step_failed(failure)
-        case Ask(question) if settled.status == RunStatus.REQUIRES_ACTION:
+        case AskPerson(question) if settled.status == RunStatus.REQUIRES_ACTION:
             return f"waits for the answer to a question of {question.asker}"
         case HandBack():
             return "handed back"
         case Continue(message=None, outcomes=(ToolOutcome(failure=Failure(error_class=error)),)):
             return f"{error}, told to the model: run is {settled.status}"
-        case Continue() | Finish() | RetryAfter() | Postpone() | Ask():
+        case Continue() | Finish() | RetryAfter() | Postpone() | AskPerson():
             return f"run is {settled.status}"
         case _:
             assert_never(verdict)

@@ -189,17 +189,17 @@ async def call_tool(attempt: Attempt) -> Verdict | Wait:
     call = attempt.lease.call
     assert call is not None  # only tool steps are delivered here
     tool, arguments = tool_of(attempt, call)
-    async with attempt.permit_for(tool) as wait:
-        if wait is not None:
-            return wait
-        failpoint("tool.starting")
-        await attempt.confirm()
-        if attempt.service is not None:
-            attempt.service.begin()
-        try:
+    try:
+        async with attempt.permit_for(tool) as wait:
+            if wait is not None:
+                return wait
+            failpoint("tool.starting")
+            await attempt.confirm()
+            if attempt.service is not None:
+                attempt.service.begin()
             output = await make_call(attempt, tool, call, arguments)
-        except CallLeft as left:
-            return left.verdict
+    except CallLeft as left:
+        return left.verdict
     result = answer(call, output, edited=attempt.lease.edited, ends_run=tool.ends_run)
     failpoint("tool.done")
     return Continue(outcomes=(result,))

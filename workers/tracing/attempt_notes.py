@@ -9,7 +9,7 @@ import orjson
 
 from palaver.errors import Failure
 from palaver.secrets.redaction import redact
-from palaver.steps.verdicts import Ask, Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
+from palaver.steps.verdicts import AskPerson, Continue, Finish, GiveUp, HandBack, Postpone, RetryAfter, Verdict
 
 _WORD: Final = 64
 """Characters of a word: those of the protocols have 20 at most."""
@@ -73,5 +73,5 @@ def _failure(verdict: Verdict) -> Failure | None:
             return failure
         case Continue(message=None, outcomes=(outcome,)):
             return outcome.failure
-        case Continue() | Finish() | Postpone() | Ask() | HandBack():
+        case Continue() | Finish() | Postpone() | AskPerson() | HandBack():
             return None

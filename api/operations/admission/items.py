@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from palaver.errors import FieldError
@@ -14,6 +15,7 @@ from palaver.schemas.actions import (
     Steering,
     ToolOutput,
 )
+from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..catalog import KnownTools, argument_faults, faults_by_schema
 
@@ -46,6 +48,9 @@ def form_faults(items: Sequence[Item], pending: Sequence[PendingAction]) -> Iter
             yield FieldError(where, "invalid_arguments", "is for a question with a form")
         elif form is not None and item.content is None:
             yield FieldError(where, "invalid_arguments", "is required: the form of the question, filled in")
+        elif form is not None and len(json.dumps(item.content)) > (most := limit_of("question_answer")):
+            count_exceeded("question_answer")
+            yield FieldError(where, "too_long", f"must have at most {most:,} characters as JSON")
         elif form is not None:
             for fault in faults_by_schema(form, item.content or {}):
                 yield FieldError(f"{where}{fault.pointer}", fault.code, fault.message)

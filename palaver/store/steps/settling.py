@@ -16,7 +16,7 @@ from palaver.schemas.models import Message, ToolCall, Usage
 from palaver.steps.leases import Lease, OfferedPlace, Shown
 from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import (
-    Ask,
+    AskPerson,
     Condensed,
     Continue,
     Finish,
@@ -71,7 +71,7 @@ def settlement(
                 kept=kept,
                 used=used(usage),
             )
-        case Ask(usage=usage, kept=kept):
+        case AskPerson(usage=usage, kept=kept):
             return contracts.Ask(
                 run=run,
                 step=lease.step,
@@ -282,7 +282,7 @@ def _action(lease: Lease, step: OpenCall) -> bytes | None:
     )
 
 
-def _question(lease: Lease, verdict: Ask) -> bytes:
+def _question(lease: Lease, verdict: AskPerson) -> bytes:
     """The action that a call waits for in its middle. It is of this very lease: a server may ask the same again."""
     call = lease.call
     assert call is not None  # only calls ask

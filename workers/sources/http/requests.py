@@ -9,12 +9,12 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from palaver.errors import InvalidToolCall, ToolError
-from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
+from palaver.errors import InvalidToolCall
 from palaver.tools import ToolContext
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
-from .tables import HeaderFromSecret, HttpSection, HttpTool
+from ..tables import HeaderFromSecret
+from .tables import HttpSection, HttpTool
 
 _COMMON: Final = {
     "accept": "application/json, text/*;q=0.9, image/*;q=0.5",
@@ -102,10 +102,7 @@ class Requests:
     def _secret(self, name: str, header: HeaderFromSecret, context: ToolContext) -> str:
         if (value := self._secrets.get(name)) is not None:
             return value
-        value = header.of_conversation(context)
-        if not fits_a_header(value):
-            raise ToolError(f"the conversation's secret {header.secret!r} {UNFIT_FOR_HEADERS}")
-        return value
+        return header.of_conversation(context)
 
 
 def _segment(name: str, value: object) -> str:

@@ -17,50 +17,16 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from palaver.schemas.fields import UNFIT_FOR_HEADERS, SecretName, Strict, ToolName, fits_a_header
-from palaver.tools import ToolContext, ToolDeclaration
+from palaver.schemas.fields import UNFIT_FOR_HEADERS, ToolName, fits_a_header
+from palaver.tools import ToolDeclaration
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
 
 from ..services import ServiceTable, at_service
-from ..tables import OF_THE_REQUEST, Timeout, ToolTable, Variable, required_for_header
+from ..tables import OF_THE_REQUEST, HeaderFromSecret, Timeout, ToolTable
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SAFE: Final = frozenset({"GET", "HEAD"})
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
-
-
-class HeaderFromSecret(Strict):
-    """A header whose value is a secret: of the worker's environment, or of the conversation."""
-
-    env: Variable | None = None
-    """The name of an environment variable; with ``_FILE`` behind it, one that names a file."""
-    secret: SecretName | None = None
-    """The name of a secret of the conversation."""
-    prefix: Annotated[str, StringConstraints(pattern=r"^[ -~]*$", max_length=100)] = ""
-    """In front of it: ``"Bearer "``."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.env is None) == (self.secret is None):
-            raise ValueError("has either env, the name of an environment variable, or secret, one of the conversation")
-        return self
-
-    def of_environment(self) -> str | None:
-        """The secret in the environment; None if it is one of the conversation.
-
-        Raises:
-            ConfigurationError: it is not set, or no header can carry it.
-        """
-        return None if self.env is None else required_for_header(self.env)
-
-    def of_conversation(self, context: ToolContext) -> str:
-        """The secret of the conversation.
-
-        Raises:
-            ToolError: it has none.
-        """
-        assert self.secret is not None  # there is one of the two
-        return context.secret(self.secret)
 
 
 class HttpTool(ToolTable, ServiceTable):

@@ -49,7 +49,7 @@ class _Kind:
             finally:
                 await end(*refreshing)
         finally:
-            await asyncio.gather(*(server.connection.close() for server in servers))
+            await asyncio.gather(*(server.accesses.close() for server in servers))
 
     async def check(self, settings: Settings, sections: Mapping[str, McpServer]) -> AsyncIterator[SourceFinding]:
         """Ask each server for its list."""

@@ -10,11 +10,12 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ToolError
-from palaver.steps.verdicts import Ask
+from palaver.steps.verdicts import AskPerson
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.tools.context import LeftCall
 
 from ..containment import CallLeft
+from .access import ServerAccess
 from .failures import ENDED, failure_of_call
 from .lists import read_list
 from .offers import OfferedTool, offers_of, visible
@@ -31,7 +32,7 @@ _PROGRESS_APART: Final = 0.5
 """Seconds between two reports of progress that are looked at."""
 
 
-class McpCall:
+class RemoteCall:
     """One call, and what becomes of it: its result, or a failure that says whether the server may have done it."""
 
     def __init__(
@@ -51,7 +52,6 @@ class McpCall:
         self.sent = False
         """True once the server may have it."""
         self._headers = values_of(offer.headers, arguments)
-        self._task = RemoteTask(server, declared, context)
 
     async def result(self) -> object:
         """The result for the model.
@@ -61,6 +61,12 @@ class McpCall:
             RetryableToolError: the call may be made again: the server has not taken it, or it is idempotent.
             ToolError: the server refused it, it failed, or nobody knows.
         """
+        with self._server.accesses.using(self._context) as access:
+            return await self._result(access)
+
+    async def _result(self, access: ServerAccess) -> object:
+        self._access = access
+        self._task = RemoteTask(self._server, access, self._declared, self._context)
         left = self._context.left
         try:
             answer = await (self._answered({}) if left is None else self._gone_on(left))
@@ -90,7 +96,7 @@ class McpCall:
         """The result of the server, in as many rounds as it wants with its own state. It has ``asked`` so many
         questions before."""
         for _ in range(_ROUNDS):
-            answer = await self._server.renewing(partial(self._asked, again))
+            answer = await self._access.renewing(partial(self._asked, again))
             match answer.get("resultType", "complete"):
                 case "complete":
                     return dict(answer)
@@ -112,7 +118,7 @@ class McpCall:
 
     def _left(self, asked: AskedCall) -> CallLeft:
         assert asked.pending is not None  # else there is nothing to wait for
-        return CallLeft(Ask(asked.pending, self._server.section.ask_timeout, asked.dump()))
+        return CallLeft(AskPerson(asked.pending, self._server.section.ask_timeout, asked.dump()))
 
     def _own_state(self, answer: Message) -> dict[str, Any]:
         if not isinstance(state := answer.get("requestState"), str):
@@ -126,7 +132,7 @@ class McpCall:
             if error.code != HEADER_MISMATCH:
                 raise
         # The server looked at headers alone: the tool has others by now.
-        listed = await read_list(self._server.connection)
+        listed = await read_list(self._access.connection)
         found, _ = offers_of(self._server.label, self._server.section, listed.tools)
         headers = next((offer.headers for offer in found if offer.name == self._offer.name), self._offer.headers)
         self._headers = values_of(headers, self._arguments)
@@ -134,7 +140,7 @@ class McpCall:
 
     async def _sent(self, again: Mapping[str, Any]) -> Message:
         trace = {} if self._context.traceparent is None else {"traceparent": self._context.traceparent}
-        return await self._server.connection.ask(
+        return await self._access.connection.ask(
             "tools/call",
             {"name": self._offer.name, "arguments": dict(self._arguments), **again},
             name=self._offer.name,

@@ -29,7 +29,7 @@ async def finding(settings: Settings, label: str, section: McpServer) -> SourceF
         found = f"It gives no list of its tools: {one_line(error, section.connect_timeout)}."
         return SourceFinding(table, ok=False, found=found, advice=_advice(server, error))
     finally:
-        await server.connection.close()
+        await server.accesses.close()
     left_out = server.take(listed)
     named = server.connection.server or "a server without a name"
     found = f"{named}, {server.connection.revision}: {len(server.offers)} of {len(listed.tools)} tools."

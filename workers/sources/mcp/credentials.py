@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import re
 import time
 from collections.abc import Mapping
@@ -15,10 +16,11 @@ import orjson
 from palaver.errors.headers import retry_after
 from palaver.schemas.fields import fits_a_header
 from palaver.secrets.redaction import register_secrets
+from palaver.tools import ToolContext
 
 from ..tables import required, required_for_header
 from .http_client import answering, http_client, whole
-from .section import ClientCredentials, McpServer
+from .section import ClientCredentials, McpServer, TenantAccess
 from .wire import InvalidAnswer, Lost, NeverSent, RequestRefused
 
 _EARLY: Final = 30.0
@@ -33,20 +35,40 @@ _SECRET: Final = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|DSN", re.IGN
 class Credentials:
     """The headers that say who asks a server; secrets are read once, and kept out of whatever is shown."""
 
-    def __init__(self, section: McpServer) -> None:
-        """Raises:
-        ConfigurationError: a variable is not set.
+    def __init__(self, section: McpServer, tenant: TenantAccess | None = None) -> None:
+        """Read the secrets of a server's table, or of one tenant.
+
+        Raises:
+            ConfigurationError: a variable is not set.
         """
-        values = {name: required_for_header(header.env) for name, header in section.headers.items()}
-        self._fixed = {name: f"{section.headers[name].prefix}{value}" for name, value in values.items()}
+        who = tenant or section
+        values = {name: value for name, header in who.headers.items() if (value := header.of_environment()) is not None}
+        self._fixed = {name: f"{who.headers[name].prefix}{value}" for name, value in values.items()}
+        self._of_conversations = {name: header for name, header in who.headers.items() if header.secret is not None}
         secrets = [*values.values()]
         self._grant = None
-        if section.oauth is not None:
+        if who.oauth is not None:
             assert section.url is not None
-            secret = required_for_header(section.oauth.client_secret_env)
+            secret = required_for_header(who.oauth.client_secret_env)
             secrets.append(secret)
-            self._grant = _Grant(section.oauth, secret, section.oauth.resource or section.url)
+            self._grant = _Grant(who.oauth, secret, who.oauth.resource or section.url)
         register_secrets(secrets)
+
+    def of_conversation(self, context: ToolContext) -> Mapping[str, str]:
+        """The headers whose secrets are those of the conversation of a call.
+
+        Raises:
+            ToolError: it lacks one.
+        """
+        return {
+            name: header.prefix + header.of_conversation(context) for name, header in self._of_conversations.items()
+        }
+
+    def with_headers(self, headers: Mapping[str, str]) -> Credentials:
+        """The same with these headers besides."""
+        more = copy.copy(self)
+        more._fixed = {**self._fixed, **headers}
+        return more
 
     @property
     def identity(self) -> str:

@@ -16,7 +16,7 @@ import orjson
 
 from palaver.errors import ToolError
 from palaver.schemas import json_schemas
-from palaver.schemas.actions import Question
+from palaver.schemas.actions import ServerQuestion
 from palaver.secrets.redaction import redact
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -42,7 +42,7 @@ _CHOICES: Final = frozenset({"type", "enum", "anyOf", "oneOf"})
 class AskedCall:
     """A call whose server has asked something, as it is kept until the answers are there."""
 
-    questions: Mapping[str, Question]
+    questions: Mapping[str, ServerQuestion]
     """By the server's keys, in its order."""
     state: str | None
     """The state that the server wants back, unchanged."""
@@ -52,7 +52,7 @@ class AskedCall:
     """By the same keys."""
 
     @property
-    def pending(self) -> Question | None:
+    def pending(self) -> ServerQuestion | None:
         """The question that is to be asked now; None if all are answered."""
         return next((asked for key, asked in self.questions.items() if key not in self.answers), None)
 
@@ -76,7 +76,7 @@ class AskedCall:
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> AskedCall:
         """Read what `dump` has written."""
-        questions = {key: Question.model_validate(asked) for key, asked in kept["questions"].items()}
+        questions = {key: ServerQuestion.model_validate(asked) for key, asked in kept["questions"].items()}
         return cls(questions, kept["state"], kept["asked"], kept["answers"])
 
 
@@ -104,7 +104,7 @@ def require_small(state: str | None, asker: str) -> None:
         raise ToolError(f"{asker} wants a state back of more than {limit_of('mcp_state'):,} bytes")
 
 
-def questions_in(requests: object, asker: str, before: int = 0) -> dict[str, Question]:
+def questions_in(requests: object, asker: str, before: int = 0) -> dict[str, ServerQuestion]:
     """The questions in the requests of a server for input, by their keys. Raises as `asked_by`."""
     if not isinstance(requests, dict) or not requests:
         raise InvalidAnswer("it wants something and does not say what")
@@ -116,7 +116,7 @@ def questions_in(requests: object, asker: str, before: int = 0) -> dict[str, Que
     return {key: _question(request, asker) for key, request in requests.items()}
 
 
-def _question(request: object, asker: str) -> Question:
+def _question(request: object, asker: str) -> ServerQuestion:
     match request:
         case {"method": str() as method} if method != _METHOD:
             raise ToolError(f"{asker} wants {visible(method)[:80]!r}, which nobody does here")
@@ -132,9 +132,9 @@ def _question(request: object, asker: str) -> Question:
     shown = redact(visible(message[:most]))
     match params.get("mode", "form"):
         case "form":
-            return Question(asker=asker, message=shown, form=_form(params.get("requestedSchema"), asker))
+            return ServerQuestion(asker=asker, message=shown, form=_form(params.get("requestedSchema"), asker))
         case "url":
-            return Question(asker=asker, message=shown, url=_address(params.get("url"), asker))
+            return ServerQuestion(asker=asker, message=shown, url=_address(params.get("url"), asker))
     raise ToolError(f"{asker} asks in a way that nobody here knows")
 
 

@@ -13,7 +13,7 @@ from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, neve
 from palaver.vocabulary.limits import limit_of
 
 from ..services import ServiceTable
-from ..tables import OF_THE_REQUEST, Timeout, Variable
+from ..tables import OF_THE_REQUEST, HeaderFromSecret, Timeout, Variable
 
 
 def _reachable(url: str) -> str:
@@ -35,6 +35,7 @@ def is_plain(url: str) -> bool:
 
 Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_reachable)]
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
+Tag = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{6}$")]
 _OF_MESSAGES: Final = frozenset(
     {
         *("accept", "accept-encoding", "content-type"),
@@ -55,13 +56,6 @@ class Override(ServiceTable):
     timeout: Timeout | None = None
 
 
-class SecretHeader(Strict):
-    """``headers.NAME = { env = "VARIABLE", prefix = "Bearer " }``."""
-
-    env: Variable
-    prefix: Annotated[str, StringConstraints(max_length=100)] = ""
-
-
 class ClientCredentials(Strict):
     """``[mcp.NAME.oauth]``: OAuth 2.1 client credentials. Every address is the operator's, none the server's."""
 
@@ -74,6 +68,24 @@ class ClientCredentials(Strict):
     """The service that the token is for (RFC 8707); the server's URL if it is left out."""
 
 
+Headers = Mapping[HeaderName, HeaderFromSecret]
+"""Secrets that go along with each request to a ``url``: of the environment, or of the conversation of a call."""
+
+
+class TenantAccess(Strict):
+    """``[mcp.NAME.tenants.TAG]``: the credentials with which the server is asked for one tenant, in place of those of
+    the table."""
+
+    headers: Headers = Field(default_factory=dict)
+    oauth: ClientCredentials | None = None
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.headers and self.oauth is None:
+            raise ValueError("needs headers or oauth")
+        return self
+
+
 class McpServer(ServiceTable):
     """A table ``[mcp.NAME]``."""
 
@@ -81,9 +93,12 @@ class McpServer(ServiceTable):
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)] | None = None
     env: Annotated[tuple[Variable, ...], Field(max_length=64)] = ()
     """Variables that a ``command`` gets."""
-    headers: Mapping[HeaderName, SecretHeader] = Field(default_factory=dict)
-    """Secrets that go along with each request to a ``url``."""
+    headers: Headers = Field(default_factory=dict)
     oauth: ClientCredentials | None = None
+    tenants: Annotated[Mapping[Tag, TenantAccess], Field(max_length=1_000)] = Field(default_factory=dict)
+    """By the tags of tenants, as their runs have them in their ids."""
+    tenants_only: bool = False
+    """It is asked for these tenants, and for nobody else."""
     plain_http: bool = False
     """Other machines are asked without TLS."""
     trusted: bool = False
@@ -107,15 +122,19 @@ class McpServer(ServiceTable):
     def _one_way(self) -> Self:
         if (self.url is None) == (self.command is None):
             raise ValueError("needs either url or command")
-        if self.command is not None and (self.headers or self.oauth):
+        if self.command is not None and (self.headers or self.oauth or self.tenants):
             raise ValueError("a command has no headers: name its variables in env")
         if self.url is not None and self.env:
             raise ValueError("env is for a command; a url has headers")
-        if self.oauth and any(name.lower() == "authorization" for name in self.headers):
-            raise ValueError("has both oauth and a header Authorization: take one")
-        if taken := sorted(name for name in self.headers if name.lower() in OF_THE_REQUEST | _OF_MESSAGES):
-            raise ValueError(f"the header {taken[0]} is of the request itself")
-        addresses = [self.url, self.oauth and self.oauth.token_url]
+        if self.tenants_only and not self.tenants:
+            raise ValueError("tenants_only: there are no tenants")
+        everybody: list[McpServer | TenantAccess] = [self, *self.tenants.values()]
+        for who in everybody:
+            if who.oauth and any(name.lower() == "authorization" for name in who.headers):
+                raise ValueError("has both oauth and a header Authorization: take one")
+            if taken := sorted(name for name in who.headers if name.lower() in OF_THE_REQUEST | _OF_MESSAGES):
+                raise ValueError(f"the header {taken[0]} is of the request itself")
+        addresses = [self.url, *(who.oauth and who.oauth.token_url for who in everybody)]
         if not self.plain_http and any(is_plain(url) for url in addresses if url):
             raise ValueError("http:// sends secrets in plain text: take https://, or say plain_http = true")
         return self

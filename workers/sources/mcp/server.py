@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, TypeVar
 
@@ -14,6 +14,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.secrets.redaction import redact
 
+from .access import Accesses, ServerAccess
 from .connection import McpConnection
 from .credentials import Credentials, environment_of
 from .http_channel import HttpChannel
@@ -42,13 +43,18 @@ class Server:
         """
         self.label = label
         self.section = section
-        self.credentials = Credentials(section)
         self._environment = environment_of(section)
         self._directory = os.getcwd()
         self.channel: ServerChannel | None = None
         does = capabilities(asks=section.ask_timeout > 0, tasks=section.task_timeout > 0)
-        self.connection = McpConnection(self._channel, section.connect_timeout, does)
-        identity = f"{section.url} {section.command} {self.credentials.identity} {sorted(self._environment.items())}"
+        self.accesses = Accesses(
+            label,
+            section,
+            lambda credentials: McpConnection(partial(self._channel, credentials), section.connect_timeout, does),
+        )
+        identity = (
+            f"{section.url} {section.command} {self.own.credentials.identity} {sorted(self._environment.items())}"
+        )
         self.last_list = LastList(settings.tool_lists, label, identity)
         self.listed: OfferedList | None = None
         """The list that its tools were taken from."""
@@ -58,12 +64,22 @@ class Server:
         """Set when the server says that its list changed, or behaves as if it had."""
         self.changed_at = 0.0
 
-    def _channel(self) -> ServerChannel:
+    @property
+    def own(self) -> ServerAccess:
+        """The access of the source itself, which asks for the list."""
+        return self.accesses.own
+
+    @property
+    def connection(self) -> McpConnection:
+        """Its connection."""
+        return self.own.connection
+
+    def _channel(self, credentials: Credentials) -> ServerChannel:
         if self.section.command is not None:
             self.channel = StdioChannel(self.section.command, self._environment, self._directory, self.note_change)
         else:
             assert self.section.url is not None
-            self.channel = HttpChannel(self.section.url, self.credentials, self.note_change)
+            self.channel = HttpChannel(self.section.url, credentials, self.note_change)
         return self.channel
 
     def note_change(self) -> None:
@@ -113,7 +129,7 @@ class Server:
             NeverSent, RequestRefused, Lost, InvalidAnswer, RpcError: there is none.
         """
         async with asyncio.timeout(self.section.connect_timeout if within is None else within):
-            listed = await self.renewing(partial(read_list, self.connection))
+            listed = await self.own.renewing(partial(read_list, self.connection))
         self.last_list.write(listed)
         return listed
 
@@ -151,15 +167,6 @@ class Server:
             elif before and not offer.is_gone and before.get(offer.name) != offer.digest:
                 what = "changed" if offer.name in before else "is new"
                 log.warning("[mcp.%s]: tool %r %s: its digest is %s", self.label, offer.name, what, offer.digest)
-
-    async def renewing(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask, and once more with a new token if the server did not take the request because of the old one."""
-        try:
-            return await ask()
-        except RequestRefused as error:
-            if error.status != 401 or not self.credentials.renewed():
-                raise
-            return await ask()
 
 
 def one_line(error: BaseException, timeout: float) -> str:

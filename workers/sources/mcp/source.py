@@ -12,7 +12,7 @@ from palaver.tools import ToolContext, ToolDeclaration
 from ..containment import ToolAnswer, failing, presented, timed_out
 from ..guests import ToolsOfFile
 from .budget import taken_together
-from .calls import McpCall
+from .calls import RemoteCall
 from .failures import UNKNOWN, failure_of_call
 from .offers import OfferedTool
 from .server import Server
@@ -41,7 +41,7 @@ class McpTools(ToolsOfFile):
         server, offer = self._tools.get(declared.name, _NOBODYS)
         if server is None or offer is None or (offer.is_gone and context.left is None):
             raise ToolError(f"{declared.name} is no longer there: nothing was called")
-        call = McpCall(server, offer, declared, arguments, context)
+        call = RemoteCall(server, offer, declared, arguments, context)
         try:
             async with asyncio.timeout(declared.timeout):
                 with failing(declared, asyncio.current_task()):

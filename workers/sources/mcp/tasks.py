@@ -17,11 +17,12 @@ from typing import Any, Final, NoReturn
 import orjson
 
 from palaver.errors import ToolError, ToolTimeout
-from palaver.steps.verdicts import Ask, Postpone
+from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import WaitReason
 
 from ..containment import CallLeft, is_cancel
+from .access import ServerAccess
 from .failures import ENDED, UNKNOWN
 from .offers import visible
 from .questions import questions_in
@@ -66,8 +67,9 @@ class KeptTask:
 class RemoteTask:
     """The task of one call."""
 
-    def __init__(self, server: Server, declared: ToolDeclaration, context: ToolContext) -> None:
+    def __init__(self, server: Server, access: ServerAccess, declared: ToolDeclaration, context: ToolContext) -> None:
         self._server = server
+        self._access = access
         self._declared = declared
         self._context = context
 
@@ -152,7 +154,7 @@ class RemoteTask:
             self._leave(replace(task, answered=(*task.answered, task.asking), asking=None), _SOONEST)
         asked = questions_in(left, self._server.label, len(task.answered))
         key, question = next(iter(asked.items()))
-        raise CallLeft(Ask(question, self._server.section.ask_timeout, replace(task, asking=key).dump()))
+        raise CallLeft(AskPerson(question, self._server.section.ask_timeout, replace(task, asking=key).dump()))
 
     def _leave(self, task: KeptTask, delay: float | None = None) -> NoReturn:
         wait = max(_SOONEST, min(task.delay if delay is None else delay, task.until - time.time()))
@@ -160,15 +162,15 @@ class RemoteTask:
 
     async def _ask(self, method: str, task: KeptTask, **params: Any) -> Message:
         async with asyncio.timeout(_PATIENCE):
-            return await self._server.renewing(
-                partial(self._server.connection.ask, method, {"taskId": task.id, **params}, name=task.id)
+            return await self._access.renewing(
+                partial(self._access.connection.ask, method, {"taskId": task.id, **params}, name=task.id)
             )
 
     async def _cancel(self, task: KeptTask) -> None:
         """Tell the server that nobody waits for it, if it is there."""
         with suppress(*ENDED, TimeoutError):
             async with asyncio.timeout(_FAREWELL):
-                await self._server.connection.ask("tasks/cancel", {"taskId": task.id}, name=task.id)
+                await self._access.connection.ask("tasks/cancel", {"taskId": task.id}, name=task.id)
 
 
 def _delay(task: Message, otherwise: float = _USUAL) -> float:

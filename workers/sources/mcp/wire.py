@@ -132,7 +132,8 @@ def cancelled(number: int) -> Message:
 
 
 def capabilities(*, asks: bool, tasks: bool) -> dict[str, Any]:
-    """What this client does for servers of the newest revision: it puts questions to persons, and waits for tasks."""
+    """The capabilities of this client for servers of the newest revision: it puts questions to persons, and waits for
+    tasks."""
     asking: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}} if asks else {}
     return {**asking, **({"extensions": {f"{_META}tasks": {}}} if tasks else {})}
 

@@ -186,7 +186,7 @@ class Postpone(Script[Moved | Stale]):
     begun: bool
     """A tool's call was made."""
     kept: str | None
-    """What the next attempt goes on from."""
+    """The part of the call that the next attempt goes on from."""
     used: Used
 
 
@@ -199,7 +199,7 @@ class Ask(Script[Moved | Stale]):
     fence: int
     action: Json
     kept: str
-    """What the next attempt goes on from."""
+    """The part of the call that the next attempt goes on from."""
     used: Used
 
 
