@@ -17,6 +17,7 @@ from ..streams import EventStream
 from .frames import DELTAS, AgEvent, DeltaFrame, written
 from .messages import snapshot_of
 from .projection import RunProjection
+from .wire import RunAgentInput
 
 Snapshot = Callable[[], Awaitable[AgEvent | None]]
 _HEADERS: Final = {"Cache-Control": "no-cache"}
@@ -132,8 +133,7 @@ def _before_the_end(piece: bytes, shown: bytes, over: bool) -> bytes:
 
 async def stream_of(
     backend: Backend,
-    thread_id: str,
-    ag_run_id: str,
+    body: RunAgentInput,
     run: Run,
     *,
     answers: frozenset[str] = frozenset(),
@@ -146,14 +146,15 @@ async def stream_of(
         StoreUnavailable: the snapshot took too long.
     """
     edge = run.last_event_id
-    machine = RunProjection(thread_id, ag_run_id, run.id, edge=edge, answers=frozenset() if again else answers)
+    machine = RunProjection(body.threadId, body.runId, run.id, edge=edge, answers=frozenset() if again else answers)
     followed = FollowedRun(machine, edge)
     opening = [machine.opening()]
-    if again and (before := await snapshot_of(backend, run.conversation_id, without=run.id)) is not None:
-        opening.append(before)
+    if again:
+        before = await snapshot_of(backend, run.conversation_id, body.messages, without=run.id)
+        opening += [] if before is None else [before]
 
     async def snapshot() -> AgEvent | None:
-        return await snapshot_of(backend, run.conversation_id)
+        return await snapshot_of(backend, run.conversation_id, body.messages)
 
     way = ProjectionOutlet(followed)
     batches = operations.follow(backend, run.id, include="reasoning", pass_on=way.pass_on)

@@ -20,6 +20,8 @@ from ..operations import Backend, LogEntry
 from .frames import AgEvent, call_name, message_id, result_id
 
 Content = str | Sequence[Mapping[str, Any]]
+_AHEAD: Final = 8
+"""Messages of a client that may be missing in the log one after the other, and the next one is found yet."""
 _OURS: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
 
 
@@ -35,36 +37,65 @@ def result_text(content: Content) -> str:
     return content if isinstance(content, str) else orjson.dumps([dict(part) for part in content]).decode()
 
 
-async def snapshot_of(backend: Backend, conversation_id: str, *, without: str | None = None) -> AgEvent | None:
-    """Return the messages of a thread; but for those that the run ``without`` has brought, which come behind it. None
-    for a thread of more than may be shown: clients keep what they have.
+class KnownMessages:
+    """The words of the user as a client has them: it finds them again in a snapshot by ids of its own alone."""
+
+    def __init__(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        said = [message for message in messages if message.get("role") == "user"]
+        self._said = [(message.get("id"), _words(message.get("content"))) for message in said]
+        self._next = 0
+
+    def id_of(self, text: str) -> str | None:
+        """Return the id that the client has for the next message with these words, if it has one."""
+        for at in range(self._next, min(self._next + _AHEAD, len(self._said))):
+            known, words = self._said[at]
+            # What the page has said beside the words stands before them.
+            if isinstance(known, str) and words is not None and (text.endswith(words) if words else not text):
+                self._next = at + 1
+                return known
+        return None
+
+
+def _words(content: Any) -> str | None:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        return None
+    return "".join(text for part in content if isinstance(text := part.get("text"), str))
+
+
+async def snapshot_of(
+    backend: Backend, conversation_id: str, messages: Sequence[Mapping[str, Any]], *, without: str | None = None
+) -> AgEvent | None:
+    """Return the messages of a thread for a client that has these ``messages``; but for those that the run ``without``
+    has brought, which come behind it. None for a thread of more than may be shown: clients keep what they have.
 
     Raises:
         StoreUnavailable: a part of it took too long.
     """
-    messages: list[AgEvent] = []
-    size = 0
+    shown: list[AgEvent] = []
+    known, size = KnownMessages(messages), 0
     try:
         async with aclosing(operations.read_log(backend, conversation_id)) as pages:
             async for page in pages:
                 for entry in page:
                     size += len(entry.payload)
-                    made = None if entry.withdrawn or entry.type not in _OURS else _message(entry, without)
+                    made = None if entry.withdrawn or entry.type not in _OURS else _message(entry, known, without)
                     if made is not None:
-                        messages.append(made)
+                        shown.append(made)
                 if size > limit_of("ag_ui_snapshot"):
                     count_exceeded("ag_ui_snapshot")
                     return None
     except UnknownConversation:
         return None
-    return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
+    return {"type": "MESSAGES_SNAPSHOT", "messages": shown}
 
 
-def _message(entry: LogEntry, without: str | None) -> AgEvent | None:
+def _message(entry: LogEntry, known: KnownMessages, without: str | None) -> AgEvent | None:
     data = entry.data
     message = data["message"]
     if message["role"] == "user":
-        return None if data.get("nudge") else _users(entry, message["content"])
+        return None if data.get("nudge") else _users(entry, message["content"], known)
     if entry.run_id == without:
         return None
     if message["role"] == "tool":
@@ -91,9 +122,10 @@ def _message(entry: LogEntry, without: str | None) -> AgEvent | None:
     return made
 
 
-def _users(entry: LogEntry, content: Content) -> AgEvent:
+def _users(entry: LogEntry, content: Content, known: KnownMessages) -> AgEvent:
     shown = content if isinstance(content, str) else [made for part in content if (made := _part(part)) is not None]
-    return {"id": f"msg_{entry.position}", "role": "user", "content": shown}
+    own_id = known.id_of(text_in(content))
+    return {"id": own_id or f"msg_{entry.position}", "role": "user", "content": shown}
 
 
 def _part(part: Mapping[str, Any]) -> AgEvent | None:

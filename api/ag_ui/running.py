@@ -100,10 +100,10 @@ async def _served(backend: Backend, caller: Caller, agent: str | None, body: Run
         if news.said:
             await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
         keys = frozenset(news.answers[run.id])
-        return await stream_of(backend, body.threadId, body.runId, run, answers=keys, again=not waiting)
+        return await stream_of(backend, body, run, answers=keys, again=not waiting)
     if news.said:
         taken = await _say(backend, caller, conversation_id, agent, body, news)
-        return await stream_of(backend, body.threadId, body.runId, taken.run, again=taken.replayed)
+        return await stream_of(backend, body, taken.run, again=taken.replayed)
     return await _look(backend, caller, conversation_id, body)
 
 
@@ -183,9 +183,9 @@ async def _look(backend: Backend, caller: Caller, conversation_id: str, body: Ru
     except (UnknownConversation, UnknownRun):
         run = None
     if run is not None:
-        return await stream_of(backend, body.threadId, body.runId, run, again=True)
+        return await stream_of(backend, body, run, again=True)
     ids = {"threadId": body.threadId, "runId": body.runId}
-    shown = await snapshot_of(backend, conversation_id)
+    shown = await snapshot_of(backend, conversation_id, body.messages)
     events = [
         {"type": "RUN_STARTED", **ids, "protocolVersion": VERSION},
         *([shown] if shown is not None else ()),

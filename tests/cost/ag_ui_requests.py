@@ -34,7 +34,9 @@ async def _said(api: World, n: int) -> Ask:
 
 
 async def _shown(api: World, n: int) -> Ask:
-    return Ask("/ag-ui", _body(threadId=(await failed(api, n))["conversation_id"]))
+    unknown = [{"id": f"m{k}", "role": "user", "content": "hello"} for k in range(n)]
+    answered = {"id": "m", "role": "assistant", "content": "hello"}
+    return Ask("/ag-ui", _body(threadId=(await failed(api, n))["conversation_id"], messages=[*unknown, answered]))
 
 
 async def _answers(api: World, n: int) -> Ask:

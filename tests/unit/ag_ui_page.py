@@ -142,7 +142,11 @@ def shown(before: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) ->
     for event in events:
         match event["type"]:
             case "MESSAGES_SNAPSHOT":
-                messages = [dict(message) for message in event["messages"]]
+                # As the client does it: what it has stays in its place, and what is new comes behind.
+                told = {message["id"]: dict(message) for message in event["messages"]}
+                had = [message["id"] for message in messages]
+                kept = [told[known] for known in had if known in told]
+                messages = [*kept, *(message for name, message in told.items() if name not in had)]
             case "TEXT_MESSAGE_START":
                 of(event["messageId"], event["role"])
             case "TEXT_MESSAGE_CONTENT":
