@@ -61,8 +61,8 @@ METHODS = (
     "condense", "conversation", "conversation_events", "conversations", "count_conversations", "create_conversation",
     "create_key", "create_token", "create_webhook", "delete", "delete_agent", "delete_conversation", "delete_webhook",
     "deliveries", "deny", "erase_tenant", "events", "export", "export_tenant", "fork", "get", "keys", "list",
-    "messages", "models", "pause", "put_agent", "queues", "replay_deliveries", "respond", "resume", "retry", "revoke_key",
-    "rotate_key", "rotate_webhook", "run", "secret_names", "send", "set_caps", "set_secrets", "steer", "submit",
+    "messages", "models", "pause", "put_agent", "queues", "replay_deliveries", "respond", "resume", "retry",
+    "revoke_key", "rotate_key", "rotate_webhook", "run", "secret_names", "send", "set_caps", "set_secrets", "steer", "submit",
     "tenant", "tenants", "usage", "wait", "webhook", "webhooks", "withdraw",
 )  # fmt: skip
 

@@ -96,14 +96,13 @@ class Measuring:
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
-        now, shards, workers, usage, server, rewind, ticks = await asyncio.gather(
+        now, shards, workers, usage, server, (rewind, ticks) = await asyncio.gather(
             now_ms(self._redis),
             self._read_shards(),
             self._fleet.workers(),
             self._providers.state(providers),
             self._read_server(),
-            self._rewinds.last(),
-            self._redis.hgetall(keys.SCHEDULES_COUNTS),
+            asyncio.gather(self._rewinds.last(), self._redis.hgetall(keys.SCHEDULES_COUNTS)),
         )
         return {
             **_counted(shards.counts),
