@@ -51,8 +51,8 @@ async def report(rounds: int, events: int) -> str:
                         cpu[crowd, name].append(found.cpu)
         async with httpx.AsyncClient(base_url=url, headers=_STREAM, timeout=30) as client:
             for _ in range(_FIRST):
-                for name, (route, body) in _BEGINS.items():
-                    first[name].append(await _first_event(client, route, body))
+                for name, (path, body) in _BEGINS.items():
+                    first[name].append(await _first_event(client, path, body))
     watching = Table("An event that is watched", ("runs", "watchers of each", "dialect", "API CPU us"))
     for (crowd, name), found_cpu in cpu.items():
         watching.rows.append((f"{crowd.runs}", f"{crowd.watchers}", name, spread(found_cpu)))
