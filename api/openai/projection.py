@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from palaver.events import EventKind
 from palaver.schemas.models import AgentSpec
@@ -35,24 +34,12 @@ from .items import (
     text_item,
     text_part,
 )
+from .shown import SPREAD, CallBegun, OpenText, ShownEvent, text_delta, thought_delta
 from .tables import EVENTS
 
-SPREAD: Final = 1000
-"""More than the events that an event of a run becomes: an answer has 128 calls at most, of four events each."""
 _BEGINS, _ENDED, _CALLS, _OF_CALL, _LAST = 3, 6, 10, 4, SPREAD - 1
 """Places among the events that a message becomes: the first of its text, if that was not shown before, the end of it,
 the first of its calls, and how many one of them has; and that of the end of a response."""
-LIFECYCLE: Final = frozenset(
-    {
-        "response.created",
-        "response.queued",
-        "response.in_progress",
-        "response.completed",
-        "response.failed",
-        "response.incomplete",
-    }
-)
-"""Types of events that carry the response itself."""
 _ENDS: Final[Mapping[str, str]] = {
     RunStatus.COMPLETED: "response.completed",
     RunStatus.INCOMPLETE: "response.incomplete",
@@ -61,45 +48,6 @@ _ENDS: Final[Mapping[str, str]] = {
     RunStatus.EXPIRED: "response.failed",
 }
 """The last event of a response by the status of its run. There is none for a cancelled one: its status says so."""
-
-
-class ShownEvent(NamedTuple):
-    """An event of a response. The response itself is not among the fields of those that carry it."""
-
-    number: int
-    type: str
-    fields: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class _Open:
-    """An item of text that more may come of."""
-
-    index: int
-    id: str
-    step: str
-    attempt: int
-    pieces: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-    @property
-    def place(self) -> dict[str, Any]:
-        return {"item_id": self.id, "output_index": self.index}
-
-
-@dataclass(slots=True)
-class _CallBegun:
-    """A call that has no result yet."""
-
-    call: Mapping[str, Any]
-    item: str
-    by_client: bool
-    index: int | None = None
-    """Its place in the output; None while it waits for a decision, or if that was in a response before."""
-    request: str | None = None
 
 
 class ResponseProjection:
@@ -116,11 +64,11 @@ class ResponseProjection:
         self._seq = self._place = self._base = 0
         self._index = 0
         self._interrupted_at = -1
-        self._text: _Open | None = None
-        self._thought: _Open | None = None
+        self._text: OpenText | None = None
+        self._thought: OpenText | None = None
         self._opened: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
-        self._calls: dict[str, _CallBegun] = {}
+        self._calls: dict[str, CallBegun] = {}
         self._requests: dict[str, str] = {}
         self.output: list[dict[str, Any]] = []
         """Items that are whole, or that an end has cut off."""
@@ -182,8 +130,8 @@ class ResponseProjection:
             return None
         number = (event.seq - self._base) * SPREAD
         if of_text:
-            return ShownEvent(number, "response.output_text.delta", _delta(opened, data["text"]))
-        return ShownEvent(number, "response.reasoning_summary_text.delta", _thought_delta(opened, data["text"]))
+            return ShownEvent(number, "response.output_text.delta", text_delta(opened, data["text"]))
+        return ShownEvent(number, "response.reasoning_summary_text.delta", thought_delta(opened, data["text"]))
 
     def take(self, shown: ShownEvent) -> None:
         """Take the delta that ``tail`` has returned, as it was sent."""
@@ -250,8 +198,8 @@ class ResponseProjection:
 
     # Texts and thoughts.
 
-    def _text_begins(self, step: str, attempt: int) -> _Open:
-        opened = _Open(self._next(), self._fresh_id("msg", step), step, attempt)
+    def _text_begins(self, step: str, attempt: int) -> OpenText:
+        opened = OpenText(self._next(), self._fresh_id("msg", step), step, attempt)
         self._show(
             "response.output_item.added", output_index=opened.index, item=text_item(opened.id, None, "in_progress")
         )
@@ -267,7 +215,7 @@ class ResponseProjection:
             self._text = self._text_begins(step, attempt)
         self._text.pieces.append(data["text"])
         self._to_last(event)
-        self._show("response.output_text.delta", **_delta(self._text, data["text"]))
+        self._show("response.output_text.delta", **text_delta(self._text, data["text"]))
 
     def _thought_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         self._think(data["step"], data["attempt"], data["text"], event)
@@ -276,14 +224,14 @@ class ResponseProjection:
         if self._thought is not None and (self._thought.step, self._thought.attempt) != (step, attempt):
             self._discard()
         if self._thought is None:
-            self._thought = opened = _Open(self._next(), self._fresh_id("rs", step), step, attempt)
+            self._thought = opened = OpenText(self._next(), self._fresh_id("rs", step), step, attempt)
             item = reasoning_item(opened.id, None, "in_progress")
             self._show("response.output_item.added", output_index=opened.index, item=item)
             self._show("response.reasoning_summary_part.added", **opened.place, summary_index=0, part=summary_part(""))
         self._thought.pieces.append(text)
         if event is not None:
             self._to_last(event)
-        self._show("response.reasoning_summary_text.delta", **_thought_delta(self._thought, text))
+        self._show("response.reasoning_summary_text.delta", **thought_delta(self._thought, text))
 
     def _to_last(self, event: StoredEvent) -> None:
         """Go on to the number of the last of the deltas that an event stands for: so it has the number that this one
@@ -343,7 +291,7 @@ class ResponseProjection:
         if text and self._text is None:
             self._at(_BEGINS)
             self._text = self._text_begins(step, 0)
-            self._show("response.output_text.delta", **_delta(self._text, text))
+            self._show("response.output_text.delta", **text_delta(self._text, text))
         self._at(_ENDED)
         self._end_text(text, status, kept=True)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
@@ -352,7 +300,7 @@ class ResponseProjection:
             self._at(_CALLS + _OF_CALL * place)
             by_client = call["name"] in self._by_client and call["id"] not in refused
             kind = "fc" if by_client else "mcp"
-            made = self._calls[call["id"]] = _CallBegun(call, self._id(kind, step, place), by_client)
+            made = self._calls[call["id"]] = CallBegun(call, self._id(kind, step, place), by_client)
             if by_client:
                 self._function(made)
             elif call["id"] in refused or not self._agent.approvals.ask(
@@ -360,7 +308,7 @@ class ResponseProjection:
             ):
                 self._open_call(made)
 
-    def _function(self, made: _CallBegun) -> None:
+    def _function(self, made: CallBegun) -> None:
         index, call = self._next(), made.call
         self._show("response.output_item.added", output_index=index, item=function_item(made.item, call, "in_progress"))
         place = {"item_id": made.item, "output_index": index}
@@ -368,7 +316,7 @@ class ResponseProjection:
         self._show("response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"])
         self._whole(index, function_item(made.item, call, "completed"))
 
-    def _open_call(self, made: _CallBegun) -> None:
+    def _open_call(self, made: CallBegun) -> None:
         made.index = index = self._next()
         place = {"item_id": made.item, "output_index": index}
         item = server_item(made.item, made.call, "in_progress", request=made.request)
@@ -376,7 +324,7 @@ class ResponseProjection:
         self._show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
         self._show("response.mcp_call.in_progress", **place)
 
-    def _close_call(self, made: _CallBegun, status: str, output: str | None) -> None:
+    def _close_call(self, made: CallBegun, status: str, output: str | None) -> None:
         index, made.index = made.index, None
         if index is None:
             return
@@ -444,11 +392,3 @@ class ResponseProjection:
 def _is_answer(event: StoredEvent, data: Mapping[str, Any]) -> bool:
     """Tell whether a run that waits goes on with an event."""
     return event.type == EventKind.ACTION_RESOLVED and data["decision"] != "cancelled"
-
-
-def _delta(opened: _Open, text: str) -> dict[str, Any]:
-    return {**opened.place, "content_index": 0, "delta": text, "logprobs": []}
-
-
-def _thought_delta(opened: _Open, text: str) -> dict[str, Any]:
-    return {**opened.place, "summary_index": 0, "delta": text}

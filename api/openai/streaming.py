@@ -18,7 +18,8 @@ from ..headers import EVENT_STREAM
 from ..operations import Backend, StoredEvent
 from ..streams import EventStream, Outlet
 from .ids import ResponseId
-from .projection import LIFECYCLE, ResponseProjection, ShownEvent
+from .projection import ResponseProjection
+from .shown import LIFECYCLE, ShownEvent
 from .states import read_response, response_object, status_of
 from .tables import ResponseStatus
 

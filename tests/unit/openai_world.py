@@ -104,7 +104,7 @@ async def serving_openai(
                 base_url=f"{url}/openai/v1",
                 api_key=key,
                 max_retries=retries,
-                timeout=10,
+                timeout=60,
                 _strict_response_validation=strict,
             )
             async with client:

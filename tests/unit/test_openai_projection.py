@@ -14,7 +14,8 @@ import pytest
 
 from api.openai import projection as projecting
 from api.openai.ids import ResponseId
-from api.openai.projection import LIFECYCLE, SPREAD, ResponseProjection, ShownEvent
+from api.openai.projection import ResponseProjection
+from api.openai.shown import LIFECYCLE, SPREAD, ShownEvent
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
 from palaver.schemas.actions import Approvals, ClientTool

@@ -1,0 +1,72 @@
+"""The parts that a projection is made of: an event of a response, and what is open while more may come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+SPREAD: Final = 1000
+"""More than the events that an event of a run becomes: an answer has 128 calls at most, of four events each."""
+LIFECYCLE: Final = frozenset(
+    {
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+        "response.completed",
+        "response.failed",
+        "response.incomplete",
+    }
+)
+"""Types of events that carry the response itself."""
+
+
+class ShownEvent(NamedTuple):
+    """An event of a response. The response itself is not among the fields of those that carry it."""
+
+    number: int
+    type: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class OpenText:
+    """An item of text that more may come of."""
+
+    index: int
+    id: str
+    step: str
+    attempt: int
+    pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self.pieces)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields that say in events which item it is."""
+        return {"item_id": self.id, "output_index": self.index}
+
+
+@dataclass(slots=True)
+class CallBegun:
+    """A call that has no result yet."""
+
+    call: Mapping[str, Any]
+    item: str
+    by_client: bool
+    index: int | None = None
+    """Its place in the output; None while it waits for a decision, or if that was in a response before."""
+    request: str | None = None
+
+
+def text_delta(opened: OpenText, text: str) -> dict[str, Any]:
+    """Return the fields of more of a text."""
+    return {**opened.place, "content_index": 0, "delta": text, "logprobs": []}
+
+
+def thought_delta(opened: OpenText, text: str) -> dict[str, Any]:
+    """Return the fields of more of a thought."""
+    return {**opened.place, "summary_index": 0, "delta": text}
