@@ -57,12 +57,14 @@ class TestAddress:
 
 
 METHODS = (
-    "agent", "agents", "answer", "append", "approve", "ask", "bulk", "cancel", "change_conversation", "condense",
-    "conversation", "conversation_events", "conversations", "count_conversations", "create_conversation",
-    "create_key", "create_token", "delete", "delete_agent", "delete_conversation", "deny", "erase_tenant", "events",
-    "export", "export_tenant", "fork", "get", "keys", "list", "messages", "models", "pause", "put_agent", "queues",
-    "resume", "retry", "revoke_key", "rotate_key", "run", "secret_names", "send", "set_caps", "set_secrets", "steer",
-    "submit", "tenant", "tenants", "usage", "wait", "withdraw",
+    "agent", "agents", "answer", "append", "approve", "ask", "batch", "batch_results", "batches", "bulk", "cancel",
+    "cancel_batch", "change_conversation", "condense", "conversation", "conversation_events", "conversations",
+    "count_conversations", "create_batch", "create_conversation", "create_key", "create_token", "delete",
+    "delete_agent", "delete_batch", "delete_conversation", "delete_schedule", "deny", "erase_tenant", "events",
+    "export", "export_tenant", "fork", "get", "keys", "list", "messages", "models", "pause", "pause_schedule",
+    "put_agent", "put_schedule", "queues", "resume", "resume_schedule", "retry", "retry_batch", "revoke_key",
+    "rotate_key", "run", "schedule", "schedules", "secret_names", "send", "set_caps", "set_secrets", "steer",
+    "submit", "tenant", "tenants", "trigger_schedule", "usage", "wait", "withdraw",
 )  # fmt: skip
 
 

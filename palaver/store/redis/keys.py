@@ -524,7 +524,7 @@ _OF_BATCH: Final = ("batch", "items", "cells", "flight", "again", "failed")
 def of_batch(tenant: str, batch_id: str) -> BatchKeys:
     """Return the keys for a script about one batch."""
     own = (f"{_BATCHES}:{kind}:{tenant}:{batch_id}" for kind in _OF_BATCH)
-    return BatchKeys(*own, batches(tenant), BATCHES_DUE)
+    return BatchKeys._make((*own, batches(tenant), BATCHES_DUE))
 
 
 def batches(tenant: str) -> str:
