@@ -12,7 +12,7 @@ import pytest
 
 from palaver.cli import batches
 from palaver.client import Conflict
-from palaver.client.parts import parts_of
+from palaver.client.parts import Item, parts_of
 from palaver.schemas.batches import BatchItem
 from palaver.schemas.models import AgentSpec
 from tests.both_clients import Call, async_client
@@ -73,7 +73,7 @@ def test_any_number_of_items_is_sent_in_parts(api: ScriptedAPI, call: Call) -> N
 
 
 def test_a_part_is_no_larger_than_a_request_may_be() -> None:
-    items: list[BatchItem | dict[str, Any] | str] = [BatchItem(input="x" * 100_000, id="a"), {"input": "y" * 100_000}, "z" * 100_000]
+    items: list[Item] = [BatchItem(input="x" * 100_000, id="a"), {"input": "y" * 100_000}, "z" * 100_000]
     assert [len(part) for part in parts_of(items)] == [2, 1]
     assert list(parts_of(())) == []
     assert next(parts_of(items))[0]["id"] == "a"

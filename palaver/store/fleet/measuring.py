@@ -96,13 +96,13 @@ class Measuring:
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
-        now, shards, workers, usage, server, (rewind, ticks) = await asyncio.gather(
+        now, shards, workers, usage, server, rewind = await asyncio.gather(
             now_ms(self._redis),
             self._read_shards(),
             self._fleet.workers(),
             self._providers.state(providers),
             self._read_server(),
-            asyncio.gather(self._rewinds.last(), self._redis.hgetall(keys.SCHEDULES_COUNTS)),
+            self._rewinds.last(),
         )
         return {
             **_counted(shards.counts),
@@ -110,10 +110,15 @@ class Measuring:
             **_of_workers(workers),
             **_of_providers(usage),
             **server,
-            "palaver_schedule_ticks_total": {
-                (outcome,): int(ticks.get(outcome.encode(), 0)) for outcome in get_args(TickOutcome)
-            },
+            **await self._read_ticks(),
             "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
+        }
+
+    async def _read_ticks(self) -> Samples:
+        counts = await self._redis.hgetall(keys.SCHEDULES_COUNTS)
+        outcomes = get_args(TickOutcome)
+        return {
+            "palaver_schedule_ticks_total": {(each,): int(counts.get(each.encode(), 0)) for each in outcomes},
         }
 
     async def _read_server(self) -> Samples:
