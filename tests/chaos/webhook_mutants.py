@@ -59,7 +59,7 @@ WEBHOOK_MUTANTS: Final = by_name(
     ),
     _mutant(
         "an old secret that signs no more",
-        _SENDING,
+        _CONTRACT,
         f"{_STORE}webhooks.py",
         "return tuple(reversed(alive))",
         "return tuple(reversed(alive))[:1]",
