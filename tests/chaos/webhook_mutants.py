@@ -33,8 +33,9 @@ WEBHOOK_MUTANTS: Final = by_name(
         "events that leave the outbox before they are queued",
         _CONTRACT,
         f"{_STORE}deliveries.py",
-        "        # Behind the events: one that was made before an event is among these.\n",
-        "        await self._redis.xdel(outbox, *(entry_id for entry_id, _ in entries) or (b'0-1',))\n",
+        "        webhooks = await self._webhooks.configs(tenant)\n",
+        "        webhooks = await self._webhooks.configs(tenant)\n"
+        "        await self._redis.xdel(outbox, *([each for each, _ in entries] or [b'0-1']))\n",
     ),
     _mutant(
         "a delivery that is queued a second time",
@@ -59,7 +60,7 @@ WEBHOOK_MUTANTS: Final = by_name(
     ),
     _mutant(
         "an old secret that signs no more",
-        _SENDING,
+        _CONTRACT,
         f"{_STORE}webhooks.py",
         "return tuple(reversed(alive))",
         "return tuple(reversed(alive))[:1]",
