@@ -28,7 +28,8 @@ class FollowedAnswer:
         self._frame = NO_DELTA
         """The frame of the delta that was asked for last."""
         self._held: list[Chunk] | None = None
-        """The chunks since the run began to wait for one of these answers: the client has none of them."""
+        """The chunks since the run began to wait for one of these answers: others may have answered before, which the
+        client was not told. To be told twice of a result changes nothing."""
 
     @property
     def over(self) -> bool:
@@ -64,9 +65,10 @@ class FollowedAnswer:
         """Return those of the chunks that the client has not."""
         if not self._muted:
             return chunks
-        if event.type == EventKind.RUN_REQUIRES_ACTION:
-            self._held = [] if self._machine.awaits(self._answered) else None
-        elif self._held is not None:
+        if self._held is None:
+            if event.type == EventKind.RUN_REQUIRES_ACTION and self._machine.awaits(self._answered):
+                self._held = []
+        else:
             self._held += chunks
             if event.type == EventKind.ACTION_RESOLVED and self._is_answered(event):
                 self._muted = False

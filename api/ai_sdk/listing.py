@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
+import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -14,7 +16,7 @@ from palaver.events import EventKind
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .. import operations
-from ..answers import answer
+from ..answers import answer_json
 from ..operations import Backend, LogEntry
 from ..queries import FARTHEST, Number, Query
 from .assembly import AssembledMessage
@@ -23,8 +25,10 @@ from .projection import ChatProjection
 from .values import parts_of
 from .wire import LATE
 
-_LOOKED_THROUGH: Final = 4000
-"""Log entries that one page looks through, about."""
+_LOOKED_THROUGH: Final = 2000
+"""Log entries that one page looks through."""
+_TURN: Final = 128
+"""Entries after which others get a turn on the loop."""
 
 
 class MessagesOfChatQuery(Query):
@@ -62,7 +66,8 @@ async def messages(backend: Backend, name: AgentInPath, chat_id: ChatInPath, que
         entries, more = await _entries(backend, conversation_id, query)
         tools = await _client_tools(backend, entries)
     first = entries[0].position if entries and more else None
-    return answer(UiMessages(messages=list(_messages(entries, tools)), nextBefore=first))
+    shown = await _messages(entries, tools)
+    return answer_json(orjson.dumps({"messages": shown, "nextBefore": first}))
 
 
 async def _client_tools(backend: Backend, entries: Sequence[LogEntry]) -> frozenset[str]:
@@ -104,11 +109,13 @@ def _is_turn(entry: LogEntry) -> bool:
     return data["message"]["role"] == "user" and not data["steer"] and not data["nudge"]
 
 
-def _messages(entries: Sequence[LogEntry], client_tools: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Yield the messages that the entries are: one for each of the user's, and one for each run that has answered."""
+async def _messages(entries: Sequence[LogEntry], client_tools: frozenset[str]) -> list[dict[str, Any]]:
+    """Return the messages that the entries are: one for each of the user's, and one for each run that has answered."""
     shown: list[dict[str, Any] | AssembledMessage] = []
     answers: dict[str, tuple[ChatProjection, AssembledMessage]] = {}
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
         if entry.withdrawn:
             continue
         if _is_turn(entry):
@@ -124,5 +131,4 @@ def _messages(entries: Sequence[LogEntry], client_tools: frozenset[str]) -> Iter
             made.add(machine.read(entry))
             if made.parts and not before:
                 shown.append(made)
-    for message in shown:
-        yield message if isinstance(message, dict) else message.shown()
+    return [message if isinstance(message, dict) else message.shown() for message in shown]
