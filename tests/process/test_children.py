@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from palaver.steps.leases import Delivery
 from tests.process.broker import ON_RABBITMQ
 from tests.process.cluster import Cluster
 from tests.process.descriptors import starved
@@ -44,6 +45,19 @@ def test_a_child_comes_with_its_first_call_and_the_worker_tells_of_all_places_be
 
     assert len(fresh.all_children()) == 4
     eventually(lambda: list(tools_workers(fresh).values()) == [1] * 4, why="not every child tells of itself")
+
+
+def test_copies_of_a_call_that_is_made_take_no_place_from_others(fresh: Cluster) -> None:
+    """As they come where a child takes long to start: each of them would wait for the end of the call."""
+    long = fresh.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record"])
+    (start,) = eventually(lambda: fresh.tool_starts(long))
+    _, seq, call = start["call"].split(":")
+    copy = Delivery("tools", long, fresh.run(long).conversation_id, f"{seq}/{call}", 2)
+    fresh.broker.deliver(copy, 10)
+    assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
+    assert fresh.run(long).status == "running"
+    assert len(fresh.tool_starts(long)) == 1
+    fresh.cancel(long)
 
 
 def test_a_call_waits_for_a_worker_that_cannot_start_a_child_yet(fresh: Cluster) -> None:

@@ -70,8 +70,12 @@ class _Children(AsynPool):  # type: ignore[misc]  # Celery is untyped
         return job
 
     def _grow_to_need(self) -> None:
-        # A call that waits for a child may be delivered again; one child is enough for all of its deliveries.
-        calls = {job.correlation_id.rpartition(":")[0] for job in self._cache.values()}
+        # A call may be delivered again while it waits for a child, and while a child makes it. One child is enough for
+        # all of its deliveries; but those that come while it is made take places from others until some child has read
+        # them.
+        jobs = [(job.correlation_id.rpartition(":")[0], bool(job._worker_pid)) for job in self._cache.values()]
+        made, waiting = ({call for call, accepted in jobs if accepted is which} for which in (True, False))
+        calls = made | waiting | ({""} if made & waiting else set())
         if len(calls) > self._processes < self._most:
             # Not `grow`, which has the worker take more calls than it has places: they are counted already.
             self._processes += 1
