@@ -6,6 +6,7 @@ To collect the tests takes seven seconds of processor time, and would for each p
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections import deque
@@ -97,6 +98,9 @@ class _Run:
         if not (mine := deque(tests)):
             return
         here, there = Pipe()
+        # Else a fork would print again what is still to be printed here.
+        sys.stdout.flush()
+        sys.stderr.flush()
         parent = os.getpid()
         if (pid := os.fork()) == 0:
             for pipe in (here, *self._forks):
