@@ -27,8 +27,8 @@ STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
-# The last of four takes only what computes (tests/conftest.py).
-PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+# The last of four takes only what computes (tests/forks.py).
+PYTEST = $(BIN)/python -m pytest --forks $(JOBS)
 
 CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/contract tests/process tests/openhands -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl

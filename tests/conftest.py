@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
 
 import pytest
 from hypothesis import settings
 
-from palaver.stack import ports
 from tests import certificates, fake_scripts
 from tests.chaos.zygote import Zygote, zygotes_of
+from tests.forks import run as run_in_forks
 from tests.process import warm
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -25,13 +23,6 @@ _STORY = 6000
 """Characters of what it says of itself, behind the logs: who sees only the end of its output finds it there."""
 _LONGEST = 300
 """Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
-
-_SHARES_CLIENTS = "tests/openhands/"
-
-_STARTS_PROCESSES = "tests/process/"
-_COMPUTES = ("tests/contract/", "tests/cost/", "tests/unit/")
-_GIVES_WAY = 5
-"""How nice the process of a run is that takes only what computes, while others wait for the processes they started."""
 
 _YOUNG = 10_000
 """Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
@@ -110,15 +101,13 @@ def _end_of(log: str) -> str:
     return "\n".join(line[:_LOG_LINE] for line in log.splitlines()[-_LOG_LINES:])
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """A shell that starts the suite in the background has it ignore SIGINT, and so would all that is started here.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forks", type=int, default=1, help="run the tests in so many processes (tests/forks.py)")
 
-    Of several processes that share a run, each has ports of its own.
-    """
+
+def pytest_configure() -> None:
+    """A shell that starts the suite in the background has it ignore SIGINT, and so would all that is started here."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is not None:
-        ports.FREE_PORTS = ports.FREE_PORTS[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -128,9 +117,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left when the others are done.
     """
     items.sort(key=lambda item: not _starts_processes(item))
-    worker = getattr(config, "workerinput", None)
-    if worker and _computes(worker["workerid"], worker["workercount"], (item.nodeid for item in items)):
-        os.nice(_GIVES_WAY)
     if "chaos" in config.option.markexpr:
         return
     for item in items:
@@ -138,35 +124,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process of a run takes all tests of OpenHands' clients, whose start costs more than most of what they do.
-
-    Another one takes only what computes, and fills the time in which files that start processes wait.
-    """
-    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
-
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return file if not file.startswith(_SHARES_CLIENTS) else _SHARES_CLIENTS
-
-        def _assign_work_unit(self, node: Any) -> None:
-            if _computes(node.gateway.id, self.numnodes, self.collection):
-                file = next((file for file in self.workqueue if file.startswith(_COMPUTES)), None)
-                if file is None:
-                    node.shutdown()
-                    return
-                self.workqueue.move_to_end(file, last=False)
-            super()._assign_work_unit(node)
-
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-def _computes(worker: str, workers: int, collected: Iterable[str]) -> bool:
-    """Tell whether a process takes only what computes: the last of four or more, beside files that start processes."""
-    last = workers > 3 and worker == f"gw{workers - 1}"
-    return last and any(test.startswith(_STARTS_PROCESSES) for test in collected)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    forks: int = session.config.option.forks
+    if forks < 2 or session.config.option.collectonly or session.testsfailed:
+        return None
+    run_in_forks(session, forks)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -112,7 +112,7 @@ def run_in(root: Path, *arguments: str) -> str:
 
 def unnoticed(mutant: TestedMutant) -> str:
     """What pytest says if no test notices the mutant; empty if one does."""
-    options = ["-q", "-x", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    options = ["-q", "-x", "-p", "no:cacheprovider"]
     if mutant.test.startswith("tests/contract"):
         options += ["-k", "not real"]  # on the fake alone
     with tree(mutant.change) as root:

@@ -10,7 +10,6 @@ is that parent.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -30,6 +29,7 @@ import pytest
 
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from tests.pages import ROOT
+from tests.processes import die_with
 
 _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
@@ -56,7 +56,6 @@ _PRELOADED: Final = """
     uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
 """
 """What the programs import until they work, but for what reads the environment: workers.app, for one."""
-_PR_SET_PDEATHSIG: Final = 1
 _SPAWN: Final = ChildCommand._spawn
 
 
@@ -201,9 +200,7 @@ def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
 
     parent = os.getppid()
     os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
+    die_with(parent)
     os.umask(0o077)
     for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
         opened = os.open(path, flags, 0o644)

@@ -44,15 +44,17 @@ def test_the_list_of_what_is_open_is_short() -> None:
 
 
 @pytest.mark.parametrize("root", ["", "/palaver", "/v1", "/healthz"])
-@pytest.mark.parametrize(("method", "path"), [*EVERY_ROUTE, ("GET", "/nothing"), ("GET", "/")])
-async def test_every_route_wants_a_key_under_any_root(method: str, path: str, root: str) -> None:
+async def test_every_route_wants_a_key_under_any_root(root: str) -> None:
+    open_by_mistake = {}
     async with world(GUARDED) as api:
-        answers = [await ask(api, method, path, root), await ask(api, method, root + path, root)]
-        if path in PROBES:
-            # There is no issuer, of which that would tell.
-            assert answers[1] == (404 if path.startswith("/.well-known") else 200)
-        else:
-            assert answers == [401, 401]
+        for method, path in [*EVERY_ROUTE, ("GET", "/nothing"), ("GET", "/")]:
+            answers = [await ask(api, method, path, root), await ask(api, method, root + path, root)]
+            if path in PROBES:
+                # There is no issuer, of which that would tell.
+                assert answers[1] == (404 if path.startswith("/.well-known") else 200), (method, path)
+            elif answers != [401, 401]:
+                open_by_mistake[method, path] = answers
+    assert open_by_mistake == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Processes that share a run of the suite: every test is run once, reported once, and blamed if its process ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pages import ROOT
+
+pytestmark = pytest.mark.process
+
+CONFTEST = """
+import os, pytest
+from tests.forks import run
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    run(session, 3)
+    return True
+
+@pytest.fixture(scope="session")
+def opened(tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    yield folder
+    print(f"{os.getpid()}", file=open(os.environ["LEDGER"], "a"))
+"""
+WELL = """
+import os, pytest, warnings
+
+@pytest.mark.parametrize("number", range(5))
+def test_well(number, opened):
+    pass
+
+def test_prints(opened, capfd):
+    os.write(1, b"there")
+    assert capfd.readouterr().out == "there"
+
+def test_skipped():
+    pytest.skip("not here")
+"""
+BADLY = """
+import os, signal, warnings
+
+def test_fails(opened):
+    print("printed before it")
+    assert {"a": 1} == {"a": 2}
+
+def test_ends_its_process():
+    os._exit(3)
+
+def test_behind_it(opened):
+    warnings.warn("from a process")
+
+def test_is_killed_as_the_last_one():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def _run(folder: Path, *options: str, **files: str) -> str:
+    for name, text in {"conftest": CONFTEST, **files}.items():
+        (folder / f"{name}.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", str(folder), f"--rootdir={folder}", "-c", os.devnull, *options],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(folder / "ledger")},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return f"{done.stdout}{done.stderr}exit {done.returncode}"
+
+
+def test_each_test_is_run_once_whatever_becomes_of_a_process(tmp_path: Path) -> None:
+    """Two files of the same tests, and one whose processes end: by themselves, and by a signal, with others behind."""
+    printed = _run(tmp_path, "-rf", test_1=WELL, test_2=WELL, test_3=BADLY, test_4=WELL)
+    assert "exit 1" in printed
+    assert re.search(r"3 failed, 19 passed, 3 skipped, 1 warning\b", printed), printed
+    assert "process 2 has ended with 3" in printed
+    assert "process 2 has ended with -9" in printed
+    assert "printed before it" in printed
+    assert "{'a': 1} == {'a': 2}" in printed
+    assert printed.count("UserWarning: from a process") == 1
+    failed = re.findall(r"^FAILED \S+::(\w+)", printed, re.MULTILINE)
+    assert failed == ["test_fails", "test_ends_its_process", "test_is_killed_as_the_last_one"]
+    ended = (tmp_path / "ledger").read_text().split()
+    assert len(ended) == len(set(ended)) >= 2, "fixtures end once in each process that lives to its end"
+
+
+def test_a_run_that_stops_at_the_first_failure_ends_what_its_fixtures_have_begun(tmp_path: Path) -> None:
+    printed = _run(tmp_path, "-x", test_1=WELL, test_2="def test_no(opened):\n    assert False\n", test_3=WELL)
+    assert "stopping after 1 failures" in printed
+    assert "exit 1" in printed
+    ended = (tmp_path / "ledger").read_text().split()
+    assert len(ended) == len(set(ended))
+    assert ended
