@@ -167,11 +167,12 @@ def test_the_command_line_shows_who_asks_and_sends_the_answer() -> None:
         assert "  at pay.example: https://pay.example/x" in shown
         assert "\x1b" not in shown
         assert f"  palaver answer {RUN_ID} act_1 --decline" in shown
-        for arguments, more in [
+        answers: list[tuple[list[str], dict[str, Any]]] = [
             (["act_1", '{"name": "Ada"}'], {"response": "accept", "content": {"name": "Ada"}}),
             (["act_1", "--decline"], {"response": "decline"}),
             (["act_2"], {"response": "accept"}),
-        ]:
+        ]
+        for arguments, more in answers:
             said = CommandResult(server, "answer", RUN_ID, *arguments)
             assert said.code == 0, said.err
             [item] = server.asked("POST", f"{RUN}/input")[-1].body["items"]
