@@ -66,7 +66,7 @@ class RunProjection:
         """True if deltas of the step are missing: its text comes with its message."""
         self._calls: dict[tuple[str, str], str] = {}
         """The calls without a result, by the model step and the call's id: the ids that clients have for them."""
-        self._approvals: dict[str, AgEvent] = {}
+        self._interrupts: dict[str, AgEvent] = {}
         self._outputs: dict[str, str] = {}
         self._below: dict[str, AgEvent] = {}
         """Interrupts, and calls of client tools, by the id of the action."""
@@ -253,8 +253,8 @@ class RunProjection:
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         action = data["action"]
         name = self._calls.get((data["step"].partition("/")[0], action["call_id"]))
-        if action["type"] == "approval":
-            self._approvals[action["id"]] = self._interrupt(action, name)
+        if action["type"] != "client_tool":
+            self._interrupts[action["id"]] = self._interrupt(action, name)
         elif name is not None:
             self._outputs[action["id"]] = name
         yield from ()
@@ -267,12 +267,16 @@ class RunProjection:
         yield from self._leave()
 
     def _interrupt(self, action: Mapping[str, Any], name: str | None) -> AgEvent:
-        approval = action["type"] == "approval"
+        approval, question = action["type"] == "approval", action.get("question")
+        message, schema = f"{action['tool']} {action['arguments']}", dict(ANSWER if approval else OUTPUT)
+        if question:
+            at = f" {question['url']}" if question["url"] else ""
+            message, schema = f"{question['asker']}: {question['message']}{at}", question["form"] or {"type": "object"}
         made: AgEvent = {
             "id": interrupt_id(self._run_id, action["id"]),
             "reason": "tool_call" if approval else "input_required",
-            "message": f"{action['tool']} {action['arguments']}",
-            "responseSchema": dict(ANSWER if approval else OUTPUT),
+            "message": message,
+            "responseSchema": schema,
             "expiresAt": action["expires_at"],
             "metadata": {
                 "tool": action["tool"],
@@ -286,8 +290,8 @@ class RunProjection:
     def _resolved(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         self._take_answer(data)
         approved = data["decision"] in ("approve", "edit")
-        known = self._approvals.pop(data["action_id"], None) or self._outputs.pop(data["action_id"], None)
-        if approved or not (self._approvals or self._outputs):
+        known = self._interrupts.pop(data["action_id"], None) or self._outputs.pop(data["action_id"], None)
+        if approved or not (self._interrupts or self._outputs):
             self._awaiting = False
         place = next((place for place in self._calls if place[1] == data["call_id"]), None)
         if known is not None and not approved and place is not None:
@@ -309,7 +313,7 @@ class RunProjection:
     def _interrupted(self) -> Iterator[AgEvent]:
         """End because somebody is needed."""
         yield from self._leave()
-        if interrupts := [*self._approvals.values(), *self._below.values()]:
+        if interrupts := [*self._interrupts.values(), *self._below.values()]:
             outcome: AgEvent = {"type": "interrupt", "interrupts": interrupts}
         else:
             outcome = {"type": "success", "pendingToolCallIds": [*self._outputs.values()]}

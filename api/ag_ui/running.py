@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from palaver.errors import UnknownConversation, UnknownRun
-from palaver.schemas.actions import ApprovalDecision, Item, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
 
@@ -21,7 +21,7 @@ from .dialect import AG_UI, PREFIX, AgentInPath, conversation_of_thread, fault
 from .following import stream_of
 from .frames import STREAM, VERSION, written
 from .messages import snapshot_of
-from .wire import News, RunAgentInput, client_tools_in, news_in, user_message
+from .wire import News, RunAgentInput, answer_to_question, client_tools_in, news_in, user_message
 
 _ASIDE: Final = "It was put aside."
 _EXAMPLE: Final[dict[str, Any]] = {
@@ -136,7 +136,7 @@ async def _answer(backend: Backend, caller: Caller, conversation_id: str, news: 
     if not waiting and news.said:
         return None
     if waiting:
-        answers = _fitting(run, answers)
+        answers = _fitting(run, answers, news)
         detail(run=run.id, items=sorted({item.type for item in answers.values()}))
         run = await operations.answer_run(backend, run.id, answers, caller)
     else:
@@ -145,12 +145,20 @@ async def _answer(backend: Backend, caller: Caller, conversation_id: str, news: 
     return waiting, run
 
 
-def _fitting(run: Run, answers: Mapping[str, Item]) -> Mapping[str, Item]:
-    """Return the answers in the form that the actions take: a call of a client's tool cannot be denied."""
+def _fitting(run: Run, answers: Mapping[str, Item], news: News) -> Mapping[str, Item]:
+    """Return the answers in the form that the actions take: a call of a client's tool cannot be denied.
+
+    Raises:
+        Refused: what is to answer a call is the form of a question.
+    """
     fitting = dict(answers)
     for action in run.all_pending:
         item = answers.get(action.id)
-        if action.type == "client_tool" and isinstance(item, ApprovalDecision):
+        if action.type == "question" and action.id in news.resumed:
+            fitting[action.id] = answer_to_question(news.resumed[action.id], action.id)
+        elif isinstance(item, QuestionAnswer):
+            raise fault("/resume", "must have a payload with approved, true or false, or with output")
+        elif action.type == "client_tool" and isinstance(item, ApprovalDecision):
             fitting[action.id] = ToolOutput(
                 type="tool_output", call_id=action.id, output=item.reason or _ASIDE, is_error=True
             )

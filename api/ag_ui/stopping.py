@@ -18,7 +18,7 @@ from .dialect import AG_UI, PREFIX, ThreadInPath, conversation_of_thread
 from .wire import LATE
 
 
-class StopRequest(BaseModel):
+class ThreadStop(BaseModel):
     """The wish to stop."""
 
     model_config = LATE
@@ -43,7 +43,7 @@ class StoppedThread(BaseModel):
     answers={200: ("Stopped, if anything went on.", StoppedThread)},
     problems=("not_durable",),
 )
-async def stop(backend: Backend, caller: Caller, thread_id: ThreadInPath, body: StopRequest) -> Response:
+async def stop(backend: Backend, caller: Caller, thread_id: ThreadInPath, body: ThreadStop) -> Response:
     """Cancel the run that is going on. A client that only closes its connection stops nothing."""
     active = None
     with suppress(UnknownConversation):

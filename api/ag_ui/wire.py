@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from palaver.schemas.actions import ApprovalDecision, ClientTool, Item, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, ClientTool, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import AgentReference
 from palaver.schemas.models import Message
@@ -90,6 +90,8 @@ class News(NamedTuple):
     """By the run, and the id of the action or the call."""
     said: tuple[Part, ...]
     """The words of the user, as parts of a message; none if there are none."""
+    resumed: Mapping[str, AgAnswer]
+    """The entries of ``resume``, by the id of the action."""
 
 
 def news_in(body: RunAgentInput) -> News:
@@ -101,9 +103,11 @@ def news_in(body: RunAgentInput) -> News:
     if body.state not in (None, {}, [], ""):
         raise fault("/state", "is not shared with agents here: leave it out, and say what they are to know in context")
     answers: dict[str, dict[str, Item]] = {}
+    resumed: dict[str, AgAnswer] = {}
     for at, entry in enumerate(body.resume or ()):
         run_id, _, action = entry.interruptId.partition(":")
         answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
+        resumed[action] = entry
     behind = _behind_the_last_answer(body.messages)
     said: list[Part] = []
     for at in range(behind, len(body.messages)):
@@ -121,7 +125,7 @@ def news_in(body: RunAgentInput) -> News:
     if said and body.context:
         text = "\n".join(f"{each.description}: {each.value}" for each in body.context)
         said.insert(0, TextPart(type="text", text=text))
-    return News(answers, tuple(said))
+    return News(answers, tuple(said), resumed)
 
 
 def user_message(said: Sequence[Part]) -> Message:
@@ -174,7 +178,19 @@ def _resumed(entry: AgAnswer, action: str, place: str) -> Item:
             return ToolOutput(
                 type="tool_output", call_id=action, output=output, is_error=payload.get("isError") is True
             )
-    raise fault(f"{place}/payload", "must be an object with approved, true or false; or with output")
+        case dict() | None:
+            return answer_to_question(entry, action)
+    raise fault(
+        f"{place}/payload", "must be an object: with approved, true or false; with output; or a form, filled in"
+    )
+
+
+def answer_to_question(entry: AgAnswer, action: str) -> QuestionAnswer:
+    """Return the same of a question: the payload is the form, whatever its fields are called."""
+    if entry.status == "cancelled":
+        return QuestionAnswer(type="answer", action_id=action, response="cancel")
+    content = entry.payload if isinstance(entry.payload, dict) else None
+    return QuestionAnswer(type="answer", action_id=action, response="accept", content=content)
 
 
 def _decision(action: str, payload: Mapping[str, Any], place: str) -> ApprovalDecision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palaver.errors import FieldError, Refused
-from palaver.schemas.actions import ApprovalDecision, Item, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 
 from .backend import Backend, within_deadline
 
@@ -32,7 +32,7 @@ async def answered_below(backend: Backend, run_id: str, items: Sequence[Item]) -
 
 def _answered(item: Item) -> str | None:
     match item:
-        case ApprovalDecision():
+        case ApprovalDecision() | QuestionAnswer():
             return item.action_id
         case ToolOutput():
             return item.call_id

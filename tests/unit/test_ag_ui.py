@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from palaver.errors import ErrorClass, Failure
+from palaver.schemas.actions import ServerQuestion
 from palaver.steps.leases import Lease
-from palaver.steps.verdicts import RetryAfter
+from palaver.steps.verdicts import AskPerson, RetryAfter
 from tests.unit.ag_ui_page import Page, kinds, shown
 from tests.unit.api_world import AGENT, World, call, world
 from tests.unit.test_api_actions_below import call_agent
@@ -282,3 +284,36 @@ async def test_a_key_that_is_held_to_a_conversation_has_that_thread_alone() -> N
                 assert (answer.status_code, answer.json()["code"]) == (404, "conversation_not_found"), (path, thread)
         stopped = await api.client.post(f"/ag-ui/threads/{mine['conversation_id']}/cancel", json={})
         assert stopped.json() == {"stopped": True, "runId": mine["id"]}
+
+
+async def test_a_question_of_a_server_is_an_interrupt_whose_payload_is_its_form() -> None:
+    form = {"type": "object", "properties": {"approved": {"type": "string"}}}
+    async with page() as (api, user):
+        user.say("count")
+        heard = user.begin(user.body())
+        run = await api.ask(await user.active(), call("c1"))
+        lease = await api.store.steps.claim(
+            run["id"], run["conversation_id"], "1/c1", queues=("tools",), worker="w", nonce="n", known=None
+        )
+        assert isinstance(lease, Lease)
+        await api.store.steps.settle(
+            lease, AskPerson(ServerQuestion(asker="crm", message="Which?", form=form), 60.0, "{}")
+        )
+        (interrupt,) = (await heard)[-1]["outcome"]["interrupts"]
+        assert (interrupt["reason"], interrupt["message"]) == ("input_required", "crm: Which?")
+        assert interrupt["responseSchema"] == form
+        assert interrupt["toolCallId"] == f"{run['id']}:1:c1"
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": "the second"}}]
+        heard = user.begin(user.body(resume=resume))
+
+        async def answered() -> bool:
+            return not (await api.read(run))["pending_actions"]
+
+        await aeventually(answered)
+        claimed = await api.store.steps.claim(
+            run["id"], run["conversation_id"], "1/c1", queues=("tools",), worker="w", nonce="m", known=None
+        )
+        assert isinstance(claimed, Lease)
+        assert json.loads(claimed.answer or "") == {"action": "accept", "content": {"approved": "the second"}}
+        await api.client.post(f"/ag-ui/threads/{user.thread}/cancel", json={})
+        assert (await heard)[-1]["outcome"] == {"type": "cancelled"}
