@@ -156,9 +156,9 @@ class Batches:
     async def listed(self, tenant: str, *, before: str = "", limit: int) -> tuple[list[Batch], str | None]:
         """Batches, the newest first, and the cursor of the next page; None on the last one."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.batches(tenant), 0, -1, desc=True)
+        pipeline.zrange(keys.batches(tenant), 0, -1)
         (members,) = await pipeline.execute()
-        ids = [each.decode() for each in members]
+        ids = [each.decode() for each in reversed(members)]
         begin = ids.index(before) + 1 if before in ids else 0
         page = ids[begin : begin + limit]
         found = [each for each in await self._read(tenant, page) if each is not None]
