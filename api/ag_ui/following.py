@@ -14,7 +14,7 @@ from .. import operations
 from ..operations import Backend, Batches, StoredEvent
 from ..projections import KEEP_ALIVE, ProjectionOutlet
 from ..streams import EventStream
-from .frames import DELTAS, AgEvent, DeltaFrame, written
+from .frames import DELTAS, AgDelta, AgEvent, written
 from .messages import snapshot_of
 from .projection import RunProjection
 from .wire import RunAgentInput
@@ -48,7 +48,7 @@ class FollowedRun:
         for event in events:
             yield self._piece(event)
 
-    def at_once(self, event: StoredEvent) -> DeltaFrame | None:
+    def at_once(self, event: StoredEvent) -> AgDelta | None:
         """Return the frame of a delta that only goes on with the message that is open."""
         if event.type not in DELTA_KINDS or not self._machine.answered:
             return None

@@ -49,7 +49,7 @@ def interrupt_id(run_id: str, action_id: str) -> str:
     return f"{run_id}:{action_id}"
 
 
-class DeltaFrame(bytes):
+class AgDelta(bytes):
     """A delta on the wire, and what a watcher's state machine has to know of it."""
 
     kind: str
@@ -59,19 +59,19 @@ class DeltaFrame(bytes):
     text: str
 
 
-def _write(event: StoredEvent) -> DeltaFrame:
+def _write(event: StoredEvent) -> AgDelta:
     data = event.data
     if event.type == EventKind.MESSAGE_DELTA:
         kind, of = "TEXT_MESSAGE", message_id(event.run_id, data["step"])
     else:
         kind, of = "REASONING_MESSAGE", reasoning_id(event.run_id, data["step"], data["attempt"])
-    frame = DeltaFrame(written([{"type": f"{kind}_CONTENT", "messageId": of, "delta": data["text"]}]))
+    frame = AgDelta(written([{"type": f"{kind}_CONTENT", "messageId": of, "delta": data["text"]}]))
     frame.kind, frame.message, frame.text = kind, of, data["text"]
     frame.step, frame.attempt = data["step"], data["attempt"]
     return frame
 
 
-DELTAS: Final[Frames[StoredEvent, DeltaFrame]] = Frames(_write)
+DELTAS: Final[Frames[StoredEvent, AgDelta]] = Frames(_write)
 """Deltas, written once for all who watch a run."""
 STREAM: Final[dict[str, Any]] = {
     "schema": {"type": "string", "description": "Events of AG-UI 1.0, as server-sent events."},

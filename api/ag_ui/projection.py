@@ -17,7 +17,7 @@ from palaver.events import EventKind
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 from ..operations import StoredEvent
-from .frames import DELTAS, VERSION, AgEvent, DeltaFrame, call_name, interrupt_id, message_id, result_id
+from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, interrupt_id, message_id, result_id
 from .messages import result_text, text_in
 from .tables import ERRORS, OUTCOMES
 
@@ -97,7 +97,7 @@ class RunProjection:
         """Return what a silence says: a run that waits for somebody ends at the latest then."""
         return list(self._interrupted()) if self.waiting and not self.over else []
 
-    def goes_on(self, frame: DeltaFrame) -> bool:
+    def goes_on(self, frame: AgDelta) -> bool:
         """Tell whether a delta only goes on with the message that is open."""
         return (
             frame.text != ""
@@ -109,7 +109,7 @@ class RunProjection:
             and not self.over
         )
 
-    def note(self, frame: DeltaFrame) -> None:
+    def note(self, frame: AgDelta) -> None:
         """Note that a delta was sent that goes on with the message that is open."""
         if frame.kind == "TEXT_MESSAGE":
             self._length += len(frame.text)

@@ -12,8 +12,8 @@ from palaver.schemas.fields import Strict
 from palaver.schemas.webhooks import (
     DeliveryPage,
     MadeWebhook,
-    Replayed,
     ReplayRequest,
+    ReplayResult,
     WebhookChange,
     WebhookInfo,
     WebhookList,
@@ -99,7 +99,7 @@ async def list_webhooks(backend: Backend, caller: Caller) -> Response:
     problems=("webhook_not_found",),
 )
 async def read_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
-    """How it fares, and what it hears of."""
+    """Read how it fares, and what it hears of."""
     return answer(await operations.read_webhook(backend, webhook_id))
 
 
@@ -114,7 +114,7 @@ async def read_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
     problems=_CHANGING,
 )
 async def change_webhook(backend: Backend, webhook_id: WebhookId, body: WebhookChange) -> Response:
-    """What is left out stays as it is. Deliveries that are pending go to the new address."""
+    """A field that is left out stays as it is. Deliveries that are pending go to the new address."""
     return answer(await operations.change_webhook(backend, webhook_id, body))
 
 
@@ -143,7 +143,7 @@ async def rotate_webhook(backend: Backend, webhook_id: WebhookId, body: SecretRo
     problems=_CHANGING,
 )
 async def remove_webhook(backend: Backend, webhook_id: WebhookId) -> Response:
-    """What is pending is not sent any more; an attempt that is under way may arrive yet."""
+    """Pending deliveries are not sent any more; an attempt that is under way may arrive yet."""
     await operations.remove_webhook(backend, webhook_id)
     return Response(status_code=204)
 
@@ -179,9 +179,9 @@ async def list_deliveries(backend: Backend, webhook_id: WebhookId, query: Delive
         "one": {"deliveries": ["msg_00b3k9q1f7n4x2m8c6v5z0a1s2_7"]},
         "all that failed since": {"since": "2026-11-26T18:00:00Z"},
     },
-    answers={200: ("They are pending again, with the same ids.", Replayed)},
+    answers={200: ("They are pending again, with the same ids.", ReplayResult)},
     problems=("webhook_not_found",),
 )
 async def replay_deliveries(backend: Backend, webhook_id: WebhookId, body: ReplayRequest) -> Response:
-    """Those that are named, or those of a time. What is pending already is not made twice."""
+    """Make deliveries again: those that are named, or those of a time. One that is pending already is not made twice."""
     return answer(await operations.replay_deliveries(backend, webhook_id, body))

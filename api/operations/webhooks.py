@@ -9,13 +9,13 @@ from palaver.schemas.endpoints import webhook_fault
 from palaver.schemas.webhooks import (
     DeliveryPage,
     MadeWebhook,
-    Replayed,
     ReplayRequest,
+    ReplayResult,
     WebhookChange,
     WebhookInfo,
     WebhookRequest,
 )
-from palaver.store.webhooks.webhooks import NewSecret
+from palaver.store.webhooks.webhooks import WebhookSecret
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.webhooks import DeliveryState
 
@@ -100,7 +100,7 @@ async def list_deliveries(
     return await within_deadline(backend.store.deliveries.page(webhook_id, state=state, limit=limit, cursor=cursor))
 
 
-async def replay_deliveries(backend: Backend, webhook_id: str, request: ReplayRequest) -> Replayed:
+async def replay_deliveries(backend: Backend, webhook_id: str, request: ReplayRequest) -> ReplayResult:
     """Make deliveries again that have ended: those that are named, or those of a time.
 
     Raises:
@@ -128,5 +128,5 @@ def _check_url(backend: Backend, url: str) -> None:
         raise Refused.of_faults([FieldError("/url", "address_not_allowed", why)])
 
 
-def _with_secret(made: NewSecret) -> MadeWebhook:
+def _with_secret(made: WebhookSecret) -> MadeWebhook:
     return MadeWebhook(**made.webhook.model_dump(), secret=made.secret)

@@ -31,7 +31,7 @@ from palaver.schemas.models import Run
 from palaver.schemas.schedules import ListedSchedule, Schedule
 from palaver.schemas.tenants import TenantInfo, TenantList
 from palaver.schemas.tokens import Token
-from palaver.schemas.webhooks import MadeWebhook, Replayed, WebhookDelivery, WebhookInfo, WebhookList
+from palaver.schemas.webhooks import MadeWebhook, ReplayResult, WebhookDelivery, WebhookInfo, WebhookList
 from palaver.vocabulary.limits import MIB
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -237,9 +237,9 @@ def deliveries_of(page: Page, response: Response) -> tuple[WebhookDelivery, ...]
     return tuple(_model(WebhookDelivery, entry, response) for entry in page.data)
 
 
-def replayed_of(response: Response) -> Replayed:
+def replayed_of(response: Response) -> ReplayResult:
     """The number of deliveries that are made again. Raises `APIError` when there is none."""
-    return _model(Replayed, _object(response), response)
+    return _model(ReplayResult, _object(response), response)
 
 
 def token_of(response: Response) -> Token:

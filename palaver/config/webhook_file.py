@@ -38,7 +38,7 @@ class FileWebhook(BaseModel):
     """The name of the tenant whose runs it hears of; None: the default one."""
 
     def keys(self, name: str, environment: Mapping[str, str]) -> list[bytes]:
-        """What its events are signed with, the newest secret first.
+        """Return the keys that its events are signed with, of the newest secret first.
 
         Raises:
             ConfigurationError: a variable is not set, or holds no such secret.
@@ -56,7 +56,7 @@ class FileWebhook(BaseModel):
         return found
 
 
-class _File(BaseModel):
+class _WebhookFile(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     webhooks: dict[_Name, FileWebhook] = {}
@@ -70,7 +70,7 @@ def load_webhooks(path: Path | None, environment: Mapping[str, str] = os.environ
     """
     if path is None:
         return {}
-    found = read_strictly(_File, path, _SETTING).webhooks
+    found = read_strictly(_WebhookFile, path, _SETTING).webhooks
     for name, webhook in found.items():
         place = urlsplit(webhook.url)
         if place.scheme not in ("http", "https") or not place.hostname:

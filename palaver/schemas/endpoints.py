@@ -79,8 +79,8 @@ def is_listed(url: str, hosts: Collection[str]) -> bool:
 
 
 def webhook_fault(url: str, hosts: Collection[str]) -> str | None:
-    """What is wrong with the URL of a webhook that a request brings, where these ``hosts`` are allowed though they are
-    of a private network, or have another port; None if nothing is."""
+    """Return the fault of the URL of a webhook that a request brings, where these ``hosts`` are allowed though they are
+    of a private network, or have another port; None if there is none."""
     scheme = urlsplit(url).scheme
     if scheme not in _PORTS or not url.isascii() or any(char.isspace() for char in url):
         return "must begin with http:// or https://, and be written as it is sent"

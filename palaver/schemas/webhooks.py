@@ -19,7 +19,7 @@ class WebhookRequest(Strict):
     """A webhook to make."""
 
     url: _Url
-    """Where events are sent to, by POST."""
+    """The address that events are sent to, by POST."""
     types: _Types | None = None
     """The types of its events; null: all, those that come to be with newer versions, too."""
     format: Format = "palaver"
@@ -28,7 +28,7 @@ class WebhookRequest(Strict):
 
 
 class WebhookChange(Strict):
-    """What is to change of a webhook. What is left out stays as it is."""
+    """Changes of a webhook. A field that is left out stays as it is."""
 
     url: _Url | None = None
     types: _Types | None = None
@@ -68,11 +68,11 @@ class WebhookInfo(BaseModel):
     pending: int
     """Its deliveries that are to be made."""
     delivered: int
-    """Those that were ever made."""
+    """The number that was delivered, ever."""
     failed: int
-    """Those that were given up."""
+    """The number that was given up."""
     dropped: int
-    """Those that were not begun, because too many were pending."""
+    """The number that was not begun, because too many were pending."""
     failing_since: datetime | None
     """Since when every attempt has failed."""
 
@@ -95,11 +95,11 @@ class DeliveryAttempt(BaseModel):
 
     at: datetime
     latency_ms: int
-    """How long it took."""
+    """The time that it took."""
     status: int | None
     """The status of the answer; null if there was none."""
     error: str | None
-    """What went wrong, if not the status says it."""
+    """The reason of a failure, if not the status says it."""
     answer: str
     """The first KiB of the answer's body."""
 
@@ -112,10 +112,10 @@ class WebhookDelivery(BaseModel):
     type: str
     state: DeliveryState
     created_at: datetime
-    """When it happened."""
+    """The time at which it happened."""
     run_id: str | None
     data: dict[str, Any]
-    """What the body says."""
+    """The content of the body."""
     attempts: list[DeliveryAttempt]
     next_attempt_at: datetime | None
 
@@ -141,8 +141,8 @@ class ReplayRequest(Strict):
     """of this state; null: of any. Those that are pending are not made again."""
 
 
-class Replayed(BaseModel):
-    """What is to be delivered again."""
+class ReplayResult(BaseModel):
+    """The number of deliveries that are made again."""
 
     replayed: int
     more: bool

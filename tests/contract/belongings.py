@@ -27,7 +27,7 @@ from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
-from palaver.store.webhooks.deliveries import Attempt
+from palaver.store.webhooks.deliveries import RecordedAttempt
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES
@@ -154,7 +154,7 @@ async def _deliver_one(store: Store, tag: str) -> None:
         (webhook,) = await store.webhooks.list(tag)
         lease = await store.deliveries.claim(webhook.id)
         assert lease is not None
-        await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, Attempt(1, 1, 204, None, ""))
+        await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
 
 
 async def _run_batches(store: Store, tag: str, words: str) -> None:

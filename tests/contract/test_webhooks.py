@@ -22,14 +22,14 @@ from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.scripting.scripts import _sources
 from palaver.store.scripting.shared_names import shared_names
-from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
+from palaver.store.webhooks.deliveries import DeliveryLease, RecordedAttempt
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
 from tests.unit.api_world import SETTINGS
 
-OK = Attempt(1, 3, 204, None, "")
-BAD = Attempt(1, 3, 500, None, "oops")
+OK = RecordedAttempt(1, 3, 204, None, "")
+BAD = RecordedAttempt(1, 3, 500, None, "oops")
 URL = "https://example.org/hook"
 
 

@@ -45,7 +45,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import Attempt, DeliveryRecord
+from palaver.store.webhooks.deliveries import DeliveryRecord, RecordedAttempt
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -822,7 +822,9 @@ async def _settle_attempt(driver: StoreDriver, n: int) -> Act:
     await driver.store.deliveries.queue(webhook, records)
     lease = await driver.store.deliveries.claim(webhook)
     assert lease is not None
-    return lambda: driver.store.deliveries.settle(lease, AttemptOutcome.DELIVERED, Attempt(1, 1, 204, None, "x" * 1024))
+    return lambda: driver.store.deliveries.settle(
+        lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, "x" * 1024)
+    )
 
 
 async def _put_webhook(driver: StoreDriver, n: int) -> Act:

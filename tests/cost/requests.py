@@ -22,7 +22,7 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.batches import EndedCell
-from palaver.store.webhooks.deliveries import Attempt, DeliveryRecord
+from palaver.store.webhooks.deliveries import DeliveryRecord, RecordedAttempt
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
@@ -387,7 +387,7 @@ def _webhooks(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask
 
     async def prepare(api: World, n: int) -> Ask:
         webhook = (await api.store.webhooks.create("", "https://example.org/hook")).webhook.id
-        of, attempt = keys.of_webhook(webhook), Attempt(1, 1, 500, None, "x" * limit_of("webhook_answer"))
+        of, attempt = keys.of_webhook(webhook), RecordedAttempt(1, 1, 500, None, "x" * limit_of("webhook_answer"))
         for k in range(n):
             record = DeliveryRecord(f"msg_{k}", "run.failed", 1, "failed", 10, {"run_id": "x" * 40}, (attempt,) * 3)
             await api.redis.hset(of.records, record.id, record.json)

@@ -9,7 +9,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import Attempt
+from palaver.store.webhooks.deliveries import RecordedAttempt
 from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import SETTINGS, WEBHOOK_ID, World, assert_problem, world
 
@@ -107,7 +107,7 @@ async def test_deliveries_are_listed_page_by_page_and_made_again(api: World) -> 
     await deliveries.take_events("00")
     lease = await deliveries.claim(webhook["id"])
     assert lease is not None
-    await deliveries.settle(lease, AttemptOutcome.FAILED, Attempt(lease.record.at, 12, 500, None, "oops"))
+    await deliveries.settle(lease, AttemptOutcome.FAILED, RecordedAttempt(lease.record.at, 12, 500, None, "oops"))
     place = f"/v1/webhooks/{webhook['id']}"
     shown = (await api.client.get(place)).json()
     assert (shown["pending"], shown["failed"], shown["failing_since"] is None) == (2, 1, False)

@@ -35,7 +35,7 @@ from tests.unit.receiver import Act, Received, Writer, answer, receiving, take
 from tests.waiting import aeventually
 from workers.webhooks.deliverer import Deliverer, keep_file
 from workers.webhooks.messages import body_of, headers_of
-from workers.webhooks.outcomes import Answer, judge
+from workers.webhooks.outcomes import ReceiverAnswer, judge
 from workers.webhooks.sending import Sender
 
 TIMEOUT = 0.4
@@ -176,19 +176,19 @@ async def test_a_host_that_is_listed_is_asked() -> None:
 
 def test_what_an_answer_means() -> None:
     chance = random.Random(1)
-    assert judge(Answer(204), 0, chance).outcome is AttemptOutcome.DELIVERED
-    assert judge(Answer(302, "redirect"), 0, chance).outcome is AttemptOutcome.AGAIN
-    assert judge(Answer(410), 0, chance).outcome is AttemptOutcome.GONE
-    assert judge(Answer(None, "timeout"), len(DELAYS), chance).outcome is AttemptOutcome.FAILED
+    assert judge(ReceiverAnswer(204), 0, chance).outcome is AttemptOutcome.DELIVERED
+    assert judge(ReceiverAnswer(302, "redirect"), 0, chance).outcome is AttemptOutcome.AGAIN
+    assert judge(ReceiverAnswer(410), 0, chance).outcome is AttemptOutcome.GONE
+    assert judge(ReceiverAnswer(None, "timeout"), len(DELAYS), chance).outcome is AttemptOutcome.FAILED
     for tries, delay in enumerate(DELAYS):
-        found = [judge(Answer(500, retry_after=9.0), tries, chance) for _ in range(20)]
+        found = [judge(ReceiverAnswer(500, retry_after=9.0), tries, chance) for _ in range(20)]
         assert {each.outcome for each in found} == {AttemptOutcome.AGAIN}
         assert all(0.9 * delay <= each.again_in <= 1.1 * delay and not each.rests for each in found)
         assert len({each.again_in for each in found}) > 10
-    assert judge(Answer(503, retry_after=60.0), 0, chance).again_in == 60.0
-    patient = judge(Answer(429, retry_after=1e9), 0, chance)
+    assert judge(ReceiverAnswer(503, retry_after=60.0), 0, chance).again_in == 60.0
+    patient = judge(ReceiverAnswer(429, retry_after=1e9), 0, chance)
     assert (patient.again_in, patient.rests) == (86_400.0, 86_400.0)
-    assert judge(Answer(429, retry_after=1.0), 8, chance).again_in > 70_000
+    assert judge(ReceiverAnswer(429, retry_after=1.0), 8, chance).again_in > 70_000
 
 
 def test_each_end_of_a_run_has_a_type() -> None:

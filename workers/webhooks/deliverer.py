@@ -22,7 +22,7 @@ from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import Attempt, DeliveryLease
+from palaver.store.webhooks.deliveries import DeliveryLease, RecordedAttempt
 from palaver.store.webhooks.webhooks import WebhookConfig
 
 from .messages import body_of, headers_of
@@ -146,7 +146,7 @@ class Deliverer:
         answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
         took = round((time.monotonic() - began) * 1000)
         judged = judge(answer, record.tries, self._chance)
-        attempt = Attempt(now, took, answer.status, answer.error, answer.text)
+        attempt = RecordedAttempt(now, took, answer.status, answer.error, answer.text)
         try:
             off = await self._store.deliveries.settle(
                 lease, judged.outcome, attempt, again_in=judged.again_in, rests=judged.rests

@@ -1,4 +1,4 @@
-"""What the answer of a receiver means: whether it has the event, and when it is sent again if not."""
+"""The meaning of a receiver's answer: whether it has the event, and when it is sent again if not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GONE: Final = 410
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReceiverAnswer:
     """The answer of a receiver, or why there is none."""
 
     status: int | None
@@ -25,7 +25,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What becomes of the delivery, and of the webhook."""
+    """The consequence for the delivery, and for the webhook."""
 
     outcome: AttemptOutcome
     again_in: float = 0.0
@@ -33,7 +33,7 @@ class Judgement:
     """Seconds for which nothing is sent to the webhook."""
 
 
-def judge(answer: Answer, tries: int, chance: random.Random) -> Judgement:
+def judge(answer: ReceiverAnswer, tries: int, chance: random.Random) -> Judgement:
     """Judge the answer to an attempt behind ``tries`` many."""
     status = answer.status
     if status is not None and answer.error is None and 200 <= status < 300:

@@ -19,7 +19,7 @@ from palaver.vocabulary.webhooks import TIMEOUT
 from ..connections.guarded_resolver import GuardedResolver
 from ..connections.pool import open_pool
 from ..connections.transport import AiohttpTransport
-from .outcomes import Answer
+from .outcomes import ReceiverAnswer
 
 _REDIRECTS: Final = range(300, 400)
 
@@ -35,12 +35,12 @@ class Sender:
         self._inward = open_pool(GuardedResolver("the webhook"), sent_once=True)
         self._trusted = open_pool(sent_once=True)
 
-    async def send(self, url: str, headers: Mapping[str, str], body: bytes, *, trusted: bool) -> Answer:
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, *, trusted: bool) -> ReceiverAnswer:
         """Make an attempt, which takes 15 seconds at most, whatever the receiver does. Redirects are not followed."""
         if not trusted and webhook_fault(url, self._hosts) is not None:
-            return Answer(None, "address_not_allowed")
+            return ReceiverAnswer(None, "address_not_allowed")
         pool = self._pool(url, trusted=trusted)
-        answer = Answer(None, "timeout")
+        answer = ReceiverAnswer(None, "timeout")
         try:
             async with asyncio.timeout(self._timeout):
                 response = await pool.handle_async_request(_request(url, headers, body, self._timeout))
@@ -53,7 +53,7 @@ class Sender:
             # It has begun to answer: what it said counts.
             return answer
         except (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError, ConfigurationError) as error:
-            return answer if answer.status is not None else Answer(None, _kind(error))
+            return answer if answer.status is not None else ReceiverAnswer(None, _kind(error))
 
     def _pool(self, url: str, *, trusted: bool) -> AiohttpTransport:
         if trusted:
@@ -73,20 +73,22 @@ def _request(url: str, headers: Mapping[str, str], body: bytes, timeout: float) 
     )
 
 
-def _head(response: httpx.Response) -> Answer:
+def _head(response: httpx.Response) -> ReceiverAnswer:
     status = response.status_code
     error = "redirect" if status in _REDIRECTS else None
-    return Answer(status, error, retry_after=retry_after(response.headers))
+    return ReceiverAnswer(status, error, retry_after=retry_after(response.headers))
 
 
-async def _whole(answer: Answer, response: httpx.Response) -> Answer:
+async def _whole(answer: ReceiverAnswer, response: httpx.Response) -> ReceiverAnswer:
     """The answer with the beginning of its body."""
     most, body = limit_of("webhook_answer"), bytearray()
     async for piece in response.stream:  # type: ignore[union-attr]
         body += piece
         if len(body) >= most:
             break
-    return Answer(answer.status, answer.error, bytes(body[:most]).decode("utf-8", "replace"), answer.retry_after)
+    return ReceiverAnswer(
+        answer.status, answer.error, bytes(body[:most]).decode("utf-8", "replace"), answer.retry_after
+    )
 
 
 def _kind(error: Exception) -> str:

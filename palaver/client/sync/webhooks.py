@@ -14,7 +14,7 @@ from palaver.client.answers import deliveries_of, made_webhook_of, replayed_of, 
 from palaver.client.errors import NotFound
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import ApiTransport
-from palaver.schemas.webhooks import MadeWebhook, Replayed, WebhookDelivery, WebhookInfo
+from palaver.schemas.webhooks import MadeWebhook, ReplayResult, WebhookDelivery, WebhookInfo
 from palaver.vocabulary.webhooks import DeliveryState, Format
 
 
@@ -119,7 +119,7 @@ class Webhooks:
         since: datetime | None = None,
         until: datetime | None = None,
         state: DeliveryState | None = "failed",
-    ) -> Replayed:
+    ) -> ReplayResult:
         """Make deliveries again: those with these ids, or those of a time that are in a ``state`` (None: any).
 
         Raises:

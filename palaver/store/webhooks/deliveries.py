@@ -16,7 +16,7 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StaleLease
-from palaver.schemas.webhooks import DeliveryAttempt, DeliveryPage, Replayed, WebhookDelivery
+from palaver.schemas.webhooks import DeliveryAttempt, DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, StreamEntry, now_ms
@@ -43,7 +43,7 @@ _PAGE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RecordedAttempt:
     """An attempt of a delivery, as it is recorded."""
 
     at: int
@@ -66,8 +66,8 @@ class DeliveryRecord:
     tries: int
     """Attempts since it was last begun."""
     data: dict[str, Any]
-    """What its body says."""
-    attempts: tuple[Attempt, ...]
+    """The content of its body."""
+    attempts: tuple[RecordedAttempt, ...]
 
     @property
     def json(self) -> bytes:
@@ -79,7 +79,7 @@ class DeliveryRecord:
         """The record that a text says; what newer code knows besides is left out."""
         fields: dict[str, Any] = orjson.loads(text)
         made = {name: fields[name] for name in cls.__slots__ if name in fields}
-        made["attempts"] = tuple(Attempt(**attempt) for attempt in made["attempts"])
+        made["attempts"] = tuple(RecordedAttempt(**attempt) for attempt in made["attempts"])
         return cls(**made)
 
 
@@ -188,7 +188,7 @@ class Deliveries:
         self,
         lease: DeliveryLease,
         outcome: AttemptOutcome,
-        attempt: Attempt,
+        attempt: RecordedAttempt,
         *,
         again_in: float = 0.0,
         rests: float = 0.0,
@@ -277,17 +277,17 @@ class Deliveries:
                     yield number, _shown(DeliveryRecord.of_json(text), at)
             place += len(ids)
 
-    async def replay(self, webhook_id: str, ids: Sequence[str]) -> Replayed:
+    async def replay(self, webhook_id: str, ids: Sequence[str]) -> ReplayResult:
         """Make deliveries again that have ended. Raises Refused (``webhook_not_found``)."""
         await self._webhooks.get(webhook_id)
         replayed = 0
         for begin in range(0, len(ids), _PAGE):
             replayed += await self._again(webhook_id, ids[begin : begin + _PAGE])
-        return Replayed(replayed=replayed, more=False)
+        return ReplayResult(replayed=replayed, more=False)
 
     async def replay_range(
         self, webhook_id: str, since: datetime, until: datetime | None, state: DeliveryState | None
-    ) -> Replayed:
+    ) -> ReplayResult:
         """Make the deliveries again that have come within a time, of a state, or of any; as many as one request may.
 
         Raises:
@@ -306,7 +306,7 @@ class Deliveries:
                     more = True
                     break
                 wanted.append(delivery.id)
-        return Replayed(replayed=(await self.replay(webhook_id, wanted)).replayed, more=more)
+        return ReplayResult(replayed=(await self.replay(webhook_id, wanted)).replayed, more=more)
 
     async def _again(self, webhook_id: str, ids: Sequence[str]) -> int:
         pipeline = self._redis.pipeline(transaction=False)
@@ -318,7 +318,7 @@ class Deliveries:
         return await self.queue(webhook_id, records, again=True) if records else 0
 
 
-def _without_answers(attempts: Sequence[Attempt]) -> Iterator[Attempt]:
+def _without_answers(attempts: Sequence[RecordedAttempt]) -> Iterator[RecordedAttempt]:
     """The attempts so far, with the answers of the last ones alone: a delivery is not to grow with what receivers
     say."""
     for behind, attempt in zip(range(len(attempts), 0, -1), attempts, strict=True):
@@ -366,7 +366,7 @@ def _shown(record: DeliveryRecord, next_at: float | None) -> WebhookDelivery:
     )
 
 
-def _attempts(attempts: Sequence[Attempt]) -> Iterator[DeliveryAttempt]:
+def _attempts(attempts: Sequence[RecordedAttempt]) -> Iterator[DeliveryAttempt]:
     for attempt in attempts:
         fields: Mapping[str, Any] = asdict(attempt)
         yield DeliveryAttempt(

@@ -95,7 +95,7 @@ class WebhookConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class NewSecret:
+class WebhookSecret:
     """A webhook, and the secret that was just made for it."""
 
     webhook: WebhookInfo
@@ -120,7 +120,7 @@ class Webhooks:
         format: Format = "palaver",
         description: str | None = None,
         by: str | None = None,
-    ) -> NewSecret:
+    ) -> WebhookSecret:
         """Make a webhook of a tenant.
 
         Raises:
@@ -133,7 +133,7 @@ class Webhooks:
         kept, secret = self._new_secret(webhook_id, now)
         listed = None if types is None else tuple(dict.fromkeys(types))
         await self.put(WebhookConfig(webhook_id, url, listed, format, description, now, by, (kept,)))
-        return NewSecret(await self.get(webhook_id), secret)
+        return WebhookSecret(await self.get(webhook_id), secret)
 
     async def change(self, webhook_id: str, change: WebhookChange) -> WebhookInfo:
         """Change a webhook.
@@ -149,7 +149,7 @@ class Webhooks:
         await self._put_changed(webhook_id, lambda config: replace(config, **wanted), switch)
         return await self.get(webhook_id)
 
-    async def rotate(self, webhook_id: str, overlap: int = OVERLAP) -> NewSecret:
+    async def rotate(self, webhook_id: str, overlap: int = OVERLAP) -> WebhookSecret:
         """Make a new secret. The one before signs beside it for ``overlap`` seconds.
 
         Raises:
@@ -166,7 +166,7 @@ class Webhooks:
             return replace(config, secrets=(*old, kept))
 
         await self._put_changed(webhook_id, rotated, Switch.STAYS)
-        return NewSecret(await self.get(webhook_id), secret)
+        return WebhookSecret(await self.get(webhook_id), secret)
 
     async def _put_changed(
         self, webhook_id: str, changed: Callable[[WebhookConfig], WebhookConfig], switch: Switch

@@ -15,7 +15,7 @@ from palaver.vocabulary.durations import Seconds
 
 
 class Switch(StrEnum):
-    """What becomes of a webhook besides its configuration."""
+    """A change of a webhook besides its configuration."""
 
     STAYS = "stays"
     ON = "on"
@@ -23,7 +23,7 @@ class Switch(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """What became of an attempt of a delivery."""
+    """The outcome of an attempt of a delivery."""
 
     DELIVERED = "delivered"
     AGAIN = "again"
@@ -63,7 +63,7 @@ class PutWebhook(Script[WebhookPut | Absent | OtherConfig | TooMany | TenantEras
     tag: str
     config: Json
     before: Json | None
-    """What it is to be until now; None: it may be new, and whatever it is."""
+    """The configuration that it is to have until now; None: it may be new, and have any."""
     switch: Switch
     mark: int
     """The number in whose name its runs are marked, if the tenant has none yet."""
@@ -132,7 +132,7 @@ class DeliveriesQueued:
     """They are pending."""
 
     number: int
-    """Those that were not pending before."""
+    """The number of those that were not pending before."""
 
 
 class QueueDeliveries(Script[DeliveriesQueued]):
@@ -142,7 +142,7 @@ class QueueDeliveries(Script[DeliveriesQueued]):
 
     keys: WebhookKeys
     again: bool
-    """Those that it has and that have ended."""
+    """Make those that it has, and that have ended, again."""
     deliveries: tuple[QueuedDelivery, ...]
 
 
