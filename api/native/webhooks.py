@@ -183,5 +183,5 @@ async def list_deliveries(backend: Backend, webhook_id: WebhookId, query: Delive
     problems=("webhook_not_found",),
 )
 async def replay_deliveries(backend: Backend, webhook_id: WebhookId, body: ReplayRequest) -> Response:
-    """Make deliveries again: those that are named, or those of a time. One that is pending already is not made twice."""
+    """Make deliveries again: those that are named, or those of a time. None is made that is pending already."""
     return answer(await operations.replay_deliveries(backend, webhook_id, body))
