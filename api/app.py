@@ -50,6 +50,7 @@ _GROUPS: Final = {
     "agents": "Agents on the server, which runs name.",
     "schedules": "Runs that are submitted at times.",
     "batches": "Many runs over a list of inputs, and a table of what came of them.",
+    "webhooks": "Addresses that hear what becomes of runs, and what was sent to them.",
     "operations": "What serves runs: queues, models, tools, health, metrics.",
 }
 """Groups of operations, in the order in which people read about them; behind them comes a group for each dialect."""

@@ -84,6 +84,8 @@ def _fault(model: type[BaseModel], value: Any, error: Any, providers: Mapping[st
         message = f"must be provider/name, such as {example_model(providers)}"
     elif kind == "string_pattern_mismatch":
         message = _PATTERNS.get(error["ctx"]["pattern"], "is not written as it must be")
+    elif kind in {"datetime_parsing", "datetime_from_date_parsing"}:
+        kind, message = "datetime_parsing", "must be a time, such as 2026-11-26T12:00:00Z"
     elif kind == "extra_forbidden":
         kind, message = "unknown_field", message + did_you_mean(str(path[-1]), _names_beside(model, path))
     elif kind in {"model_type", "model_attributes_type"}:

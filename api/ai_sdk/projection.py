@@ -378,6 +378,8 @@ HANDLERS: Final[Mapping[str, Handle]] = MappingProxyType(
         EventKind.TOOL_FINISHED: ChatProjection._result,
         EventKind.ACTION_REQUIRED: ChatProjection._action,
         EventKind.ACTION_RESOLVED: ChatProjection._resolved,
+        EventKind.CHILD_ACTION_REQUIRED: ChatProjection._nothing,
+        EventKind.CHILD_ACTION_RESOLVED: ChatProjection._nothing,
         EventKind.BUDGET_WARNING: ChatProjection._nothing,
         EventKind.CONVERSATION_CONDENSED: ChatProjection._nothing,
         EventKind.REASONING_DROPPED: ChatProjection._nothing,

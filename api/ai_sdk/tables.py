@@ -50,7 +50,9 @@ WAITS: Final[Mapping[str, str]] = MappingProxyType(
         WaitReason.TENANT_LIMIT: "Others are served first.",
         WaitReason.APPROVAL: "Somebody has to approve a call.",
         WaitReason.CLIENT_TOOL: "The page has to answer a call.",
+        WaitReason.QUESTION: "A service has a question for a person.",
         WaitReason.AGENT_RUN: "Another agent works on this.",
+        WaitReason.REMOTE_TASK: "A service works on this.",
     }
 )
 """A sentence for a person who waits, by reason."""

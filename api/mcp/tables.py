@@ -113,7 +113,7 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
             McpRefusal.NOT_FOUND,
             INVALID_REQUEST,
             "run_not_found conversation_not_found agent_not_found schedule_not_found batch_not_found key_not_found "
-            "tenant_not_found unknown_agent unknown_conversation",
+            "webhook_not_found tenant_not_found unknown_agent unknown_conversation",
         ),
         **_rows(
             McpRefusal.CONFLICT,
@@ -122,13 +122,13 @@ PROBLEMS: Final[Mapping[str, Row]] = MappingProxyType(
             "conversation_full secrets_broken no_answer nothing_to_condense nothing_to_answer nothing_to_retry "
             "pending_action unknown_action no_pending_action action_already_resolved action_expired wrong_action "
             "digest_mismatch not_paused agent_changed schedule_changed batch_offset batch_active tenant_erased "
-            "default_tenant idempotency_key_reused",
+            "webhook_of_file default_tenant idempotency_key_reused",
         ),
         **_rows(
             McpRefusal.LIMIT,
             INVALID_REQUEST,
             "queue_full secrets_full steering_full keys_full agents_full schedules_full batches_full batch_full "
-            "too_many_runs tenant_queue_full store_nearly_full too_many_watchers",
+            "webhooks_full too_many_runs tenant_queue_full store_nearly_full too_many_watchers",
         ),
     }
 )

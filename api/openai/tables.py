@@ -69,7 +69,7 @@ PROBLEMS: Final[Mapping[str, ErrorType]] = MappingProxyType(
         **_rows(
             ErrorType.NOT_FOUND,
             "not_found key_not_found tenant_not_found run_not_found conversation_not_found agent_not_found "
-            "unknown_provider unknown_agent",
+            "unknown_provider unknown_agent schedule_not_found batch_not_found webhook_not_found",
         ),
         **_rows(
             ErrorType.CONFLICT,
@@ -77,7 +77,8 @@ PROBLEMS: Final[Mapping[str, ErrorType]] = MappingProxyType(
             "conversation_revised conversation_full queue_full secrets_full secrets_broken steering_full no_answer "
             "nothing_to_condense nothing_to_answer nothing_to_retry pending_action unknown_action no_pending_action "
             "action_already_resolved wrong_action digest_mismatch not_paused agents_full tenant_erased default_tenant "
-            "action_expired agent_changed",
+            "action_expired agent_changed schedule_changed schedules_full batches_full batch_full batch_offset "
+            "batch_active webhooks_full webhook_of_file",
         ),
         **_rows(ErrorType.RATE_LIMIT, "too_many_runs tenant_queue_full"),
         **_rows(
@@ -185,6 +186,8 @@ EVENTS: Final[Mapping[str, str]] = MappingProxyType(
         EventKind.TOOL_FINISHED: "tool_result",
         EventKind.ACTION_REQUIRED: "action",
         EventKind.ACTION_RESOLVED: "decision",
+        EventKind.CHILD_ACTION_REQUIRED: "",
+        EventKind.CHILD_ACTION_RESOLVED: "",
         EventKind.BUDGET_WARNING: "",
         EventKind.CONVERSATION_CONDENSED: "",
         EventKind.REASONING_DROPPED: "",

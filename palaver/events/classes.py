@@ -294,10 +294,11 @@ class ChildActionResolved(BaseEvent):
     path: tuple[str, ...]
     action_id: str
     call_id: str
-    decision: Literal["approve", "deny", "edit", "output", "expired", "cancelled"]
+    decision: Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
     by: str | None = None
     reason: str | None = None
     arguments: str | None = None
+    response: Literal["accept", "decline", "cancel"] | None = None
 
 
 class BudgetWarning(BaseEvent):

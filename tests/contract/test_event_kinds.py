@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
+
+import pytest
 
 from palaver.errors import ErrorClass, Failure
 from palaver.events import EVENTS, BaseEvent, EventKind, StoredIn
@@ -24,6 +27,12 @@ from palaver.steps.verdicts import (
 from palaver.vocabulary.lifecycle import StopReason
 from tests.checkers.events import declared
 from tests.contract.store_driver import PAUSE, RATE_LIMITED, RESUME, TOOL_ERROR, StoreDriver, deny, edit, say
+from tests.contract.test_agent_calls import Family
+
+
+@pytest.fixture
+def driver(store: Any, redis: Any) -> Family:
+    return Family(store, redis)
 
 
 async def _due(driver: StoreDriver, run_id: str, step: str) -> Lease:
@@ -100,9 +109,26 @@ async def _a_refused_run(driver: StoreDriver) -> str:
     return run_id
 
 
-async def test_each_kind_comes_with_each_of_its_fields(driver: StoreDriver) -> None:
+async def _a_run_above(driver: Family) -> str:
+    """A run that shows what waits for somebody in the run of another agent that it began, and what came of it."""
+    run_id, (lease,) = await driver.waiting()
+    (delivery,) = await driver.ask(lease, "a1", "a2", "c1", approval=("a1", "a2"))
+    asking = AskPerson(ServerQuestion(asker="crm", message="?"), 60.0, "{}")
+    await driver.store.steps.settle(await driver.claim(delivery), asking)
+    asked = (await driver.action(lease.run_id, "c1")).id
+    answer = QuestionAnswer(type="answer", action_id=asked, response="cancel")
+    for item in (
+        answer,
+        edit((await driver.action(lease.run_id, "a1")).id, x=2),
+        deny((await driver.action(lease.run_id, "a2")).id, "not that"),
+    ):
+        await driver.act(lease.run_id, item, by="alice")
+    return run_id
+
+
+async def test_each_kind_comes_with_each_of_its_fields(driver: Family) -> None:
     seen: defaultdict[str, set[str]] = defaultdict(set)
-    for made in (_failures, _decisions, _a_failed_run, _a_refused_run):
+    for made in (_failures, _decisions, _a_failed_run, _a_refused_run, _a_run_above):
         run = await driver.get(await made(driver))
         queued = (await driver.store.runs.conversation(run.conversation_id)).active_run
         for run_id in {run.id, queued or run.id}:

@@ -12,8 +12,9 @@ import pytest
 
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.actions import ServerQuestion
+from palaver.schemas.models import Message
 from palaver.steps.leases import Lease
-from palaver.steps.verdicts import AskPerson, RetryAfter
+from palaver.steps.verdicts import AskPerson, Continue, RetryAfter, ToolOutcome
 from tests.unit.ag_ui_page import Page, kinds, shown
 from tests.unit.api_world import AGENT, World, call, world
 from tests.unit.test_api_actions_below import call_agent
@@ -315,5 +316,7 @@ async def test_a_question_of_a_server_is_an_interrupt_whose_payload_is_its_form(
         )
         assert isinstance(claimed, Lease)
         assert json.loads(claimed.answer or "") == {"action": "accept", "content": {"approved": "the second"}}
-        await api.client.post(f"/ag-ui/threads/{user.thread}/cancel", json={})
-        assert (await heard)[-1]["outcome"] == {"type": "cancelled"}
+        result = Message(role="tool", call_id="c1", name="calculator", content="found")
+        await api.store.steps.settle(claimed, Continue(outcomes=(ToolOutcome(result),)))
+        await api.finish(run, "it is the second")
+        assert (await heard)[-1]["type"] == "RUN_FINISHED"
