@@ -95,7 +95,7 @@ def _told(stack: Cluster, run_id: str) -> str:
 def test_a_request_to_a_service_is_a_call(stack: Cluster) -> None:
     assert _told(stack, _submitted(stack, "get_tools", what="tools"))
     refused = _answer(stack, _submitted(stack, "get_tools", what="../v1/tools"))
-    assert refused.data["error"]["class"] == "tool_error"
+    assert refused.data["error"]["class"] == "not_found"
     assert refused.data["message"]["content"].startswith("the service answered HTTP 404: ")
 
 

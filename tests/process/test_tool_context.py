@@ -35,6 +35,7 @@ def test_a_tool_is_told_of_its_call(cluster: Cluster, tool: str, attempt: int) -
         "in_time": True,
         "traceparent": None,
         "secrets": {},
+        "left": None,
     }
 
 

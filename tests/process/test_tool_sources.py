@@ -92,7 +92,7 @@ def test_a_guests_risky_tool_waits_for_an_approval(remote: Cluster) -> None:
 def test_a_step_looks_for_a_worker_that_has_its_tool(remote: Cluster) -> None:
     """As while a deployment rolls: some workers have the tool, some have not."""
     remote.kill("tools")
-    with one_more(remote, "tools"):
+    with one_more(remote, "tools", app="workers.app"):
         run_id = remote.submit("tool-1", '[[args {"key": "a"}]]', tools=["look_up"])
         waits = remote.saw(run_id, "run.waiting", reason="no_worker", code="tool:look_up")
         assert waits.data["step"].startswith("1/")
@@ -104,7 +104,7 @@ def test_a_step_looks_for_a_worker_that_has_its_tool(remote: Cluster) -> None:
 def test_a_model_worker_needs_nothing_of_a_source(remote: Cluster) -> None:
     """It has the declarations of the workers that call its tools."""
     remote.kill("worker")
-    with one_more(remote, "worker"):
+    with one_more(remote, "worker", app="workers.app"):
         run_id = remote.submit("tool-1", '[[args {"key": "a"}]]', tools=["look_up"])
         assert json.loads(_answer(remote, run_id).data["message"]["content"]) == {"name": "look_up", "key": "a"}
     remote.start("worker")

@@ -101,9 +101,8 @@ class Erasures:
         """Return the keys of a tenant's own that are there: none once it is erased, when what all share was looked
         through, too."""
         own = [
-            *(keys.webhooks(tag), keys.webhooks_erasure(tag)),
             *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
-            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag), keys.batches(tag)),
+            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag), keys.batches(tag), keys.webhooks(tag)),
         ]
         queues = await self._queues.all()
         for shard in self._shards:
