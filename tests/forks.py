@@ -48,6 +48,8 @@ class _Fork:
 
     number: int
     pid: int
+    alive: int
+    """A descriptor that is read once the process has ended: its pipe may live on in what a test has forked."""
     pipe: Connection
     tests: deque[int] = field(default_factory=deque)
     """Those that it has taken and not yet run, by their numbers in the session."""
@@ -74,14 +76,20 @@ class _Run:
         for number in range(self._number_of_forks):
             self._fork(number, self._next_file(number))
         while self._forks:
-            for pipe in wait(list(self._forks)):
-                fork = self._forks[pipe]  # type: ignore[index]
+            by_end = {fork.alive: fork for fork in self._forks.values()}
+            for heard in wait([*self._forks, *by_end]):
+                fork = by_end[heard] if isinstance(heard, int) else self._forks.get(heard)  # type: ignore[call-overload]
+                if fork is None or fork.pipe not in self._forks:
+                    continue
                 try:
-                    message = fork.pipe.recv()
+                    message = fork.pipe.recv() if fork.pipe.poll() else None
                 except (EOFError, ConnectionError):
                     self._end(fork)
                 else:
-                    self._hear(fork, *message)
+                    if message is not None:
+                        self._hear(fork, *message)
+                    elif heard == fork.alive:
+                        self._end(fork)
                 if self._session.shouldfail:
                     raise self._session.Failed(self._session.shouldfail)
                 if self._session.shouldstop:
@@ -108,7 +116,7 @@ class _Run:
             die_with(parent)
             _become(self._session, number, self._number_of_forks, there, mine, nice=number == self._computes)
         there.close()
-        self._forks[here] = _Fork(number, pid, here, mine)
+        self._forks[here] = _Fork(number, pid, os.pidfd_open(pid), here, mine)
 
     def _next_file(self, number: int) -> Sequence[int]:
         """Another file for a process: its tests, and none if there is no file left that it takes."""
@@ -136,13 +144,15 @@ class _Run:
                 hook.pytest_warning_recorded.call_historic(kwargs=said)
             case "ended":
                 fork.ended = True
-                if said:
-                    self._blame(fork.latest, f"process {fork.number} has ended badly: {said}")
+                if said or fork.tests:
+                    at = fork.tests[0] if fork.tests else fork.latest
+                    self._blame(at, f"process {fork.number} has ended badly: {said or 'with tests left'}")
 
     def _end(self, fork: _Fork) -> None:
         """One that ends before its time has failed the test that it was at; another one goes on behind that."""
         del self._forks[fork.pipe]
         fork.pipe.close()
+        os.close(fork.alive)
         _, status = os.waitpid(fork.pid, 0)
         if not fork.ended:
             code = os.waitstatus_to_exitcode(status)

@@ -91,6 +91,37 @@ def test_each_test_is_run_once_whatever_becomes_of_a_process(tmp_path: Path) -> 
     assert len(ended) == len(set(ended)) >= 2, "fixtures end once in each process that lives to its end"
 
 
+def test_an_interrupt_within_a_test_loses_no_failure(tmp_path: Path) -> None:
+    interrupts = """
+def test_well():
+    pass
+
+def test_stops():
+    raise KeyboardInterrupt
+
+def test_no():
+    assert False
+"""
+    printed = _run(tmp_path, "-rf", test_1=interrupts, test_2=WELL)
+    assert "exit 1" in printed
+    assert "has ended badly: with tests left" in printed
+
+
+def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(tmp_path: Path) -> None:
+    forks = """
+import os, signal, time
+
+def test_leaves_one_behind():
+    if os.fork() == 0:
+        time.sleep(100)
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    printed = _run(tmp_path, "-rf", test_1=forks, test_2=WELL)
+    assert "has ended with -9" in printed
+    assert "exit 1" in printed
+
+
 def test_a_run_that_stops_at_the_first_failure_ends_what_its_fixtures_have_begun(tmp_path: Path) -> None:
     printed = _run(tmp_path, "-x", test_1=WELL, test_2="def test_no(opened):\n    assert False\n", test_3=WELL)
     assert "stopping after 1 failures" in printed

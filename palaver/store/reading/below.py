@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -51,13 +52,18 @@ async def _descend(redis: Connection, level: Sequence[_Found], shown: dict[int, 
     for found in level:
         pipeline.hmget(keys.run(found.path[-1]), _FIELDS)
     below: list[_Found] = []
+    # Below each of them something waits: so many fill the places that are left.
+    ways: Counter[int] = Counter()
     for found, (actions, children, ended) in zip(level, await pipeline.execute(), strict=True):
-        room = limit_of("pending_below") - len(shown[id(found.run)])
+        of = id(found.run)
+        room = limit_of("pending_below") - len(shown[of])
         if ended is not None or room <= 0:
             continue
-        shown[id(found.run)] += [_pending(action, found.path) for action in _json(actions)[:room]]
+        shown[of] += [_pending(action, found.path) for action in _json(actions)[:room]]
         waiting = [child["run_id"] for child in _json(children) if child.get("pending_actions")]
-        below += [_Found(found.run, (*found.path, child)) for child in waiting[:room]]
+        waiting = waiting[: max(0, room - ways[of])]
+        ways[of] += len(waiting)
+        below += [_Found(found.run, (*found.path, child)) for child in waiting]
     return below
 
 
