@@ -14,7 +14,7 @@ async def answered_below(backend: Backend, run_id: str, items: Sequence[Item]) -
     """Return the id of the run below ``run_id`` whose calls these items answer; None if they answer none below it.
 
     Raises:
-        Refused: they are about several runs, which cannot be changed together.
+        Refused: they are about several runs, which cannot be changed together; or nobody can tell which.
         StoreUnavailable: nobody knows in time.
     """
     names = [_answered(item) for item in items]
@@ -22,6 +22,10 @@ async def answered_below(backend: Backend, run_id: str, items: Sequence[Item]) -
     owners = await within_deadline(backend.store.children.owners_of_actions(run_id, asked))
     if not owners:
         return None
+    for index, name in enumerate(names):
+        if name is not None and owners.get(name) == "":
+            why = "is the id of calls of several runs: name the action, by its id"
+            raise Refused.of_faults([FieldError(f"/items/{index}", "validation_error", why)])
     whose = [owners.get(name, run_id) if name is not None else run_id for name in names]
     for index, each in enumerate(whose):
         if each != whose[0]:

@@ -142,3 +142,20 @@ async def test_they_are_listed_by_the_run_above() -> None:
         assert_problem(answer, 422, "validation_error", "?parent")
         done = await api.client.post("/v1/runs/actions", json={"action": "cancel", "filter": {"parent": run["id"]}})
         assert done.json()["done"] == 2
+
+
+async def test_a_call_id_of_several_runs_below_is_that_of_none() -> None:
+    """Providers may give the same id in each answer."""
+    async with world() as api:
+        run, children = await _family(api, "c1", "c2")
+        for child in children:
+            await api.ask(child, call("call00000", "client_tool"))
+        first, second = (await api.read(run))["pending_below"]
+        assert first["call_id"] == second["call_id"]
+        output = {"type": "tool_output", "call_id": "call00000", "output": "blue"}
+        refused = await _send(api, run, output)
+        assert_problem(refused, 422, "validation_error")
+        assert "name the action" in refused.json()["errors"][0]["message"]
+        answer = await _send(api, run, {**output, "call_id": second["id"]})
+        assert answer.status_code == 202, answer.text
+        assert [each["run_id"] for each in (await api.read(run))["pending_below"]] == [first["run_id"]]

@@ -73,11 +73,13 @@ def _pending(fields: dict[str, Any], path: Path) -> PendingBelow:
 
 async def owners_of_actions(redis: Connection, run_id: str, names: Collection[str]) -> Mapping[str, str]:
     """Return the ids of the runs below ``run_id`` that have, or had, actions of these ids, or calls of these ids that
-    wait; of no more than the first ``runs_below``. Raises what Redis raises."""
+    wait; of no more than the first ``runs_below``. An id of a call that several of the nearest wait for is that of
+    nobody: an empty text. Raises what Redis raises."""
     resolved = [f"act:{name}" for name in names]
     owners: dict[str, str] = {}
+    had: dict[str, str] = {}
     level, left = [run_id], limit_of("runs_below")
-    while level and len(owners) < len(names):
+    while level and len({*owners, *had}) < len(names):
         pipeline = redis.pipeline(transaction=False)
         for each in level:
             pipeline.hmget(keys.run(each), ("children", "actions", *resolved))
@@ -85,14 +87,17 @@ async def owners_of_actions(redis: Connection, run_id: str, names: Collection[st
         for each, (children, actions, *known) in zip(level, await pipeline.execute(), strict=True):
             waiting = {each_name for action in _json(actions) for each_name in (action["id"], action["call_id"])}
             for name, how in zip(names, known, strict=True):
-                if each != run_id and (how is not None or name in waiting):
-                    owners.setdefault(name, each)
+                if each != run_id and name in waiting:
+                    # Ids of actions are of one run; providers give those of calls, and may give one twice.
+                    owners[name] = each if name not in owners else ""
+                elif each != run_id and how is not None:
+                    had.setdefault(name, each)
             below += _those_that_wait_first(_json(children))
         if len(below) > left:
             count_exceeded("runs_below")
         level = below[:left]
         left -= len(level)
-    return owners
+    return had | owners
 
 
 def _those_that_wait_first(children: Sequence[dict[str, Any]]) -> list[str]:
