@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -40,9 +40,10 @@ _FARTHEST: Final = 2**53
 class ResponseQuery(AnyQuery):
     """The choice between the response and its stream."""
 
-    stream: Literal["true", "false", "True", "False", "1", "0"] | None = Field(
-        default=None, description="`true`: its events, as they come."
-    )
+    # Clients in Python write True; generators make names of an enum's members, which are then the same.
+    stream: Annotated[
+        Literal["true", "false", "True", "False", "1", "0"] | None, WithJsonSchema({"enum": ["true", "false"]})
+    ] = Field(default=None, description="`true`: its events, as they come.")
     starting_after: Number | None = Field(
         default=None, ge=0, le=_FARTHEST, description="With `stream`: only events behind this `sequence_number`."
     )
