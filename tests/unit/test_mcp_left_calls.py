@@ -369,6 +369,20 @@ async def test_a_task_asks_each_of_its_questions_once(tmp_path: Path) -> None:
         assert [method for method, _ in tasks.seen].count("tasks/update") == 2
 
 
+async def test_an_answer_is_passed_on_once_the_server_is_back(tmp_path: Path) -> None:
+    asks = {"status": "input_required", "inputRequests": {"a": _asks("A?")}}
+    async with _with_tasks(tmp_path, asks, 503, asks) as (tasks, tools, kept):
+        asked = await _asked(tools, kept)
+        said = {"action": "accept", "content": {"name": "x"}}
+        waits = await _postponed(tools, asked.kept, said)
+        assert [method for method, _ in tasks.seen] == ["tasks/get", "tasks/get"]
+        waits = await _postponed(tools, waits.kept, said)
+        assert tasks.seen[-1] == ("tasks/update", {"a": said})
+        # Its step has the answer still; it is passed on once.
+        await _postponed(tools, waits.kept, said)
+        assert [method for method, _ in tasks.seen].count("tasks/update") == 1
+
+
 async def test_an_answer_that_comes_when_the_task_is_over_is_given_to_nobody(tmp_path: Path) -> None:
     asks = {"status": "input_required", "inputRequests": {"a": _asks("A?")}}
     async with _with_tasks(tmp_path, asks, {"status": "completed", "result": says("done")}) as (tasks, tools, kept):
