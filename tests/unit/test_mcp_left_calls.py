@@ -9,20 +9,24 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from palaver.errors import ToolError, ToolFailure, ToolTimeout
+from palaver.errors import InvalidToolCall, ToolError, ToolFailure, ToolTimeout
+from palaver.schemas.models import ToolCall
 from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolContext
 from palaver.tools.context import LeftCall
 from palaver.vocabulary.lifecycle import WaitReason
-from tests.unit.mcp_server import McpServer, Message, answer, error, says, serving
+from tests.unit.mcp_server import McpServer, Message, answer, error, says, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from tests.waiting import aeventually
 from workers.sources.containment import CallLeft, cancel
+from workers.sources.mcp.source import McpTools
+from workers.steps.tool_calls import tool_of
 
 _FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
 
@@ -116,6 +120,32 @@ async def test_several_questions_are_asked_one_after_the_other(tmp_path: Path) -
             "a": {"action": "decline"},
             "b": {"action": "accept"},
         }
+
+
+def _gone_on_with(tools: OpenedTools, name: str, kept: str | None) -> Any:
+    """The tool and the arguments of a step that calls it."""
+    agent = SimpleNamespace(tools=(name,), client_tools=(), subagents={})
+    attempt: Any = SimpleNamespace(
+        lease=SimpleNamespace(kept=kept, agent=agent), runtime=SimpleNamespace(tools=tools.box)
+    )
+    return tool_of(attempt, ToolCall(id="c1", name=name, arguments='{"a": 1}'))
+
+
+async def test_a_call_that_was_left_goes_on_whatever_the_list_says_by_now(tmp_path: Path) -> None:
+    strict = {"type": "object", "properties": {"a": {"type": "string"}}}
+    server = McpServer(listed=[tool("t", inputSchema=strict)])
+    async with serving(server), opened_at(tmp_path, server) as tools:
+        with pytest.raises(InvalidToolCall):
+            _gone_on_with(tools, "s__t", None)
+        declared, arguments = _gone_on_with(tools, "s__t", "{}")
+        assert (declared.name, arguments) == ("s__t", {"a": 1})
+        with pytest.raises(ToolError, match=r"s__other is no longer there\. It may or may not have taken effect\."):
+            _gone_on_with(tools, "s__other", "{}")
+        source = McpTools(())
+        with pytest.raises(ToolError, match="no longer there: it may or may not have taken effect"):
+            await source.call(declared, {}, _context("{}"))
+        with pytest.raises(ToolError, match="no longer there: nothing was called"):
+            await source.call(declared, {}, _context(None))
 
 
 async def test_what_hides_from_a_person_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
