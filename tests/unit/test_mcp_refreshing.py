@@ -21,6 +21,7 @@ from workers.children.told_tools import ToldTools
 from workers.sources.mcp import refreshing
 from workers.sources.mcp.lists import OfferedList
 from workers.sources.mcp.offers import GONE, digest_of
+from workers.sources.mcp.server import Server as OfferedServer
 
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
@@ -148,6 +149,19 @@ async def test_a_list_that_is_none_changes_nothing(
         await aeventually(lambda: "its list is not read again" in caplog.text)
         assert not tools.box.renew()
         assert await tools.call("a") == "{}"
+
+
+async def test_a_look_that_fails_is_not_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _opened(tmp_path, ["a"]) as (server, tools):
+        with monkeypatch.context() as broken:
+            broken.setattr(OfferedServer, "renew", lambda *_: 1 // 0)
+            await tools.call("tell")
+            await aeventually(lambda: "ZeroDivisionError" in caplog.text)
+        server.listed = [tool("tell"), tool("c")]
+        await tools.call("tell")
+        await _has(tools, "s__c")
 
 
 async def test_tools_that_come_and_go_do_not_pile_up(tmp_path: Path) -> None:

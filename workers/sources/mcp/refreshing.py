@@ -44,7 +44,12 @@ class Refresher:
                 async with asyncio.timeout(_LOOK):
                     await self._server.changed.wait()
             await asyncio.sleep(max(0.0, self._not_before - time.monotonic()) if self._server.changed.is_set() else 0)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                # The list of a stranger: whatever is wrong with it, the next one may be better.
+                log.exception("[mcp.%s]: its list is not read again", self._server.label)
+                self._not_before = time.monotonic() + _RETRY
 
     async def look(self) -> None:
         """Take the list that another process has read, or ask for it if it is time."""
