@@ -399,6 +399,14 @@ async def test_a_task_asks_each_of_its_questions_once(tmp_path: Path) -> None:
         assert [method for method, _ in tasks.seen].count("tasks/update") == 2
 
 
+async def test_a_task_asks_nothing_that_the_operator_does_not_allow(tmp_path: Path) -> None:
+    asks = {"status": "input_required", "inputRequests": {"a": _asks("A?")}}
+    async with _with_tasks(tmp_path, asks, table="ask_timeout = 0") as (tasks, tools, kept):
+        with pytest.raises(ToolError, match="which the operator does not allow: it may or may not have taken effect"):
+            await _ended(tools, kept)
+        assert [method for method, _ in tasks.seen] == ["tasks/get", "tasks/cancel"]
+
+
 async def test_an_answer_is_passed_on_once_the_server_is_back(tmp_path: Path) -> None:
     asks = {"status": "input_required", "inputRequests": {"a": _asks("A?")}}
     async with _with_tasks(tmp_path, asks, 503, asks) as (tasks, tools, kept):

@@ -137,7 +137,10 @@ class RemoteTask:
         raise InvalidAnswer("it sent what is no task")
 
     async def _question(self, task: KeptTask, now: Message, answer: str | None) -> NoReturn:
-        """Raises CallLeft: the question is asked, or answered."""
+        """Raises:
+        CallLeft: the question is asked, or answered.
+        ToolError: it is put to nobody.
+        """
         requests = now.get("inputRequests")
         if not isinstance(requests, dict):
             raise InvalidAnswer("it wants something and does not say what")
@@ -152,6 +155,10 @@ class RemoteTask:
                 # Whether it has come shows when the task is looked at: it asks again or goes on.
                 self._leave(task)
             self._leave(replace(task, answered=(*task.answered, task.asking), asking=None), _SOONEST)
+        if not self._server.section.ask_timeout:
+            await self._cancel(task)
+            label = self._server.label
+            raise ToolError(f"{label} asks a person something, which the operator does not allow: {UNKNOWN}")
         asked = questions_in(left, self._server.label, len(task.answered))
         key, question = next(iter(asked.items()))
         raise CallLeft(AskPerson(question, self._server.section.ask_timeout, replace(task, asking=key).dump()))
