@@ -374,6 +374,13 @@ async def test_a_server_that_is_away_is_asked_for_its_task_later(tmp_path: Path)
     assert waits.delay >= 1.0
 
 
+async def test_a_server_that_hangs_at_one_time_ends_no_task(tmp_path: Path) -> None:
+    hangs, done = {"hangs": True}, {"status": "completed", "result": says("done")}
+    async with _with_tasks(tmp_path, hangs, done, table="timeout = 1.5") as (_, tools, kept):
+        waits = await _postponed(tools, kept)
+        assert await _ended(tools, waits.kept or "") == "done"
+
+
 async def _postponed_of_nobody(folder: Path, kept: str) -> Postpone:
     server = McpServer({"t": _tool(lambda _: says("x"))})
     async with serving(server), opened_at(folder, server):

@@ -32,7 +32,7 @@ from .wire import InvalidAnswer, Lost, Message, NeverSent
 _SOONEST, _USUAL, _LATEST = 1.0, 5.0, 60.0
 """Seconds between two times that a server is asked for a task."""
 _PATIENCE: Final = 30.0
-"""Seconds for the answer."""
+"""Seconds for the answer at most."""
 _FAREWELL: Final = 1.0
 """Seconds in which a server is told that nobody waits for a task any more."""
 _LONGEST_ID: Final = 1_024
@@ -168,7 +168,8 @@ class RemoteTask:
         raise CallLeft(Postpone(wait, self._server.label, WaitReason.REMOTE_TASK, begun=True, kept=task.dump()))
 
     async def _ask(self, method: str, task: KeptTask, **params: Any) -> Message:
-        async with asyncio.timeout(_PATIENCE):
+        # Less than the call may take: a poll that hangs says nothing of the task.
+        async with asyncio.timeout(min(_PATIENCE, self._declared.timeout / 3)):
             return await self._access.renewing(
                 partial(self._access.connection.ask, method, {"taskId": task.id, **params}, name=task.id)
             )
