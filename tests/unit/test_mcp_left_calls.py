@@ -200,6 +200,20 @@ _HOSTILE: dict[str, tuple[Any, str]] = {
         {"q": _asks(requestedSchema={**_FORM, "description": "x" * 20_000})},
         "more than a form may",
     ),
+    **{
+        f"hidden letters in {where}": (
+            {"q": _asks(requestedSchema={"type": "object", "properties": {name: field}})},
+            "shows something else than it says",
+        )
+        for where, name, field in (
+            ("a name", "a\u202e", {"type": "string"}),
+            ("a choice", "a", {"type": "string", "enum": ["yes\u200b"]}),
+            ("a name of a choice", "a", {"type": "string", "enum": ["y"], "enumNames": ["\x1b[2J"]}),
+            ("a title of a choice", "a", {"type": "string", "oneOf": [{"const": "y", "title": "\u2066no"}]}),
+            ("what is there before", "a", {"type": "string", "default": "\x1b[1m"}),
+            ("an item", "a", {"type": "array", "items": {"enum": ["\u202e"]}}),
+        )
+    },
     "what is required is not there": ({"q": _asks(requestedSchema={**_FORM, "required": ["other"]})}, "than a form"),
     "nine questions": ({f"q{n}": _asks() for n in range(9)}, "more than 8 questions"),
     "a long name": ({"q" * 201: _asks()}, "a name that is none"),
