@@ -388,6 +388,14 @@ async def test_a_server_that_is_away_is_asked_for_its_task_later(tmp_path: Path)
     assert waits.delay >= 1.0
 
 
+async def test_it_is_known_whether_the_server_answered_when_a_call_is_left(tmp_path: Path) -> None:
+    async with _with_tasks(tmp_path, 503, {"status": "working"}) as (_, tools, kept):
+        for answered in (False, True):
+            with pytest.raises(CallLeft) as left:
+                await _ended(tools, kept)
+            assert left.value.answered is answered
+
+
 async def test_a_server_that_hangs_at_one_time_ends_no_task(tmp_path: Path) -> None:
     hangs, done = {"hangs": True}, {"status": "completed", "result": says("done")}
     async with _with_tasks(tmp_path, hangs, done, table="timeout = 1.5") as (_, tools, kept):

@@ -112,7 +112,7 @@ class RemoteTask:
         except (NeverSent, Lost, TimeoutError) as error:
             wait = error.retry_after if isinstance(error, NeverSent) else None
             delay = min(_LATEST, max(wait or 0.0, task.delay, 2.0 ** min(task.failures, 6)))
-            self._leave(replace(task, failures=task.failures + 1), delay)
+            self._leave(replace(task, failures=task.failures + 1), delay, answered=False)
         except ENDED as error:
             reason = one_line(error, _PATIENCE)
             raise ToolError(f"{self._server.label} says no more of its task: {reason}: {UNKNOWN}") from error
@@ -153,7 +153,7 @@ class RemoteTask:
                 await self._ask("tasks/update", task, inputResponses=responses)
             except (NeverSent, Lost, TimeoutError):
                 # Whether it has come shows when the task is looked at: it asks again or goes on.
-                self._leave(task)
+                self._leave(task, answered=False)
             self._leave(replace(task, answered=(*task.answered, task.asking), asking=None), _SOONEST)
         if not self._server.section.ask_timeout:
             await self._cancel(task)
@@ -163,9 +163,10 @@ class RemoteTask:
         key, question = next(iter(asked.items()))
         raise CallLeft(AskPerson(question, self._server.section.ask_timeout, replace(task, asking=key).dump()))
 
-    def _leave(self, task: KeptTask, delay: float | None = None) -> NoReturn:
+    def _leave(self, task: KeptTask, delay: float | None = None, *, answered: bool = True) -> NoReturn:
         wait = max(_SOONEST, min(task.delay if delay is None else delay, task.until - time.time()))
-        raise CallLeft(Postpone(wait, self._server.label, WaitReason.REMOTE_TASK, begun=True, kept=task.dump()))
+        verdict = Postpone(wait, self._server.label, WaitReason.REMOTE_TASK, begun=True, kept=task.dump())
+        raise CallLeft(verdict, answered=answered)
 
     async def _ask(self, method: str, task: KeptTask, **params: Any) -> Message:
         # Less than the call may take: a poll that hangs says nothing of the task.
