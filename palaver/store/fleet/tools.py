@@ -104,7 +104,9 @@ class Tools:
 def _newest_of_each_first(members: Sequence[tuple[bytes, float]]) -> list[str]:
     """The digests of ``members``, which are sorted by their time: the newest of each queue, and then all others. One
     queue whose tools change all the time does not hide those of others."""
-    newest, others, queues = [], [], set()
+    newest: list[str] = []
+    others: list[str] = []
+    queues: set[str] = set()
     for member, _ in reversed(members):
         digest, queue = _split(member)
         (others if queue in queues else newest).append(digest)
