@@ -241,10 +241,16 @@ async def test_a_task_may_ask_and_its_answer_may_be_lost_with_a_worker(driver: S
     (settled,) = await driver.lose(lease)
     lease = await driver.claim(settled.deliveries[0], "w2")
     assert (lease.kept, lease.answer) == ('{"task": "t", "key": "k"}', '{"action": "accept"}')
-    # From here on the answer is given: it is not kept for later.
-    await _polled(driver, lease)
+    # The server was away, perhaps: what is kept says whether the answer was passed on.
+    await _polled(driver, lease, '{"task": "t", "key": "k"}')
     (settled,) = await driver.hasten(run_id, "1/c1")
-    assert (await driver.claim(settled.deliveries[0])).answer is None
+    lease = await driver.claim(settled.deliveries[0])
+    assert lease.answer == '{"action": "accept"}'
+    # The next question is another one.
+    await _ask(driver, lease, kept='{"task": "t", "key": "l"}')
+    second = await driver.action(run_id, "c1")
+    acted = await driver.act(run_id, reply(second.id, "decline"))
+    assert (await driver.claim(acted.settled.deliveries[0])).answer == '{"action": "decline"}'
 
 
 @pytest.mark.parametrize("asks", [True, False])

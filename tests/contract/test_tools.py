@@ -67,6 +67,23 @@ async def test_what_no_worker_has_had_for_an_hour_is_forgotten(driver: StoreDriv
     await redis.zadd(keys.TOOL_SETS, {f"{tools('gone').digest} model": 1})
     await driver.store.tools.publish(tools("here"), ("model",))
     assert await names(driver) == [["here"]]
+    assert not await redis.exists(keys.tool_set(tools("gone").digest))
+
+
+async def test_what_another_queue_has_still_stays(driver: StoreDriver, redis: Any) -> None:
+    await driver.store.tools.publish(tools("both"), ("model", "tools"))
+    await redis.zadd(keys.TOOL_SETS, {f"{tools('both').digest} model": 1})
+    await driver.store.tools.publish(tools("here"), ("model",))
+    assert sorted(await names(driver)) == [["both"], ["here"]]
+
+
+async def test_a_queue_whose_tools_change_all_the_time_hides_none_of_others(driver: StoreDriver, redis: Any) -> None:
+    await driver.store.tools.publish(tools("other"), ("other",))
+    await redis.zadd(keys.TOOL_SETS, {f"{tools('other').digest} other": time.time() - 100})
+    for version in range(limit_of("tool_sets") + 2):
+        await driver.store.tools.publish(tools("a", description=str(version)), ("model",))
+    assert ["other"] in await names(driver)
+    assert len(await names(driver)) == limit_of("tool_sets")
 
 
 async def test_what_the_last_workers_of_a_queue_had_stays_known(driver: StoreDriver, redis: Any) -> None:

@@ -9,20 +9,24 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from palaver.errors import ToolError, ToolFailure, ToolTimeout
+from palaver.errors import InvalidToolCall, ToolError, ToolFailure, ToolTimeout
+from palaver.schemas.models import ToolCall
 from palaver.steps.verdicts import AskPerson, Postpone
 from palaver.tools import ToolContext
 from palaver.tools.context import LeftCall
 from palaver.vocabulary.lifecycle import WaitReason
-from tests.unit.mcp_server import McpServer, Message, answer, error, says, serving
+from tests.unit.mcp_server import McpServer, Message, answer, error, says, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from tests.waiting import aeventually
 from workers.sources.containment import CallLeft, cancel
+from workers.sources.mcp.source import McpTools
+from workers.steps.tool_calls import tool_of
 
 _FORM = {"type": "object", "properties": {"name": {"type": "string", "title": "Name"}}, "required": ["name"]}
 
@@ -118,6 +122,32 @@ async def test_several_questions_are_asked_one_after_the_other(tmp_path: Path) -
         }
 
 
+def _gone_on_with(tools: OpenedTools, name: str, kept: str | None) -> Any:
+    """The tool and the arguments of a step that calls it."""
+    agent = SimpleNamespace(tools=(name,), client_tools=(), subagents={})
+    attempt: Any = SimpleNamespace(
+        lease=SimpleNamespace(kept=kept, agent=agent), runtime=SimpleNamespace(tools=tools.box)
+    )
+    return tool_of(attempt, ToolCall(id="c1", name=name, arguments='{"a": 1}'))
+
+
+async def test_a_call_that_was_left_goes_on_whatever_the_list_says_by_now(tmp_path: Path) -> None:
+    strict = {"type": "object", "properties": {"a": {"type": "string"}}}
+    server = McpServer(listed=[tool("t", inputSchema=strict)])
+    async with serving(server), opened_at(tmp_path, server) as tools:
+        with pytest.raises(InvalidToolCall):
+            _gone_on_with(tools, "s__t", None)
+        declared, arguments = _gone_on_with(tools, "s__t", "{}")
+        assert (declared.name, arguments) == ("s__t", {"a": 1})
+        with pytest.raises(ToolError, match=r"s__other is no longer there\. It may or may not have taken effect\."):
+            _gone_on_with(tools, "s__other", "{}")
+        source = McpTools(())
+        with pytest.raises(ToolError, match="no longer there: it may or may not have taken effect"):
+            await source.call(declared, {}, _context("{}"))
+        with pytest.raises(ToolError, match="no longer there: nothing was called"):
+            await source.call(declared, {}, _context(None))
+
+
 async def test_what_hides_from_a_person_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_TOKEN", "token-4711-of-the-server")
     form = {"type": "object", "properties": {"a": {"type": "string", "title": "A\u202e", "evil": {"$ref": "x"}}}}
@@ -170,6 +200,20 @@ _HOSTILE: dict[str, tuple[Any, str]] = {
         {"q": _asks(requestedSchema={**_FORM, "description": "x" * 20_000})},
         "more than a form may",
     ),
+    **{
+        f"hidden letters in {where}": (
+            {"q": _asks(requestedSchema={"type": "object", "properties": {name: field}})},
+            "shows something else than it says",
+        )
+        for where, name, field in (
+            ("a name", "a\u202e", {"type": "string"}),
+            ("a choice", "a", {"type": "string", "enum": ["yes\u200b"]}),
+            ("a name of a choice", "a", {"type": "string", "enum": ["y"], "enumNames": ["\x1b[2J"]}),
+            ("a title of a choice", "a", {"type": "string", "oneOf": [{"const": "y", "title": "\u2066no"}]}),
+            ("what is there before", "a", {"type": "string", "default": "\x1b[1m"}),
+            ("an item", "a", {"type": "array", "items": {"enum": ["\u202e"]}}),
+        )
+    },
     "what is required is not there": ({"q": _asks(requestedSchema={**_FORM, "required": ["other"]})}, "than a form"),
     "nine questions": ({f"q{n}": _asks() for n in range(9)}, "more than 8 questions"),
     "a long name": ({"q" * 201: _asks()}, "a name that is none"),
@@ -344,6 +388,21 @@ async def test_a_server_that_is_away_is_asked_for_its_task_later(tmp_path: Path)
     assert waits.delay >= 1.0
 
 
+async def test_it_is_known_whether_the_server_answered_when_a_call_is_left(tmp_path: Path) -> None:
+    async with _with_tasks(tmp_path, 503, {"status": "working"}) as (_, tools, kept):
+        for answered in (False, True):
+            with pytest.raises(CallLeft) as left:
+                await _ended(tools, kept)
+            assert left.value.answered is answered
+
+
+async def test_a_server_that_hangs_at_one_time_ends_no_task(tmp_path: Path) -> None:
+    hangs, done = {"hangs": True}, {"status": "completed", "result": says("done")}
+    async with _with_tasks(tmp_path, hangs, done, table="timeout = 1.5") as (_, tools, kept):
+        waits = await _postponed(tools, kept)
+        assert await _ended(tools, waits.kept or "") == "done"
+
+
 async def _postponed_of_nobody(folder: Path, kept: str) -> Postpone:
     server = McpServer({"t": _tool(lambda _: says("x"))})
     async with serving(server), opened_at(folder, server):
@@ -367,6 +426,28 @@ async def test_a_task_asks_each_of_its_questions_once(tmp_path: Path) -> None:
         assert tasks.seen[-1] == ("tasks/update", {"b": {"action": "decline"}})
         await _postponed(tools, waits.kept)
         assert [method for method, _ in tasks.seen].count("tasks/update") == 2
+
+
+async def test_a_task_asks_nothing_that_the_operator_does_not_allow(tmp_path: Path) -> None:
+    asks = {"status": "input_required", "inputRequests": {"a": _asks("A?")}}
+    async with _with_tasks(tmp_path, asks, table="ask_timeout = 0") as (tasks, tools, kept):
+        with pytest.raises(ToolError, match="which the operator does not allow: it may or may not have taken effect"):
+            await _ended(tools, kept)
+        assert [method for method, _ in tasks.seen] == ["tasks/get", "tasks/cancel"]
+
+
+async def test_an_answer_is_passed_on_once_the_server_is_back(tmp_path: Path) -> None:
+    asks = {"status": "input_required", "inputRequests": {"a": _asks("A?")}}
+    async with _with_tasks(tmp_path, asks, 503, asks) as (tasks, tools, kept):
+        asked = await _asked(tools, kept)
+        said = {"action": "accept", "content": {"name": "x"}}
+        waits = await _postponed(tools, asked.kept, said)
+        assert [method for method, _ in tasks.seen] == ["tasks/get", "tasks/get"]
+        waits = await _postponed(tools, waits.kept, said)
+        assert tasks.seen[-1] == ("tasks/update", {"a": said})
+        # Its step has the answer still; it is passed on once.
+        await _postponed(tools, waits.kept, said)
+        assert [method for method, _ in tasks.seen].count("tasks/update") == 1
 
 
 async def test_an_answer_that_comes_when_the_task_is_over_is_given_to_nobody(tmp_path: Path) -> None:

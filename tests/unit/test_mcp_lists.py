@@ -79,6 +79,16 @@ async def test_a_tool_that_is_unfit_is_left_out_and_the_others_stay(
         assert why in caplog.text
 
 
+@pytest.mark.parametrize("levels", [126, 300])
+async def test_a_tool_that_is_nested_without_end_keeps_no_worker_from_starting(
+    levels: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = tool("t", inputSchema=_nested(levels))
+    async with serving(McpServer(listed=[tool("fine"), deep])) as server, opened_at(tmp_path, server) as tools:
+        assert tools.names == []
+        assert "a tool of its list is nested too deep" in caplog.text
+
+
 async def test_names_are_those_that_every_provider_takes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     names = ["plain", "files.read/all", "ünïcode", "x" * 100, "x" * 99 + "y", "same.name", "same/name"]
     server = McpServer(listed=[tool(name) for name in names])

@@ -8,11 +8,13 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from palaver.config.settings import Settings
 from palaver.tools import ToolDeclaration, ToolSet
 from tests.unit.mcp_server import McpServer, Message, error, event, says, serving, stream, tool
 from tests.unit.mcp_tools import OpenedTools, opened_at
@@ -21,6 +23,10 @@ from workers.children.told_tools import ToldTools
 from workers.sources.mcp import refreshing
 from workers.sources.mcp.lists import OfferedList
 from workers.sources.mcp.offers import GONE, digest_of
+from workers.sources.mcp.refreshing import Refresher
+from workers.sources.mcp.section import McpServer as Section
+from workers.sources.mcp.server import Server as OfferedServer
+from workers.sources.mcp.server import servers_of
 
 _CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
@@ -86,6 +92,40 @@ async def test_a_server_that_says_so_all_the_time_is_asked_once_in_a_while(
         assert server.methods.count("tools/list") == 1
 
 
+async def test_a_list_that_is_another_one_each_time_is_read_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, reads = 0.0, []
+    monkeypatch.setattr(refreshing, "_APART", 10.0)
+    monkeypatch.setattr(refreshing, "time", SimpleNamespace(monotonic=lambda: now))
+    async with serving(McpServer()) as stranger:
+        settings = Settings(tool_lists=tmp_path / "lists")
+        (server,) = servers_of(settings, {"s": Section.model_validate({"url": stranger.url})})
+        await server.load()
+        refresher = Refresher(server, lambda: reads.append(now))
+
+        async def passes(seconds: int) -> None:
+            nonlocal now
+            for _ in range(seconds // 10):
+                now += 10
+                stranger.listed = [tool(f"t{now:.0f}")]
+                server.note_change()
+                await refresher.look()
+
+        await passes(13_000)
+        assert reads == [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 8720, 12320]
+        # It is asked as often as before once its list was the same, or nothing came for long.
+        stranger.listed = [tool("t12320")]
+        now = 16_000
+        await refresher.look()
+        await passes(30)
+        assert reads[12:] == [16_010, 16_030]
+        now = 30_000
+        await passes(20)
+        assert reads[14:] == [30_010, 30_020]
+        await server.accesses.close()
+
+
 async def test_a_pinned_tool_that_changes_is_refused(tmp_path: Path) -> None:
     pins = ", ".join(f'{name} = "{digest_of(tool(name))}"' for name in ("tell", "a", "b"))
     async with _opened(tmp_path, ["a", "b"], f"pin = true\npins = {{ {pins} }}") as (server, tools):
@@ -148,6 +188,19 @@ async def test_a_list_that_is_none_changes_nothing(
         await aeventually(lambda: "its list is not read again" in caplog.text)
         assert not tools.box.renew()
         assert await tools.call("a") == "{}"
+
+
+async def test_a_look_that_fails_is_not_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _opened(tmp_path, ["a"]) as (server, tools):
+        with monkeypatch.context() as broken:
+            broken.setattr(OfferedServer, "renew", lambda *_: 1 // 0)
+            await tools.call("tell")
+            await aeventually(lambda: "ZeroDivisionError" in caplog.text)
+        server.listed = [tool("tell"), tool("c")]
+        await tools.call("tell")
+        await _has(tools, "s__c")
 
 
 async def test_tools_that_come_and_go_do_not_pile_up(tmp_path: Path) -> None:

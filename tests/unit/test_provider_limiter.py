@@ -24,11 +24,15 @@ from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Cooling
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.providers import Wait
+from palaver.tools.service import gate_of_service
+from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import StoreDriver
 from tests.waiting import aeventually
 from workers.models.limit_keys import LimitKeys, limit_keys_of
 from workers.models.provider_limiter import ProviderLimiter
 from workers.models.provider_permit import ProviderPermit
+from workers.sources.containment import CallLeft
+from workers.steps.service_permit import ServicePermit
 
 NOTHING = Usage()
 URL = "http://127.0.0.1:1/v1"
@@ -238,6 +242,30 @@ async def test_an_outage_of_an_endpoint_is_that_of_its_scheme_host_and_port(work
     )
     async with late.hearing():
         assert late.limiter.is_circuit_open(limit_keys_of(waits.agent)), "a worker that begins to listen learns of it"
+
+
+async def test_a_call_that_goes_on_later_ends_an_outage_of_its_service_if_that_answered(
+    workers: tuple[Worker, Worker],
+) -> None:
+    one, _ = workers
+    gate = gate_of_service("crm")
+    out = LimitKeys(gate, gate)
+    async with one.hearing():
+        left = {answered: ServicePermit(one.limiter, await one.lease("free"), "crm") for answered in (False, True)}
+        for permit in left.values():
+            assert await permit.__aenter__() is None
+            permit.begin()
+        for _ in range(5):
+            await one.limiter.report_failure(await one.lease("free"), gate, REFUSED, set(), of_request=False)
+        await aeventually(lambda: one.limiter.is_circuit_open(out))
+        for answered, permit in left.items():
+            verdict = Postpone(5.0, "crm", WaitReason.REMOTE_TASK, begun=True, kept="{}")
+            error = CallLeft(verdict, answered=answered)
+            await permit.__aexit__(CallLeft, error, None)
+            if not answered:
+                await one.lease("free")
+                assert one.limiter.is_circuit_open(out)
+        await aeventually(lambda: not one.limiter.is_circuit_open(out))
 
 
 async def test_one_worker_that_reaches_nobody_holds_up_no_other(workers: tuple[Worker, Worker]) -> None:

@@ -61,9 +61,11 @@ class CallLeft(ControlFlow):
     """A call goes on later: once a person has answered a question, or after a while. ``verdict`` is that of its step,
     and says what is kept of the call."""
 
-    def __init__(self, verdict: AskPerson | Postpone) -> None:
+    def __init__(self, verdict: AskPerson | Postpone, *, answered: bool = True) -> None:
         super().__init__("the call goes on later")
         self.verdict = verdict
+        self.answered = answered
+        """True if the tool's service said so: it is there."""
 
 
 class Interrupted(BaseException):

@@ -16,6 +16,7 @@ from palaver.store.scripting.contracts.providers import Wait
 from palaver.tools.service import gate_of_service
 
 from ..models.provider_limiter import ProviderLimiter
+from ..sources.containment import CallLeft
 
 
 def services_of(services: Mapping[str, Limits]) -> Mapping[str, Limits]:
@@ -56,7 +57,8 @@ class ServicePermit:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Give the place back. What a failure says of an outage is seen later."""
-        if error is None and self._called:
+        is_there = error is None or (isinstance(error, CallLeft) and error.answered)
+        if is_there and self._called:
             self._limiter.answered(self._lease, (self._key,), self._probes)
         elif not isinstance(error, ToolFailure):
             await self._limiter.forgo(self._lease, self._probes)

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from palaver.errors import UnknownTool
+from palaver.errors import ToolError, UnknownTool
+from palaver.errors.sentences import IN_DOUBT
 from palaver.schemas.actions import ClientTool, digest
 from palaver.schemas.arguments import read
 from palaver.schemas.models import ToolCall
@@ -48,12 +49,23 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
     Raises:
         UnknownTool: the agent has no such tool.
         InvalidToolCall: the arguments do not fit it.
+        ToolError: the tool of a call that was left is gone.
     """
     agent = attempt.lease.agent
     if call.name not in agent.tools:
         offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
         raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
+    if attempt.lease.kept is not None:
+        return _tool_of_left(attempt, call)
     return attempt.runtime.tools.check(call.name, call.arguments)
+
+
+def _tool_of_left(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str, Any]]:
+    """The same of a call that goes on: its arguments did fit when it began, and may not fit the tool of today."""
+    try:
+        return attempt.runtime.tools[call.name], read(call.arguments)
+    except UnknownTool:
+        raise ToolError(f"{call.name} is no longer there.{IN_DOUBT}") from None
 
 
 def is_risky(attempt: Attempt, call: ToolCall) -> bool:

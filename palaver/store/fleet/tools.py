@@ -61,6 +61,10 @@ class Tools:
         ]
         if replaced:
             pipeline.zrem(keys.TOOL_SETS, *replaced)
+            # What nobody has any more takes no room for a month: a server's list may change all the time.
+            stay = {_split(member)[0] for member, _ in members if member not in replaced}
+            for digest in {_split(member)[0] for member in replaced} - stay:
+                pipeline.delete(keys.tool_set(digest))
         if not known:
             pipeline.set(name, b"%d\n%b" % (seconds, tools.text), ex=_REMEMBERED)
         if replaced or not known:
@@ -78,7 +82,7 @@ class Tools:
             digest, queue = _split(member)
             seen.setdefault(digest, seconds)
             queues.setdefault(digest, set()).add(queue)
-        digests = [*seen][: limit_of("tool_sets")]
+        digests = _newest_of_each_first(members)[: limit_of("tool_sets")]
         if len(seen) > len(digests):
             count_exceeded("tool_sets")
         unknown = [digest for digest in digests if digest not in known]
@@ -92,9 +96,22 @@ class Tools:
                 read[digest] = DeclaredSet(declarations_in(declarations), _EPOCH, _at(int(since)), frozenset())
         return {
             digest: replace(read[digest], seen_at=_at(seen[digest]), queues=frozenset(queues[digest]))
-            for digest in digests
+            for digest in sorted(digests, key=seen.__getitem__, reverse=True)
             if digest in read
         }
+
+
+def _newest_of_each_first(members: Sequence[tuple[bytes, float]]) -> list[str]:
+    """The digests of ``members``, which are sorted by their time: the newest of each queue, and then all others. One
+    queue whose tools change all the time does not hide those of others."""
+    newest: list[str] = []
+    others: list[str] = []
+    queues: set[str] = set()
+    for member, _ in reversed(members):
+        digest, queue = _split(member)
+        (others if queue in queues else newest).append(digest)
+        queues.add(queue)
+    return [*dict.fromkeys((*newest, *others))]
 
 
 def _at(seconds: float) -> datetime:

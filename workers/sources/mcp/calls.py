@@ -89,7 +89,7 @@ class RemoteCall:
         if left.answer is not None:
             asked = asked.answered(orjson.loads(left.answer))
         if asked.pending is not None:
-            raise self._left(asked)
+            raise self._left(asked, answered=False)
         return await self._answered(asked.again, asked.asked)
 
     async def _answered(self, again: dict[str, Any], asked: int = 0) -> Message:
@@ -116,9 +116,10 @@ class RemoteCall:
             raise ToolError(f"{label} asks a person something, which the operator does not allow")
         return self._left(asked_by(answer, label, asked))
 
-    def _left(self, asked: AskedCall) -> CallLeft:
+    def _left(self, asked: AskedCall, *, answered: bool = True) -> CallLeft:
         assert asked.pending is not None  # else there is nothing to wait for
-        return CallLeft(AskPerson(asked.pending, self._server.section.ask_timeout, asked.dump()))
+        verdict = AskPerson(asked.pending, self._server.section.ask_timeout, asked.dump())
+        return CallLeft(verdict, answered=answered)
 
     def _own_state(self, answer: Message) -> dict[str, Any]:
         if not isinstance(state := answer.get("requestState"), str):

@@ -76,7 +76,7 @@ async def read_list(connection: McpConnection) -> OfferedList:
             raise InvalidAnswer("it sent what is no list of tools")
         fresh = min(fresh, _seconds(page.get("ttlMs")))
         for tool in listed:
-            size += len(orjson.dumps(tool))
+            size += _size(tool)
             too_many, too_large = len(tools) >= limit_of("mcp_tools"), size > limit_of("mcp_list")
             if too_many or too_large:
                 count_exceeded("mcp_tools" if too_many else "mcp_list")
@@ -92,6 +92,16 @@ async def read_list(connection: McpConnection) -> OfferedList:
     count_exceeded("mcp_pages")
     log.warning("a server's list has more pages than are read: %d tools are taken", len(tools))
     return _read_now(tools, fresh)
+
+
+def _size(tool: object) -> int:
+    """Raises InvalidAnswer: it cannot be remembered, whatever it says."""
+    try:
+        # As deep as it stands in the file.
+        orjson.dumps({"tools": [tool]})
+        return len(orjson.dumps(tool))
+    except TypeError:
+        raise InvalidAnswer("a tool of its list is nested too deep") from None
 
 
 def _read_now(tools: list[Any], fresh: float) -> OfferedList:

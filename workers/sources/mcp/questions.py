@@ -7,7 +7,7 @@ that the server gave for it. Several questions are asked one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -166,11 +166,27 @@ def _form(schema: object, asker: str) -> dict[str, Any]:
         raise ToolError(f"{asker} asks for something else than a form")
     fields = {name: _field(part, asker) for name, part in properties.items()}
     form = {"type": "object", "properties": fields, "required": required, "additionalProperties": False}
+    if not all(text == visible(text) for text in _texts(form)):
+        # Changed, an answer would not be what the server wants.
+        raise ToolError(f"{asker} asks for a form that shows something else than it says")
     try:
         json_schemas.require_fit(form)
     except json_schemas.Unfit as error:
         raise ToolError(f"{asker} asks for a form that no answer can be held to: {error}") from None
     return form
+
+
+def _texts(form: object) -> Iterator[str]:
+    """All names and texts in it."""
+    left = [form]
+    while left:
+        match left.pop():
+            case str() as text:
+                yield text
+            case dict() as inner:
+                left += [*inner, *inner.values()]
+            case list() as inner:
+                left += inner
 
 
 def _field(part: object, asker: str) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """The list of a server's tools while a process lives: read again when the server says that it changed, when it has
 become old, or when another process of this machine has read a newer one.
 
-One process of a machine asks at a time. However often a server says that its list changed, it is asked once in a while.
+One process of a machine asks at a time. However often a server says that its list changed, it is asked once in a while,
+and less and less often while each list is another one: all workers and the store keep what it says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,7 +24,9 @@ log = logging.getLogger("palaver.workers.sources.mcp.refreshing")
 _LOOK: Final = 5.0
 """Seconds between two looks at what other processes have read."""
 _APART: Final = 10.0
-"""Seconds between two lists that a process asks for, whatever the server says."""
+"""Seconds between two lists that a process asks for, whatever the server says; doubled by each that differs."""
+_SLOWEST: Final = 3600.0
+"""The most that they become."""
 _RETRY: Final = 60.0
 """The same after one that did not come."""
 
@@ -35,6 +39,8 @@ class Refresher:
         self._server = server
         self._renewed = renewed
         self._not_before = time.monotonic() + _APART
+        self._apart = _APART
+        self._differed_at = -math.inf
         self._is_away = False
 
     async def run(self) -> None:
@@ -43,8 +49,14 @@ class Refresher:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await self._server.changed.wait()
-            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()) if self._server.changed.is_set() else 0)
-            await self.look()
+            rest = max(0.0, self._not_before - time.monotonic())
+            await asyncio.sleep(min(_LOOK, rest) if self._server.changed.is_set() else 0)
+            try:
+                await self.look()
+            except Exception:
+                # The list of a stranger: whatever is wrong with it, the next one may be better.
+                log.exception("[mcp.%s]: its list is not read again", self._server.label)
+                self._not_before = time.monotonic() + _RETRY
 
     async def look(self) -> None:
         """Take the list that another process has read, or ask for it if it is time."""
@@ -85,5 +97,12 @@ class Refresher:
         self._take(listed)
 
     def _take(self, listed: OfferedList) -> None:
-        if self._server.renew(listed):
-            self._renewed()
+        if not self._server.renew(listed):
+            self._apart = _APART
+            return
+        now = time.monotonic()
+        was_quiet = now - self._differed_at > 2 * _SLOWEST
+        self._apart = _APART if was_quiet else min(2 * self._apart, _SLOWEST)
+        self._differed_at = now
+        self._not_before = max(self._not_before, now + self._apart)
+        self._renewed()

@@ -40,7 +40,8 @@ class McpTools(ToolsOfFile):
         """As ``ToolSource``: ask the server that has it."""
         server, offer = self._tools.get(declared.name, _NOBODYS)
         if server is None or offer is None or (offer.is_gone and context.left is None):
-            raise ToolError(f"{declared.name} is no longer there: nothing was called")
+            what = "nothing was called" if context.left is None else UNKNOWN
+            raise ToolError(f"{declared.name} is no longer there: {what}")
         call = RemoteCall(server, offer, declared, arguments, context)
         try:
             async with asyncio.timeout(declared.timeout):

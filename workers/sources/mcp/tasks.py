@@ -32,7 +32,7 @@ from .wire import InvalidAnswer, Lost, Message, NeverSent
 _SOONEST, _USUAL, _LATEST = 1.0, 5.0, 60.0
 """Seconds between two times that a server is asked for a task."""
 _PATIENCE: Final = 30.0
-"""Seconds for the answer."""
+"""Seconds for the answer at most."""
 _FAREWELL: Final = 1.0
 """Seconds in which a server is told that nobody waits for a task any more."""
 _LONGEST_ID: Final = 1_024
@@ -112,7 +112,7 @@ class RemoteTask:
         except (NeverSent, Lost, TimeoutError) as error:
             wait = error.retry_after if isinstance(error, NeverSent) else None
             delay = min(_LATEST, max(wait or 0.0, task.delay, 2.0 ** min(task.failures, 6)))
-            self._leave(replace(task, failures=task.failures + 1), delay)
+            self._leave(replace(task, failures=task.failures + 1), delay, answered=False)
         except ENDED as error:
             reason = one_line(error, _PATIENCE)
             raise ToolError(f"{self._server.label} says no more of its task: {reason}: {UNKNOWN}") from error
@@ -137,7 +137,10 @@ class RemoteTask:
         raise InvalidAnswer("it sent what is no task")
 
     async def _question(self, task: KeptTask, now: Message, answer: str | None) -> NoReturn:
-        """Raises CallLeft: the question is asked, or answered."""
+        """Raises:
+        CallLeft: the question is asked, or answered.
+        ToolError: it is put to nobody.
+        """
         requests = now.get("inputRequests")
         if not isinstance(requests, dict):
             raise InvalidAnswer("it wants something and does not say what")
@@ -150,18 +153,24 @@ class RemoteTask:
                 await self._ask("tasks/update", task, inputResponses=responses)
             except (NeverSent, Lost, TimeoutError):
                 # Whether it has come shows when the task is looked at: it asks again or goes on.
-                self._leave(task)
+                self._leave(task, answered=False)
             self._leave(replace(task, answered=(*task.answered, task.asking), asking=None), _SOONEST)
+        if not self._server.section.ask_timeout:
+            await self._cancel(task)
+            label = self._server.label
+            raise ToolError(f"{label} asks a person something, which the operator does not allow: {UNKNOWN}")
         asked = questions_in(left, self._server.label, len(task.answered))
         key, question = next(iter(asked.items()))
         raise CallLeft(AskPerson(question, self._server.section.ask_timeout, replace(task, asking=key).dump()))
 
-    def _leave(self, task: KeptTask, delay: float | None = None) -> NoReturn:
+    def _leave(self, task: KeptTask, delay: float | None = None, *, answered: bool = True) -> NoReturn:
         wait = max(_SOONEST, min(task.delay if delay is None else delay, task.until - time.time()))
-        raise CallLeft(Postpone(wait, self._server.label, WaitReason.REMOTE_TASK, begun=True, kept=task.dump()))
+        verdict = Postpone(wait, self._server.label, WaitReason.REMOTE_TASK, begun=True, kept=task.dump())
+        raise CallLeft(verdict, answered=answered)
 
     async def _ask(self, method: str, task: KeptTask, **params: Any) -> Message:
-        async with asyncio.timeout(_PATIENCE):
+        # Less than the call may take: a poll that hangs says nothing of the task.
+        async with asyncio.timeout(min(_PATIENCE, self._declared.timeout / 3)):
             return await self._access.renewing(
                 partial(self._access.connection.ask, method, {"taskId": task.id, **params}, name=task.id)
             )

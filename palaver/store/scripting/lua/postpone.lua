@@ -21,7 +21,8 @@ elseif args.used.model_calls > 0 then
   step.out_since = nil
 end
 local polls = args.kept and step.kept and step.reason == args.reason
-if args.kept then step.kept, step.answer, step.resumes = args.kept, nil, true end
+-- The answer of a person stays: who left the call may not have passed it on. The next question ends it.
+if args.kept then step.kept, step.resumes = args.kept, true end
 step.postponed, step.reason, step.code = NOW + args.delay_ms, args.reason, args.code
 if step.child_ended then
   -- It waited for a run that has ended meanwhile.
