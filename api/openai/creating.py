@@ -25,7 +25,7 @@ from .agents import agent_of, options_of
 from .ids import ResponseId
 from .inputs import ClientInput, read_input
 from .projection import ResponseProjection
-from .states import BACKGROUND, MODEL, PREVIOUS, read_response
+from .states import BACKGROUND, MODEL, PREVIOUS, REQUEST, read_response
 from .wire import ModelParams, ResponseCreate
 
 _PRIORITIES: Final[Mapping[str, int]] = {"flex": 7, "priority": 2}
@@ -38,6 +38,8 @@ class RequestKey:
     text: str | None
     chosen: bool
     """True if the client has chosen it; else it is made of the request."""
+    request: str | None = None
+    """The digest of the request, if the run is to be found by the key whatever has come behind it since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,8 @@ async def _submitted(
         facts[PREVIOUS] = told[PREVIOUS]
     if body.model is not None:
         facts[MODEL] = body.model
+    if key.request is not None:
+        facts[REQUEST] = key.request
     submission = submission_of(body, agent, given.messages, facts)
     if conversation_id is not None:
         submission["conversation_id"] = conversation_id
