@@ -50,6 +50,8 @@ class BegunResponse:
     run: Run
     replayed: bool = False
     """An earlier request with the same key has begun it."""
+    answers: bool = False
+    """It goes on with what the input answers: it is no new run."""
 
 
 async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey) -> BegunResponse:
@@ -161,7 +163,8 @@ async def _answered(
     run: Run,
     projection: ResponseProjection,
 ) -> BegunResponse:
-    """Answer the calls that a response has ended with. The same answers again name the same response."""
+    """Answer the calls that a response has ended with. The same answers again name the same response. One that goes on
+    takes answers for the runs below it, and stays the response that it is."""
     if given.instructions:
         why = "cannot be changed while a response goes on"
         raise Refused.of_faults([FieldError("/instructions", "unsupported_option", why)])
@@ -175,7 +178,7 @@ async def _answered(
     said = orjson.dumps([str(before), caller.name, *(item.model_dump(mode="json") for item in items)])
     chosen = key.text if key.chosen else f"openai:{hashlib.sha256(said).hexdigest()}"
     acted = await operations.act(backend, run.id, items, caller, key=chosen)
-    return BegunResponse(before.next, acted.run, acted.replayed)
+    return BegunResponse(before.next if projection.done else before, acted.run, acted.replayed, answers=True)
 
 
 def _items(given: ClientInput) -> list[Item]:

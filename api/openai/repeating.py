@@ -67,7 +67,7 @@ async def begin_once(
     except Refused as refused:
         if refused.code != "run_not_found":
             raise
-    if begun is None or (begun.replayed and count == 0 and not begun.response.part):
+    if begun is None or (begun.replayed and count == 0 and not begun.answers):
         # The same words a second time, and not the same request; or what it made the first time was deleted.
         return await begin_response(backend, caller, body, RequestKey(None, chosen=False))
     return begun

@@ -9,6 +9,8 @@ import pytest
 
 from tests.unit.api_world import call
 from tests.unit.openai_world import CALCULATOR, MODEL, WEATHER, OpenAiWorld, kinds, numbers, plain, serving_openai
+from tests.unit.test_api_actions_below import call_agent
+from tests.unit.test_api_subagents import LEAD, keep
 
 FUNCTION = ["function_call_arguments.delta", "function_call_arguments.done"]
 
@@ -126,3 +128,20 @@ async def test_a_call_waits_for_a_decision(there: OpenAiWorld) -> None:
     with pytest.raises(openai.ConflictError) as late:
         await client.create(model=MODEL, previous_response_id=first.id, input=changed)
     assert late.value.code in ("action_already_resolved", "run_ended")
+
+
+async def test_an_answer_for_a_run_below_leaves_the_response_as_it_is(there: OpenAiWorld) -> None:
+    client = there.client.responses
+    await keep(there.api, "researcher")
+    await keep(there.api, "lead", **LEAD)
+    first = await client.create(model="agent/lead", input="look", background=True)
+    run = await there.run_of(first)
+    (child,) = await call_agent(there.api, run, "c1")
+    waiting = await there.api.ask(child, call("c1", "approval"))
+    (action,) = waiting["pending_actions"]
+    answer: Any = [{"type": "mcp_approval_response", "approval_request_id": action["id"], "approve": True}]
+    for _ in range(2):
+        again = await client.create(previous_response_id=first.id, input=answer, background=True)
+        assert (again.id, again.status) == (first.id, "in_progress")
+        assert again == await client.retrieve(first.id)
+        assert (await there.api.read(child))["pending_actions"] == []
