@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import orjson
 from palaver.errors import FieldError, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.schemas.actions import ApprovalDecision, Item, Steering, ToolOutput
 from palaver.schemas.content import parts_from, text_of
-from palaver.schemas.conversation import Fork
+from palaver.schemas.conversation import Conversation, Fork
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
@@ -108,11 +109,8 @@ async def _behind(
 ) -> BegunResponse:
     """Go on with the conversation behind a response; with a copy of it, if it has gone on in another way since."""
     conversation = await operations.read_conversation(backend, run.conversation_id)
-    outcome = conversation.last_outcome
-    busy = [*conversation.queued_runs[-1:], *filter(None, [conversation.active_run])]
-    newest = busy[0] if busy else outcome.run_id if outcome else None
-    told = {PREVIOUS: str(before), "conversation": run.conversation_id}
-    if newest == run.id:
+    told = {PREVIOUS: str(before), "conversation": run.conversation_id, **_model_of(run)}
+    if _newest(conversation) == run.id:
         reaction = "reject" if run.status.terminal else "enqueue"
         try:
             return await _submitted(backend, caller, body, given, key, told, on_conflict=reaction)
@@ -126,6 +124,18 @@ async def _behind(
     forking = None if key.text is None else f"{key.text}:fork"
     copy, _ = await operations.fork(backend, run.conversation_id, Fork(through=through), caller, key=forking)
     return await _submitted(backend, caller, body, given, key, {**told, "conversation": copy.id})
+
+
+def _newest(conversation: Conversation) -> str | None:
+    """Return the id of the run that was submitted to a conversation last; None if it has had none."""
+    busy = [*conversation.queued_runs[-1:], *filter(None, [conversation.active_run])]
+    outcome = conversation.last_outcome
+    return busy[0] if busy else outcome.run_id if outcome else None
+
+
+def _model_of(run: Run) -> dict[str, str]:
+    """Return the model that a response was created with, if it is known."""
+    return {MODEL: run.metadata[MODEL]} if MODEL in run.metadata else {}
 
 
 async def _end_of(backend: Backend, run: Run) -> int:
@@ -151,7 +161,12 @@ async def _in_conversation(
         before = ResponseId(run.id, max(projection.part, 0))
         run, projection = await read_response(backend, before)
         return await _answered(backend, caller, given, key, before, run, projection)
-    return await _submitted(backend, caller, body, given, key, {"conversation": conversation.id})
+    told = {"conversation": conversation.id}
+    newest = _newest(conversation)
+    if body.model is None and newest is not None:
+        with suppress(UnknownRun):
+            told |= _model_of(await operations.read_run(backend, newest))
+    return await _submitted(backend, caller, body, given, key, told)
 
 
 async def _answered(
@@ -231,14 +246,17 @@ async def _submitted(
     fields = body.model_dump(mode="json")
     options = options_of(fields)
     instructions = "\n\n".join(filter(None, (body.instructions, *given.instructions))) or None
-    if body.model is None and conversation_id is not None:
+    asked = body.model or told.get(MODEL)
+    # The conversation's agent has the instructions of the request before in it: they would pile up.
+    model = asked if options or instructions else body.model
+    if model is None and conversation_id is not None:
         known = (await operations.read_conversation(backend, conversation_id)).agent
-    agent = await agent_of(body.model, options, instructions, backend, caller, known)
+    agent = await agent_of(model, options, instructions, backend, caller, known)
     facts = {BACKGROUND: "true"} if body.background else {}
     if PREVIOUS in told:
         facts[PREVIOUS] = told[PREVIOUS]
-    if body.model is not None:
-        facts[MODEL] = body.model
+    if asked is not None:
+        facts[MODEL] = asked
     if key.request is not None:
         facts[REQUEST] = key.request
     submission = submission_of(body, agent, given.messages, facts)
