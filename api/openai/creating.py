@@ -197,10 +197,10 @@ async def _answered(
 
 
 def _items(given: ClientInput) -> list[Item]:
-    items: list[Item] = [
-        ToolOutput(type="tool_output", call_id=call_id, output=_output(output))
-        for call_id, output in given.outputs.items()
-    ]
+    items: list[Item] = []
+    for call_id, output in given.outputs.items():
+        with refusing("/input"):
+            items.append(ToolOutput(type="tool_output", call_id=call_id, output=_output(output)))
     for action_id, (approve, reason) in given.decisions.items():
         with refusing("/input"):
             items.append(
@@ -221,7 +221,10 @@ def _items(given: ClientInput) -> list[Item]:
 
 
 def _output(output: Any) -> Any:
-    return output if isinstance(output, str) else text_of(parts_from(output))
+    if isinstance(output, str):
+        return output
+    with refusing("/input/output"):
+        return text_of(parts_from(output))
 
 
 def _refuse_answers(given: ClientInput) -> None:

@@ -74,6 +74,21 @@ async def test_a_function_of_the_client_is_called_and_answered(there: OpenAiWorl
         assert await read_again(there, second.id, starting_after=number) == whole[place + 1 :]
 
 
+async def test_an_answer_that_cannot_be_read_is_refused_with_its_place(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    first = await client.create(model=MODEL, input="weather?", tools=[WEATHER], background=True)
+    await there.ask(first, call("call_1", "client_tool", "weather"))
+    image = [{"type": "input_image", "image_url": "ftp://there/cat.png"}]
+    file = [{"type": "input_file", "file_url": "ftp://there/cat.pdf"}]
+    for call_id, output in (("c" * 201, "sunny"), ("call_1", image), ("call_1", file)):
+        answers: Any = [{"type": "function_call_output", "call_id": call_id, "output": output}]
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.create(previous_response_id=first.id, input=answers, background=True)
+        assert (refused.value.type, refused.value.param[:5]) == ("invalid_request_error", "input")
+
+
 async def test_a_tool_of_the_server_is_shown_as_a_call_of_an_mcp_server(there: OpenAiWorld) -> None:
     client = there.client.responses
     tools: Any = [{**CALCULATOR, "require_approval": "never"}]
