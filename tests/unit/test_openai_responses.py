@@ -203,6 +203,14 @@ async def test_what_is_unknown_is_refused_in_the_envelope(there: OpenAiWorld) ->
     with pytest.raises(openai.BadRequestError) as wrong:
         await client.create(model=MODEL, input="hello", temperature=7)
     assert wrong.value.param == "temperature"
+    for path, status, code in (
+        ("/responses/compact", 404, "not_found"),
+        ("/responses/input_tokens", 404, "not_found"),
+        (f"/responses/{response.id}", 405, "method_not_allowed"),
+    ):
+        with pytest.raises(openai.APIStatusError) as elsewhere:
+            await there.client.post(path, body={"model": MODEL}, cast_to=object)
+        assert (elsewhere.value.status_code, elsewhere.value.code) == (status, code), path
 
 
 async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld) -> None:
