@@ -93,6 +93,8 @@ async def _after_response(
         return await _answered(backend, caller, given, key, before, run, projection)
     if projection.ended_by_call:
         waits = not run.status.terminal and projection.part == before.part and projection.waiting
+        if waits:
+            _refuse_past_question(run)
         why = "the response waits for the outputs of its calls" if waits else "the response ended with calls"
         raise StateConflict("pending_action", run.id, why)
     return await _behind(backend, caller, body, given, key, before, run)
@@ -185,6 +187,7 @@ async def _answered(
         raise Refused.of_faults([FieldError("/instructions", "unsupported_option", why)])
     items = _items(given)
     if projection.part == before.part:
+        _refuse_past_question(run)
         answered = {*given.outputs, *given.decisions}
         for action in run.pending_actions:
             if answered.isdisjoint((action.call_id, action.id)):
@@ -194,6 +197,17 @@ async def _answered(
     chosen = key.text if key.chosen else f"openai:{hashlib.sha256(said).hexdigest()}"
     acted = await operations.act(backend, run.id, items, caller, key=chosen)
     return BegunResponse(before.next if projection.done else before, acted.run, acted.replayed, answers=True)
+
+
+def _refuse_past_question(run: Run) -> None:
+    """Refuse whatever would go on with a run in which a server waits for the answer to a question. Clients of OpenAI's
+    API have no words for it."""
+    for action in run.pending_actions:
+        if action.type == "question":
+            why = (
+                f"the response waits for the answer to the question {action.id}: POST /v1/runs/{run.id}/input takes it"
+            )
+            raise StateConflict("pending_action", run.id, why)
 
 
 def _items(given: ClientInput) -> list[Item]:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from palaver.schemas.actions import ServerQuestion
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import AskPerson
 from tests.unit.api_world import call
 from tests.unit.openai_world import CALCULATOR, MODEL, WEATHER, OpenAiWorld, kinds, numbers, plain, serving_openai
 from tests.unit.test_api_actions_below import call_agent
@@ -143,6 +146,35 @@ async def test_a_call_waits_for_a_decision(there: OpenAiWorld) -> None:
     with pytest.raises(openai.ConflictError) as late:
         await client.create(model=MODEL, previous_response_id=first.id, input=changed)
     assert late.value.code in ("action_already_resolved", "run_ended")
+
+
+async def test_a_question_is_answered_by_the_native_api_and_the_conflict_says_so(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    first = await client.create(model=MODEL, input="2+2?", tools=[CALCULATOR], background=True)
+    await there.ask(first, call("c1"))
+    run = await there.run_of(first)
+    lease = await there.api.store.steps.claim(
+        run["id"], run["conversation_id"], "1/c1", queues=("tools",), worker="w", nonce="n", known=None
+    )
+    assert isinstance(lease, Lease)
+    form = {"type": "object", "properties": {"approved": {"type": "string"}}}
+    question = ServerQuestion(asker="crm", message="Which?", form=form)
+    await there.api.store.steps.settle(lease, AskPerson(question, 60.0, "{}"))
+    waiting = await client.retrieve(first.id)
+    assert (waiting.status, [item.status for item in waiting.output]) == ("completed", ["incomplete"])
+    (action,) = (await there.run_of(first))["pending_actions"]
+    decided: Any = [{"type": "mcp_approval_response", "approval_request_id": action["id"], "approve": True}]
+    for words in ("and?", decided):
+        with pytest.raises(openai.ConflictError) as refused:
+            await client.create(previous_response_id=first.id, input=words)
+        assert refused.value.code == "pending_action"
+        assert f"{action['id']}: POST /v1/runs/{run['id']}/input" in refused.value.message
+    item = {"type": "answer", "action_id": action["id"], "response": "accept", "content": {"approved": "yes"}}
+    answer = await there.api.client.post(f"/v1/runs/{run['id']}/input", json={"items": [item]})
+    assert answer.status_code == 202, answer.text
+    assert (await client.retrieve(f"{first.id}_1")).status == "in_progress"
 
 
 async def test_an_answer_for_a_run_below_leaves_the_response_as_it_is(there: OpenAiWorld) -> None:
