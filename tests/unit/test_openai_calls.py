@@ -89,7 +89,7 @@ async def test_an_answer_that_cannot_be_read_is_refused_with_its_place(there: Op
         answers: Any = [{"type": "function_call_output", "call_id": call_id, "output": output}]
         with pytest.raises(openai.BadRequestError) as refused:
             await client.create(previous_response_id=first.id, input=answers, background=True)
-        assert (refused.value.type, refused.value.param[:5]) == ("invalid_request_error", "input")
+        assert (refused.value.type, (refused.value.param or "")[:5]) == ("invalid_request_error", "input")
 
 
 async def test_a_tool_of_the_server_is_shown_as_a_call_of_an_mcp_server(there: OpenAiWorld) -> None:
