@@ -54,7 +54,7 @@ class ChatText:
         added = ""
         if self._attempt != (step, attempt):
             if self._attempt is not None and self._attempt[0] == step:
-                self._stale, self._shown = self._shown, ""
+                self._stale, self._shown = self._stale or self._shown, ""
             elif self._any:
                 added = _APART
             self._attempt, self._said = (step, attempt), ""
@@ -78,11 +78,12 @@ class ChatText:
         text = message["content"]
         if self._attempt is None or self._attempt[0] != step:
             return self._more(step, 0, text) if text else ""
-        if self._stale and self._stale != text:
-            # It ended before it came to where the one before had been.
-            self._stale = ""
-            return f"{_APART}{text}"
-        return ""
+        # Deltas can be lost, with the process that made them; and it may end before it came to where the one before had
+        # been.
+        seen, self._stale = self._stale or self._said, ""
+        if not text or text == seen:
+            return ""
+        return text.removeprefix(seen) if text.startswith(seen) else f"{_APART}{text}"
 
 
 class ChatStream(EventStream):

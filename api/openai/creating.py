@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import orjson
 from palaver.errors import FieldError, Refused, StateConflict, UnknownConversation, UnknownRun
 from palaver.schemas.actions import ApprovalDecision, Item, Steering, ToolOutput
 from palaver.schemas.content import parts_from, text_of
-from palaver.schemas.conversation import Fork
+from palaver.schemas.conversation import Conversation, Fork
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.lifecycle import RunStatus
 
@@ -25,7 +26,7 @@ from .agents import agent_of, options_of
 from .ids import ResponseId
 from .inputs import ClientInput, read_input
 from .projection import ResponseProjection
-from .states import BACKGROUND, MODEL, PREVIOUS, read_response
+from .states import BACKGROUND, MODEL, PREVIOUS, REQUEST, read_response
 from .wire import ModelParams, ResponseCreate
 
 _PRIORITIES: Final[Mapping[str, int]] = {"flex": 7, "priority": 2}
@@ -38,6 +39,8 @@ class RequestKey:
     text: str | None
     chosen: bool
     """True if the client has chosen it; else it is made of the request."""
+    request: str | None = None
+    """The digest of the request, if the run is to be found by the key whatever has come behind it since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class BegunResponse:
     run: Run
     replayed: bool = False
     """An earlier request with the same key has begun it."""
+    answers: bool = False
+    """It goes on with what the input answers: it is no new run."""
 
 
 async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey) -> BegunResponse:
@@ -88,6 +93,8 @@ async def _after_response(
         return await _answered(backend, caller, given, key, before, run, projection)
     if projection.ended_by_call:
         waits = not run.status.terminal and projection.part == before.part and projection.waiting
+        if waits:
+            _refuse_past_question(run)
         why = "the response waits for the outputs of its calls" if waits else "the response ended with calls"
         raise StateConflict("pending_action", run.id, why)
     return await _behind(backend, caller, body, given, key, before, run)
@@ -104,11 +111,8 @@ async def _behind(
 ) -> BegunResponse:
     """Go on with the conversation behind a response; with a copy of it, if it has gone on in another way since."""
     conversation = await operations.read_conversation(backend, run.conversation_id)
-    outcome = conversation.last_outcome
-    busy = [*conversation.queued_runs[-1:], *filter(None, [conversation.active_run])]
-    newest = busy[0] if busy else outcome.run_id if outcome else None
-    told = {PREVIOUS: str(before), "conversation": run.conversation_id}
-    if newest == run.id:
+    told = {PREVIOUS: str(before), "conversation": run.conversation_id, **_model_of(run)}
+    if _newest(conversation) == run.id:
         reaction = "reject" if run.status.terminal else "enqueue"
         try:
             return await _submitted(backend, caller, body, given, key, told, on_conflict=reaction)
@@ -122,6 +126,18 @@ async def _behind(
     forking = None if key.text is None else f"{key.text}:fork"
     copy, _ = await operations.fork(backend, run.conversation_id, Fork(through=through), caller, key=forking)
     return await _submitted(backend, caller, body, given, key, {**told, "conversation": copy.id})
+
+
+def _newest(conversation: Conversation) -> str | None:
+    """Return the id of the run that was submitted to a conversation last; None if it has had none."""
+    busy = [*conversation.queued_runs[-1:], *filter(None, [conversation.active_run])]
+    outcome = conversation.last_outcome
+    return busy[0] if busy else outcome.run_id if outcome else None
+
+
+def _model_of(run: Run) -> dict[str, str]:
+    """Return the model that a response was created with, if it is known."""
+    return {MODEL: run.metadata[MODEL]} if MODEL in run.metadata else {}
 
 
 async def _end_of(backend: Backend, run: Run) -> int:
@@ -147,7 +163,12 @@ async def _in_conversation(
         before = ResponseId(run.id, max(projection.part, 0))
         run, projection = await read_response(backend, before)
         return await _answered(backend, caller, given, key, before, run, projection)
-    return await _submitted(backend, caller, body, given, key, {"conversation": conversation.id})
+    told = {"conversation": conversation.id}
+    newest = _newest(conversation)
+    if body.model is None and newest is not None:
+        with suppress(UnknownRun):
+            told |= _model_of(await operations.read_run(backend, newest))
+    return await _submitted(backend, caller, body, given, key, told)
 
 
 async def _answered(
@@ -159,12 +180,14 @@ async def _answered(
     run: Run,
     projection: ResponseProjection,
 ) -> BegunResponse:
-    """Answer the calls that a response has ended with. The same answers again name the same response."""
+    """Answer the calls that a response has ended with. The same answers again name the same response. One that goes on
+    takes answers for the runs below it, and stays the response that it is."""
     if given.instructions:
         why = "cannot be changed while a response goes on"
         raise Refused.of_faults([FieldError("/instructions", "unsupported_option", why)])
     items = _items(given)
     if projection.part == before.part:
+        _refuse_past_question(run)
         answered = {*given.outputs, *given.decisions}
         for action in run.pending_actions:
             if answered.isdisjoint((action.call_id, action.id)):
@@ -173,14 +196,25 @@ async def _answered(
     said = orjson.dumps([str(before), caller.name, *(item.model_dump(mode="json") for item in items)])
     chosen = key.text if key.chosen else f"openai:{hashlib.sha256(said).hexdigest()}"
     acted = await operations.act(backend, run.id, items, caller, key=chosen)
-    return BegunResponse(before.next, acted.run, acted.replayed)
+    return BegunResponse(before.next if projection.done else before, acted.run, acted.replayed, answers=True)
+
+
+def _refuse_past_question(run: Run) -> None:
+    """Refuse whatever would go on with a run in which a server waits for the answer to a question. Clients of OpenAI's
+    API have no words for it."""
+    for action in run.pending_actions:
+        if action.type == "question":
+            why = (
+                f"the response waits for the answer to the question {action.id}: POST /v1/runs/{run.id}/input takes it"
+            )
+            raise StateConflict("pending_action", run.id, why)
 
 
 def _items(given: ClientInput) -> list[Item]:
-    items: list[Item] = [
-        ToolOutput(type="tool_output", call_id=call_id, output=_output(output))
-        for call_id, output in given.outputs.items()
-    ]
+    items: list[Item] = []
+    for call_id, output in given.outputs.items():
+        with refusing("/input"):
+            items.append(ToolOutput(type="tool_output", call_id=call_id, output=_output(output)))
     for action_id, (approve, reason) in given.decisions.items():
         with refusing("/input"):
             items.append(
@@ -201,7 +235,10 @@ def _items(given: ClientInput) -> list[Item]:
 
 
 def _output(output: Any) -> Any:
-    return output if isinstance(output, str) else text_of(parts_from(output))
+    if isinstance(output, str):
+        return output
+    with refusing("/input/output"):
+        return text_of(parts_from(output))
 
 
 def _refuse_answers(given: ClientInput) -> None:
@@ -226,14 +263,19 @@ async def _submitted(
     fields = body.model_dump(mode="json")
     options = options_of(fields)
     instructions = "\n\n".join(filter(None, (body.instructions, *given.instructions))) or None
-    if body.model is None and conversation_id is not None:
+    asked = body.model or told.get(MODEL)
+    # The conversation's agent has the instructions of the request before in it: they would pile up.
+    model = asked if options or instructions else body.model
+    if model is None and conversation_id is not None:
         known = (await operations.read_conversation(backend, conversation_id)).agent
-    agent = await agent_of(body.model, options, instructions, backend, caller, known)
+    agent = await agent_of(model, options, instructions, backend, caller, known)
     facts = {BACKGROUND: "true"} if body.background else {}
     if PREVIOUS in told:
         facts[PREVIOUS] = told[PREVIOUS]
-    if body.model is not None:
-        facts[MODEL] = body.model
+    if asked is not None:
+        facts[MODEL] = asked
+    if key.request is not None:
+        facts[REQUEST] = key.request
     submission = submission_of(body, agent, given.messages, facts)
     if conversation_id is not None:
         submission["conversation_id"] = conversation_id

@@ -10,6 +10,7 @@ import orjson
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from ..auth import routed_path
 from ..dialects import Dialect
 from ..headers import JSON
 from ..openapi import ErrorFormat
@@ -42,6 +43,8 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 _STATUS: Final[Mapping[int, int]] = MappingProxyType({410: 409, 412: 409, 422: 400})
 """Statuses for which clients have no exception of their own, and those that they have in their place."""
+_NOT_SERVED: Final = frozenset({f"{PREFIX}/responses/compact", f"{PREFIX}/responses/input_tokens"})
+"""Paths of OpenAI's that would be those of responses, if these were their ids."""
 _FIELDS: Final = (
     ("agent/client_tools", "tools"),
     ("agent/tools", "tools"),
@@ -56,6 +59,8 @@ _FIELDS: Final = (
 
 def respond(problem: Problem, request: HTTPConnection) -> Response:
     """Return the answer to a request that a problem ended. Clients try 409 again unless they are told not to."""
+    if problem.code == "method_not_allowed" and routed_path(request.scope) in _NOT_SERVED:
+        problem = Problem("not_found")
     kind = PROBLEMS[problem.code]
     unknown_model = problem.code in MODELS
     status = 404 if unknown_model else _STATUS.get(problem.status, problem.status)

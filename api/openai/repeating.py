@@ -18,6 +18,8 @@ from ..headers import Header
 from ..operations import Backend, Caller
 from .creating import BegunResponse, RequestKey, begin_response
 from .ids import ResponseId
+from .inputs import read_input
+from .states import REQUEST
 from .wire import ResponseCreate
 
 _BUCKET: Final = 60
@@ -46,9 +48,11 @@ async def begin_once(
 ) -> BegunResponse:
     """Begin a response, as ``begin_response`` does; or find the one that the same request made before, by its key, or
     because it says that it comes again. Raises what that raises."""
+    if key is not None and _beside(body) is not None and not read_input(body.input).answers:
+        return await _begin_behind(backend, caller, body, key)
     if key is not None or count is None:
         return await begin_response(backend, caller, body, RequestKey(key, chosen=True))
-    said = hashlib.sha256(orjson.dumps(body.model_dump(mode="json"))).hexdigest()
+    said = _digest(body)
     bucket = int(time.time()) // _BUCKET
     keys = [f"openai:{said}:{bucket - before}" for before in range(_REMEMBERED + 1)]
     if count > 0:
@@ -63,10 +67,26 @@ async def begin_once(
     except Refused as refused:
         if refused.code != "run_not_found":
             raise
-    if begun is None or (begun.replayed and count == 0 and not begun.response.part):
+    if begun is None or (begun.replayed and count == 0 and not begun.answers):
         # The same words a second time, and not the same request; or what it made the first time was deleted.
         return await begin_response(backend, caller, body, RequestKey(None, chosen=False))
     return begun
+
+
+async def _begin_behind(backend: Backend, caller: Caller, body: ResponseCreate, key: str) -> BegunResponse:
+    """Begin a response that goes on with something, or find the one that the same key began. It is looked for first:
+    once it is there, the same request would be another submit, as it is what the conversation has come to."""
+    request = _digest(body)
+    run = await operations.run_begun_with(backend, [key], caller, beside=_beside(body))
+    if run is not None and REQUEST in run.metadata and caller.conversation in (None, run.conversation_id):
+        if run.metadata[REQUEST] != request:
+            raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+        return BegunResponse(ResponseId(run.id), run, replayed=True)
+    return await begin_response(backend, caller, body, RequestKey(key, chosen=True, request=request))
+
+
+def _digest(body: ResponseCreate) -> str:
+    return hashlib.sha256(orjson.dumps(body.model_dump(mode="json"))).hexdigest()
 
 
 def _beside(body: ResponseCreate) -> str | None:

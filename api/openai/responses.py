@@ -101,11 +101,11 @@ async def create_response(
         operations.admit_watcher(backend)
     begun = await begin_once(backend, caller, body, key, count)
     headers = {"Location": below_root(f"/v1/runs/{begun.run.id}")}
-    if begun.response.part:
+    if begun.answers:
         detail(answers=begun.response.part, run=begun.run.id)
     if body.stream:
         return ResponseEvents(backend, begun.response, begun.run)
-    if body.background and not begun.replayed and not begun.response.part:
+    if body.background and not begun.replayed and not begun.answers:
         run = begun.run
         shown = response_object(begun.response, run, STATUSES[run.status])
     elif body.background:

@@ -18,8 +18,9 @@ from .wire import ANSWER_BYTES
 BACKGROUND: Final = "openai.background"
 PREVIOUS: Final = "openai.previous_response_id"
 MODEL: Final = "openai.model"
-"""Keys of the metadata of a run: what only the response of it says."""
-_OURS: Final = (BACKGROUND, PREVIOUS, MODEL)
+REQUEST: Final = "openai.request"
+"""Keys of the metadata of a run: what only the response of it says, and the digest of the request behind a key."""
+_OURS: Final = (BACKGROUND, PREVIOUS, MODEL, REQUEST)
 
 
 async def read_projection(backend: Backend, response: ResponseId, run: Run) -> ResponseProjection:

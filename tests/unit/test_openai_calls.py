@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from palaver.schemas.actions import ServerQuestion
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import AskPerson
 from tests.unit.api_world import call
 from tests.unit.openai_world import CALCULATOR, MODEL, WEATHER, OpenAiWorld, kinds, numbers, plain, serving_openai
+from tests.unit.test_api_actions_below import call_agent
+from tests.unit.test_api_subagents import LEAD, keep
 
 FUNCTION = ["function_call_arguments.delta", "function_call_arguments.done"]
 
@@ -72,6 +77,21 @@ async def test_a_function_of_the_client_is_called_and_answered(there: OpenAiWorl
         assert await read_again(there, second.id, starting_after=number) == whole[place + 1 :]
 
 
+async def test_an_answer_that_cannot_be_read_is_refused_with_its_place(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    first = await client.create(model=MODEL, input="weather?", tools=[WEATHER], background=True)
+    await there.ask(first, call("call_1", "client_tool", "weather"))
+    image = [{"type": "input_image", "image_url": "ftp://there/cat.png"}]
+    file = [{"type": "input_file", "file_url": "ftp://there/cat.pdf"}]
+    for call_id, output in (("c" * 201, "sunny"), ("call_1", image), ("call_1", file)):
+        answers: Any = [{"type": "function_call_output", "call_id": call_id, "output": output}]
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.create(previous_response_id=first.id, input=answers, background=True)
+        assert (refused.value.type, (refused.value.param or "")[:5]) == ("invalid_request_error", "input")
+
+
 async def test_a_tool_of_the_server_is_shown_as_a_call_of_an_mcp_server(there: OpenAiWorld) -> None:
     client = there.client.responses
     tools: Any = [{**CALCULATOR, "require_approval": "never"}]
@@ -126,3 +146,49 @@ async def test_a_call_waits_for_a_decision(there: OpenAiWorld) -> None:
     with pytest.raises(openai.ConflictError) as late:
         await client.create(model=MODEL, previous_response_id=first.id, input=changed)
     assert late.value.code in ("action_already_resolved", "run_ended")
+
+
+async def test_a_question_is_answered_by_the_native_api_and_the_conflict_says_so(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    first = await client.create(model=MODEL, input="2+2?", tools=[CALCULATOR], background=True)
+    await there.ask(first, call("c1"))
+    run = await there.run_of(first)
+    lease = await there.api.store.steps.claim(
+        run["id"], run["conversation_id"], "1/c1", queues=("tools",), worker="w", nonce="n", known=None
+    )
+    assert isinstance(lease, Lease)
+    form = {"type": "object", "properties": {"approved": {"type": "string"}}}
+    question = ServerQuestion(asker="crm", message="Which?", form=form)
+    await there.api.store.steps.settle(lease, AskPerson(question, 60.0, "{}"))
+    waiting = await client.retrieve(first.id)
+    assert (waiting.status, [item.status for item in waiting.output]) == ("completed", ["incomplete"])
+    (action,) = (await there.run_of(first))["pending_actions"]
+    decided: Any = [{"type": "mcp_approval_response", "approval_request_id": action["id"], "approve": True}]
+    for words in ("and?", decided):
+        with pytest.raises(openai.ConflictError) as refused:
+            await client.create(previous_response_id=first.id, input=words)
+        assert refused.value.code == "pending_action"
+        assert f"{action['id']}: POST /v1/runs/{run['id']}/input" in refused.value.message
+    item = {"type": "answer", "action_id": action["id"], "response": "accept", "content": {"approved": "yes"}}
+    answer = await there.api.client.post(f"/v1/runs/{run['id']}/input", json={"items": [item]})
+    assert answer.status_code == 202, answer.text
+    assert (await client.retrieve(f"{first.id}_1")).status == "in_progress"
+
+
+async def test_an_answer_for_a_run_below_leaves_the_response_as_it_is(there: OpenAiWorld) -> None:
+    client = there.client.responses
+    await keep(there.api, "researcher")
+    await keep(there.api, "lead", **LEAD)
+    first = await client.create(model="agent/lead", input="look", background=True)
+    run = await there.run_of(first)
+    (child,) = await call_agent(there.api, run, "c1")
+    waiting = await there.api.ask(child, call("c1", "approval"))
+    (action,) = waiting["pending_actions"]
+    answer: Any = [{"type": "mcp_approval_response", "approval_request_id": action["id"], "approve": True}]
+    for _ in range(2):
+        again = await client.create(previous_response_id=first.id, input=answer, background=True)
+        assert (again.id, again.status) == (first.id, "in_progress")
+        assert again == await client.retrieve(first.id)
+        assert (await there.api.read(child))["pending_actions"] == []

@@ -172,3 +172,29 @@ def test_text_that_was_shown_is_not_shown_again() -> None:
     assert said(("1", 1, "one two"), ("1", 2, "o"), ("1", 2, "ther"), ("1", 3, "other")) == [
         "one two", "", "\n\nother", "",
     ]  # fmt: skip
+    assert said(("1", 1, "one two"), ("1", 2, "one"), ("1", 3, "one two three")) == ["one two", "", " three"]
+
+
+def test_a_whole_message_brings_what_its_deltas_left_out() -> None:
+    def said(deltas: list[tuple[int, str]], whole: str) -> str:
+        text = ChatText()
+        events: list[tuple[str, dict[str, Any]]] = [
+            (EventKind.MESSAGE_DELTA, {"step": "1", "attempt": attempt, "text": words}) for attempt, words in deltas
+        ]
+        message = {"role": "assistant", "content": whole}
+        events.append((EventKind.MESSAGE_CREATED, {"step": "1", "message": message}))
+        made = (StoredEvent("run", seq, AT, kind, orjson.dumps(data)) for seq, (kind, data) in enumerate(events))
+        return "".join(text.add(event) for event in made)
+
+    cases: list[tuple[list[tuple[int, str]], str, str]] = [
+        ([], "one two", "one two"),
+        ([(1, "one two")], "one two", "one two"),
+        ([(1, "one ")], "one two", "one two"),
+        ([(1, "one "), (1, "three")], "one two three", "one three\n\none two three"),
+        ([(1, "one two"), (2, "one")], "one two", "one two"),
+        ([(1, "one two"), (2, "one")], "one two three", "one two three"),
+        ([(1, "one two"), (2, "one"), (3, "on")], "other", "one two\n\nother"),
+        ([(1, "one two"), (2, "one two three")], "one two three four", "one two three four"),
+    ]
+    for deltas, whole, shown in cases:
+        assert said(deltas, whole) == shown, (deltas, whole)

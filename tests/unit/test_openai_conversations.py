@@ -11,6 +11,7 @@ from palaver.schemas.models import Message
 from palaver.steps.verdicts import Finish
 from palaver.vocabulary.lifecycle import StopReason
 from tests.unit.openai_world import CALCULATOR, MODEL, OpenAiWorld, serving_openai
+from tests.unit.test_api_subagents import keep
 
 
 @pytest.fixture
@@ -61,6 +62,25 @@ async def test_a_response_waits_behind_one_that_goes_on(there: OpenAiWorld) -> N
     await there.api.app.state.backend.follow_up(settled)
     await there.api.finish(await there.run_of(second), "two")
     assert await told(there, second) == ["hello", "one", "and?", "two"]
+
+
+async def test_instructions_do_not_pile_up_where_the_model_is_left_out(there: OpenAiWorld) -> None:
+    import openai
+
+    await keep(there.api, "writer", instructions="Write.")
+    for model, own in ((MODEL, ""), ("agent/writer", "Write.\n\n")):
+        first = await answered(there, "one", model=model, instructions="Be kind.")
+        last = first
+        for number in range(3):
+            about = {"conversation": first.conversation.id} if number == 1 else {"previous_response_id": last.id}
+            more = {**about, "instructions": f"Be {number}.", "model": openai.omit}
+            last = await answered(there, "more", **more)
+            assert (last.instructions, last.model) == (f"{own}Be {number}.", model)
+            assert last.conversation.id == first.conversation.id
+        plain = await answered(there, "same", previous_response_id=last.id, model=openai.omit)
+        assert (plain.instructions, plain.model) == (f"{own}Be 2.", model)
+        last = await answered(there, "two", previous_response_id=plain.id, model=openai.omit, instructions="Be new.")
+        assert (last.instructions, last.model) == (f"{own}Be new.", model)
 
 
 async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> None:

@@ -203,6 +203,14 @@ async def test_what_is_unknown_is_refused_in_the_envelope(there: OpenAiWorld) ->
     with pytest.raises(openai.BadRequestError) as wrong:
         await client.create(model=MODEL, input="hello", temperature=7)
     assert wrong.value.param == "temperature"
+    for path, status, code in (
+        ("/responses/compact", 404, "not_found"),
+        ("/responses/input_tokens", 404, "not_found"),
+        (f"/responses/{response.id}", 405, "method_not_allowed"),
+    ):
+        with pytest.raises(openai.APIStatusError) as elsewhere:
+            await there.client.post(path, body={"model": MODEL}, cast_to=object)
+        assert (elsewhere.value.status_code, elsewhere.value.code) == (status, code), path
 
 
 async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld) -> None:
@@ -239,3 +247,43 @@ async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld)
     with pytest.raises(openai.BadRequestError) as reused:
         await client.create(model=MODEL, input="y", extra_headers={"idempotency-key": "k"}, background=True)
     assert reused.value.code == "idempotency_key_reused"
+
+
+async def test_a_key_finds_the_response_that_goes_on_with_another_one(there: OpenAiWorld) -> None:
+    import openai
+
+    client = there.client.responses
+    count = 0
+
+    async def create(**more: Any) -> Any:
+        said = {"model": MODEL, "input": "and?", "background": True, **more}
+        return await client.create(**said, extra_headers={"idempotency-key": key})
+
+    for ended in (True, False):
+        first = await client.create(model=MODEL, input="hello", background=True)
+        if ended:
+            await there.api.finish(await there.run_of(first))
+        for about in ({"previous_response_id": first.id}, {"conversation": first.conversation.id}):
+            if not ended and "conversation" in about:
+                continue
+            count += 1
+            key = f"key-{count}"
+            behind = await create(**about)
+            again = await create(**about)
+            assert (again.id, again.conversation.id) == (behind.id, first.conversation.id), (ended, about)
+            assert "openai.request" not in again.metadata
+            with pytest.raises(openai.BadRequestError) as reused:
+                await create(**about, input="or?")
+            assert reused.value.code == "idempotency_key_reused"
+            if ended:
+                await there.api.finish(await there.run_of(behind))
+                assert (await create(**about)).id == behind.id
+    key = "key-fork"
+    older = await client.create(model=MODEL, input="hello", background=True)
+    await there.api.finish(await there.run_of(older))
+    newer = await client.create(model=MODEL, input="and?", previous_response_id=older.id, background=True)
+    await there.api.finish(await there.run_of(newer))
+    copy = await create(previous_response_id=older.id)
+    assert copy.conversation.id != older.conversation.id
+    await there.api.finish(await there.run_of(copy))
+    assert (await create(previous_response_id=older.id)).id == copy.id
