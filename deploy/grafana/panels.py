@@ -252,6 +252,18 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             {"{{limit}}": "sum by (limit) (rate(palaver_api_limits_exceeded_total[$__rate_interval])) > 0"},
         ),
     ),
+    "Around runs": (
+        Panel(
+            "Ticks of schedules in an hour",
+            "short",
+            {"{{outcome}}": "max by (outcome) (increase(palaver_schedule_ticks_total[1h]))"},
+        ),
+        Panel(
+            "Events that webhooks will not hear of, in an hour",
+            "short",
+            {"lost": "max(increase(palaver_webhook_events_lost_total[1h]))"},
+        ),
+    ),
 }
 """What an operator looks at."""
 
