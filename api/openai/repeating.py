@@ -74,15 +74,30 @@ async def begin_once(
 
 
 async def _begin_behind(backend: Backend, caller: Caller, body: ResponseCreate, key: str) -> BegunResponse:
-    """Begin a response that goes on with something, or find the one that the same key began. It is looked for first:
-    once it is there, the same request would be another submit, as it is what the conversation has come to."""
-    request = _digest(body)
-    run = await operations.run_begun_with(backend, [key], caller, beside=_beside(body))
-    if run is not None and REQUEST in run.metadata and caller.conversation in (None, run.conversation_id):
-        if run.metadata[REQUEST] != request:
-            raise IdempotencyMismatch("this Idempotency-Key was used with another body")
-        return BegunResponse(ResponseId(run.id), run, replayed=True)
-    return await begin_response(backend, caller, body, RequestKey(key, chosen=True, request=request))
+    """Begin a response that goes on with something, or find the one that the same key began. Behind another response it
+    is looked for first: once it is there, the same request would be another submit, or of a copy."""
+    chosen = RequestKey(key, chosen=True, request=_digest(body))
+    if body.previous_response_id is not None:
+        return await _begun_behind(backend, caller, body, chosen) or await begin_response(backend, caller, body, chosen)
+    try:
+        # A submit that comes again is made as durable as the first one was to be.
+        return await begin_response(backend, caller, body, chosen)
+    except IdempotencyMismatch:
+        # What the conversation's agent is by now may make another submit of the same request.
+        if begun := await _begun_behind(backend, caller, body, chosen):
+            return begun
+        raise
+
+
+async def _begun_behind(
+    backend: Backend, caller: Caller, body: ResponseCreate, key: RequestKey
+) -> BegunResponse | None:
+    run = await operations.run_begun_with(backend, [key.text or ""], caller, beside=_beside(body))
+    if run is None or REQUEST not in run.metadata or caller.conversation not in (None, run.conversation_id):
+        return None
+    if run.metadata[REQUEST] != key.request:
+        raise IdempotencyMismatch("this Idempotency-Key was used with another body")
+    return BegunResponse(ResponseId(run.id), run, replayed=True)
 
 
 def _digest(body: ResponseCreate) -> str:

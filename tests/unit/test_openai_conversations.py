@@ -83,6 +83,22 @@ async def test_instructions_do_not_pile_up_where_the_model_is_left_out(there: Op
         assert (last.instructions, last.model) == (f"{own}Be new.", model)
 
 
+async def test_a_key_holds_in_a_conversation_whose_agent_is_another_one_since(there: OpenAiWorld) -> None:
+    import openai
+
+    first = await answered(there, "one")
+    more: Any = {"conversation": first.conversation.id, "input": "and?", "background": True, "temperature": 0.5}
+    headers = {"idempotency-key": "k"}
+    made = await there.client.responses.create(**more, extra_headers=headers)
+    await there.api.finish(await there.run_of(made))
+    await answered(there, "two", model="fake/tool-1", conversation=first.conversation.id)
+    again = await there.client.responses.create(**more, extra_headers=headers)
+    assert again.id == made.id
+    with pytest.raises(openai.BadRequestError) as reused:
+        await there.client.responses.create(**{**more, "input": "or?"}, extra_headers=headers)
+    assert reused.value.code == "idempotency_key_reused"
+
+
 async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> None:
     import openai
 
