@@ -96,11 +96,10 @@ async def _served(backend: Backend, caller: Caller, agent: str | None, body: Run
     news = news_in(body)
     answered = await _answer(backend, caller, conversation_id, news)
     if answered is not None:
-        waiting, run = answered
+        settled, run = answered
         if news.said:
             await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
-        keys = frozenset(news.answers[run.id])
-        return await stream_of(backend, body, run, answers=keys, again=not waiting)
+        return await stream_of(backend, body, run, answers=settled, again=not settled)
     if news.said:
         taken = await _say(backend, caller, conversation_id, agent, body, news)
         return await stream_of(backend, body, taken.run, again=taken.replayed)
@@ -123,16 +122,18 @@ async def _say(
     return await operations.submit_to_named(backend, conversation_id, submission, caller, key=key)
 
 
-async def _answer(backend: Backend, caller: Caller, conversation_id: str, news: News) -> tuple[bool, Run] | None:
-    """Bring the answers to their run; tell whether it waited for one of them. None if they are results of the server's
-    own tools, and the user has said something behind them."""
+async def _answer(
+    backend: Backend, caller: Caller, conversation_id: str, news: News
+) -> tuple[frozenset[str], Run] | None:
+    """Bring the answers to their run; return the actions of theirs that it waited for. None if they are results of the
+    server's own tools, and the user has said something behind them."""
     if not news.answers:
         return None
     if len(news.answers) > 1:
         raise fault("/resume", "has answers to several runs of the thread: one goes on at a time")
     ((run_id, answers),) = news.answers.items()
     run = await _run_of(backend, conversation_id, run_id)
-    waiting = any(action.id in answers or action.call_id in answers for action in run.all_pending)
+    waiting = operations.answered_actions(run, answers) & {action.id for action in run.all_pending}
     if not waiting and news.said:
         return None
     if waiting:

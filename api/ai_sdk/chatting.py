@@ -113,7 +113,7 @@ async def _answer(backend: Backend, caller: Caller, conversation_id: str, body: 
         raise Refused("nothing_to_answer", "The last message is the assistant's, and has no answer to a call of it.")
     detail(run=run.id, items=sorted(item.type for item in answers.values()))
     answered = await operations.answer_run(backend, run.id, answers, caller)
-    return stream_of(backend, answered, frozenset(answers))
+    return stream_of(backend, answered, operations.answered_actions(run, answers))
 
 
 async def _regenerate(backend: Backend, caller: Caller, conversation_id: str, agent: str, body: ChatRequest) -> Run:

@@ -17,7 +17,7 @@ from palaver.store.redis.single_flight import SingleFlight
 from .acting import acting_for
 from .admission import as_it_was
 from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
-from .answering import answer_run
+from .answering import answer_run, answered_actions
 from .asking import ask
 from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
@@ -160,6 +160,7 @@ __all__ = [
     "acting_for",
     "admit_watcher",
     "answer_run",
+    "answered_actions",
     "append",
     "append_items",
     "as_it_was",

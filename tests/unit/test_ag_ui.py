@@ -320,3 +320,25 @@ async def test_a_question_of_a_server_is_an_interrupt_whose_payload_is_its_form(
         await api.store.steps.settle(claimed, Continue(outcomes=(ToolOutcome(result),)))
         await api.finish(run, "it is the second")
         assert (await heard)[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_call_id_that_comes_again_is_answered_again() -> None:
+    async with page() as (api, user):
+        user.say("paint")
+        heard = user.begin(user.body(tools=[TOOL]))
+        run = await user.active()
+        for step in (1, 2):
+            await api.ask(run, call("c1", "client_tool", "pick_colour"))
+            events = await heard
+            shown_calls = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+            assert events[-1]["outcome"]["pendingToolCallIds"] == shown_calls == [f"{run['id']}:{step}:c1"]
+            user.messages.append({"id": f"t{step}", "role": "tool", "toolCallId": shown_calls[0], "content": "blue"})
+            heard = user.begin(user.body(tools=[TOOL]))
+
+            async def goes_on(to: int = step + 1) -> bool:
+                return bool((await api.read(run))["step"] == to)
+
+            await aeventually(goes_on)
+        await api.finish(run, "painted")
+        results = [event["toolCallId"] for event in await heard if event["type"] == "TOOL_CALL_RESULT"]
+        assert results == [f"{run['id']}:2:c1"]

@@ -321,3 +321,21 @@ async def test_messages_come_in_pages(chat: Page) -> None:
         f"{kind} {number}" for number in range(5) for kind in ("question", "answer")
     ]
     assert listed["nextBefore"] is None
+
+
+async def test_a_call_id_that_comes_again_is_answered_again(chat: Page) -> None:
+    request, run = await chat.begin(said("hello"))
+    for step in (1, 2):
+        await chat.api.ask(run, call("call_1", "client_tool", "pick_colour"))
+        chunks = await ended(request)
+        assert chunks[-1]["finishReason"] == "tool-calls"
+        message = (await chat.messages())["messages"][-1]
+        (waiting_call,) = [part for part in message["parts"] if part.get("state") == "input-available"]
+        waiting_call |= {"state": "output-available", "output": "blue"}
+        request = chat.send(message)
+        await request.until(lambda body: b"tool-output-available" in body)
+        assert (await chat.run(run["id"]))["step"] == step + 1
+    await chat.api.finish(run, "painted")
+    chunks = await ended(request)
+    check(chunks, ["call_1", "call_1~2"])
+    assert [each["toolCallId"] for each in chunks if each["type"] == "tool-output-available"] == ["call_1~2"]
