@@ -99,10 +99,10 @@ async def _served(backend: Backend, caller: Caller, agent: str | None, body: Run
         settled, run = answered
         if news.said:
             await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
-        return await stream_of(backend, body, run, answers=settled, again=not settled)
+        return await stream_of(backend, caller, body, run, answers=settled, again=not settled)
     if news.said:
         taken = await _say(backend, caller, conversation_id, agent, body, news)
-        return await stream_of(backend, body, taken.run, again=taken.replayed)
+        return await stream_of(backend, caller, body, taken.run, again=taken.replayed)
     return await _look(backend, caller, conversation_id, body)
 
 
@@ -192,7 +192,7 @@ async def _look(backend: Backend, caller: Caller, conversation_id: str, body: Ru
     except (UnknownConversation, UnknownRun):
         run = None
     if run is not None:
-        return await stream_of(backend, body, run, again=True)
+        return await stream_of(backend, caller, body, run, again=True)
     ids = {"threadId": body.threadId, "runId": body.runId}
     shown = await snapshot_of(backend, conversation_id, body.messages)
     events = [

@@ -342,3 +342,21 @@ async def test_a_call_id_that_comes_again_is_answered_again() -> None:
         await api.finish(run, "painted")
         results = [event["toolCallId"] for event in await heard if event["type"] == "TOOL_CALL_RESULT"]
         assert results == [f"{run['id']}:2:c1"]
+
+
+async def test_a_key_that_may_not_read_has_its_run_and_nothing_else_of_the_thread() -> None:
+    async with world(CLOSED) as api:
+        api.client.headers.update(await bearer(api))
+        assert (await api.client.put("/v1/agents/support", json=AGENT)).status_code == 201
+        user = Page(api)
+        for text in ("hello", "again"):
+            user.say(text)
+            heard = user.begin(body := user.body())
+            run = await user.active()
+            await api.finish(run, f"{text} to you")
+            await heard
+        submitting = Page(api)
+        submitting.headers = await bearer(api, name="key", scopes=frozenset({"runs:submit"}))
+        events = await submitting.run(body)
+        assert "MESSAGES_SNAPSHOT" not in kinds(events)
+        assert [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["again to you"]
