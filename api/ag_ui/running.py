@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from palaver.errors import UnknownConversation, UnknownRun
+from palaver.errors import IdempotencyMismatch, UnknownConversation, UnknownRun
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
@@ -101,7 +101,7 @@ async def _served(backend: Backend, caller: Caller, agent: str | None, body: Run
             await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
         return await stream_of(backend, caller, body, run, answers=settled, again=not settled)
     if news.said:
-        taken = await _say(backend, caller, conversation_id, agent, body, news)
+        taken = await _say_or_repeat(backend, caller, conversation_id, agent, body, news)
         return await stream_of(backend, caller, body, taken.run, again=taken.replayed)
     return await _look(backend, caller, conversation_id, body)
 
@@ -120,6 +120,18 @@ async def _say(
     submission = Submission(agent=agent, input=(user_message(news.said),), client_tools=client_tools_in(body), **how)
     key = f"ag_ui {conversation_id} {body.runId}"
     return await operations.submit_to_named(backend, conversation_id, submission, caller, key=key)
+
+
+async def _say_or_repeat(
+    backend: Backend, caller: Caller, conversation_id: str, agent: str | None, body: RunAgentInput, news: News
+) -> operations.Taken:
+    """Take what the user says on, once: beside answers it may have gone into the run that has them now."""
+    try:
+        return await _say(backend, caller, conversation_id, agent, body, news)
+    except IdempotencyMismatch:
+        if not news.answers:
+            raise
+        return await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
 
 
 async def _answer(

@@ -360,3 +360,44 @@ async def test_a_key_that_may_not_read_has_its_run_and_nothing_else_of_the_threa
         events = await submitting.run(body)
         assert "MESSAGES_SNAPSHOT" not in kinds(events)
         assert [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["again to you"]
+
+
+async def test_words_of_a_turn_that_failed_are_not_said_again() -> None:
+    async with page() as (api, user):
+        user.say("hello")
+        heard = user.begin(user.body())
+        await api.fail(await user.active())
+        await heard
+        user.say("are you there?")
+        heard = user.begin(user.body())
+        run = await user.active()
+        logged = (await api.client.get(f"/v1/conversations/{run['conversation_id']}/messages")).json()["data"]
+        assert [each["content"] for each in logged] == ["hello", "are you there?"]
+        await api.finish(run)
+        await heard
+
+
+async def test_answers_and_words_in_one_request_may_come_twice() -> None:
+    async with page() as (api, user):
+        user.say("paint")
+        heard = user.begin(user.body(tools=[TOOL]))
+        run = await user.active()
+        await api.ask(run, call("c1", "client_tool", "pick_colour"))
+        (pending,) = (await heard)[-1]["outcome"]["pendingToolCallIds"]
+        user.messages.append({"id": "t1", "role": "tool", "toolCallId": pending, "content": "blue"})
+        user.say("and be quick")
+        sent = user.messages
+        heard = user.begin(body := user.body())
+
+        async def steered() -> bool:
+            logged = (await api.client.get(f"/v1/conversations/{run['conversation_id']}/messages")).json()["data"]
+            return [each["content"] for each in logged if each["role"] == "user"] == ["paint", "and be quick"]
+
+        await aeventually(steered)
+        user.messages = sent
+        again = user.begin(body)
+        await api.finish(run, "painted")
+        for events in (await heard, await again):
+            assert events[-1]["outcome"] == {"type": "success"}
+        assert await steered(), "it was said once"
+        assert len((await api.client.get("/v1/runs")).json()["data"]) == 1
