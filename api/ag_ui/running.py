@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from palaver.errors import IdempotencyMismatch, UnknownConversation, UnknownRun
+from palaver.errors import IdempotencyMismatch, Refused, UnknownConversation, UnknownRun
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
@@ -17,7 +17,8 @@ from ..audit import detail, only_read
 from ..headers import EVENT_STREAM
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
-from .dialect import AG_UI, PREFIX, AgentInPath, conversation_of_thread, fault
+from ..signatures import AgentInPath
+from .dialect import AG_UI, PREFIX, conversation_of_thread, fault
 from .following import stream_of
 from .frames import STREAM, VERSION, written
 from .messages import snapshot_of
@@ -144,7 +145,13 @@ async def _answer(
     if len(news.answers) > 1:
         raise fault("/resume", "has answers to several runs of the thread: one goes on at a time")
     ((run_id, answers),) = news.answers.items()
-    run = await _run_of(backend, conversation_id, run_id)
+    try:
+        run = await _run_of(backend, conversation_id, run_id)
+    except Refused:
+        if not news.said or news.resumed:
+            raise
+        # Results of old calls stand in the thread for ever, and their run may have been deleted.
+        return None
     waiting = operations.answered_actions(run, answers) & {action.id for action in run.all_pending}
     if not waiting and news.said:
         return None

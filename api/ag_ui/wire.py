@@ -106,7 +106,10 @@ def news_in(body: RunAgentInput) -> News:
     resumed: dict[str, AgAnswer] = {}
     for at, entry in enumerate(body.resume or ()):
         run_id, _, action = entry.interruptId.partition(":")
-        answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
+        try:
+            answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
+        except ValidationError as error:
+            raise fault(f"/resume/{at}", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
         resumed[action] = entry
     behind = _behind_the_last_answer(body.messages)
     newest = None

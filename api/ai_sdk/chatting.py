@@ -18,8 +18,9 @@ from ..audit import detail
 from ..headers import EVENT_STREAM
 from ..operations import Backend, Caller, Until
 from ..operations.admission import AGENT_PROBLEMS
+from ..signatures import AgentInPath
 from .chunks import STREAM
-from .dialect import AI_SDK, AgentInPath, conversation_of_chat, fault
+from .dialect import AI_SDK, conversation_of_chat, fault
 from .following import stream_of
 from .wire import ChatRequest, answers_in, id_of, user_message
 

@@ -237,6 +237,15 @@ async def test_what_the_page_says_beside_words_goes_with_them() -> None:
         ({"state": {"a": 1}}, "/state: is not shared"),
         ({"resume": [{"interruptId": "run_1:act_1", "status": "resolved", "payload": {"approved": True}}]}, "/resume"),
         ({"resume": [{"interruptId": "x", "status": "resolved", "payload": "yes"}]}, "/resume/0/payload: must be"),
+        ({"resume": [{"interruptId": "run_1:all", "status": "resolved", "payload": {"a": 1}}]}, "/resume/0: "),
+        (
+            {
+                "resume": [
+                    {"interruptId": "run_1:all", "status": "resolved", "payload": {"approved": True, "arguments": {}}}
+                ]
+            },
+            "/resume/0: ",
+        ),
         ({"messages": [{"id": "t", "role": "tool", "toolCallId": "c1", "content": "x"}]}, "is not the id of a call"),
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "audio", "source": {}}]}]}, "must be a text"),
         ({"messages": [{"id": "u", "role": "user", "content": 3}]}, "/messages/0/content"),
@@ -401,3 +410,31 @@ async def test_answers_and_words_in_one_request_may_come_twice() -> None:
             assert events[-1]["outcome"] == {"type": "success"}
         assert await steered(), "it was said once"
         assert len((await api.client.get("/v1/runs")).json()["data"]) == 1
+
+
+async def test_a_name_that_no_agent_can_have_is_refused() -> None:
+    async with page() as (api, user):
+        answer = await api.client.post("/ag-ui/agents/Bad%20Name", json=user.body())
+        assert (answer.status_code, "must be the name of an agent" in answer.json()["message"]) == (422, True)
+        user.say("hello")
+        answer = await api.client.post("/ag-ui/agents/Bad%20Name", json=user.body())
+        assert answer.status_code == 422
+
+
+async def test_a_deleted_run_does_not_shut_its_thread() -> None:
+    async with page() as (api, user):
+        user.say("paint")
+        heard = user.begin(user.body(tools=[TOOL]))
+        run = await user.active()
+        await api.ask(run, call("c1", "client_tool", "pick_colour"))
+        (pending,) = (await heard)[-1]["outcome"]["pendingToolCallIds"]
+        await api.client.post(f"/ag-ui/threads/{user.thread}/cancel", json={})
+        assert (await api.client.delete(f"/v1/runs/{run['id']}")).status_code == 204
+        user.messages.append({"id": "t1", "role": "tool", "toolCallId": pending, "content": "blue"})
+        refused = await user.post(user.body())
+        assert refused.status_code == 422
+        user.say("hello")
+        heard = user.begin(user.body())
+        again = await user.active()
+        await api.finish(again, "hello")
+        assert (await heard)[-1]["outcome"] == {"type": "success"}

@@ -304,6 +304,8 @@ async def test_errors_are_for_people_and_say_what_to_look_for(chat: Page) -> Non
     assert chunks[-2] == {"type": "error", "errorText": text}
     unknown = await chat.api.client.post("/ui/agents/nobody/chat", json={"id": "c", "messages": [said("hello")]})
     assert (unknown.status_code, "(invalid_request, unknown_agent, req_" in unknown.text) == (422, True)
+    unfit = await chat.api.client.post("/ui/agents/Bad%20Name/chat", json={"id": "c", "messages": [said("hello")]})
+    assert (unfit.status_code, "must be the name of an agent" in unfit.text) == (422, True)
 
 
 async def test_messages_come_in_pages(chat: Page) -> None:
