@@ -15,7 +15,7 @@ from ..operations import Backend, Batches, Caller, StoredEvent
 from ..projections import KEEP_ALIVE, ProjectionOutlet
 from ..streams import EventStream
 from .frames import DELTAS, AgDelta, AgEvent, written
-from .messages import snapshot_of
+from .messages import said_in, snapshot_of
 from .projection import RunProjection
 from .wire import RunAgentInput
 
@@ -151,13 +151,14 @@ async def stream_of(
     machine = RunProjection(body.threadId, body.runId, run.id, edge=edge, answers=frozenset() if again else answers)
     followed = FollowedRun(machine, edge)
     opening = [machine.opening()]
+    said = said_in(body.messages)
     reads = caller.scopes is None or "runs:read" in caller.scopes
     if again and reads:
-        before = await snapshot_of(backend, run.conversation_id, body.messages, without=run.id)
+        before = await snapshot_of(backend, run.conversation_id, said, without=run.id)
         opening += [] if before is None else [before]
 
     async def snapshot() -> AgEvent | None:
-        return await snapshot_of(backend, run.conversation_id, body.messages) if reads else None
+        return await snapshot_of(backend, run.conversation_id, said) if reads else None
 
     way = ProjectionOutlet(followed)
     batches = operations.follow(backend, run.id, include="reasoning", pass_on=way.pass_on)

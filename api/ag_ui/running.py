@@ -21,7 +21,7 @@ from ..signatures import AgentInPath
 from .dialect import AG_UI, PREFIX, conversation_of_thread, fault
 from .following import stream_of
 from .frames import STREAM, VERSION, written
-from .messages import snapshot_of
+from .messages import said_in, snapshot_of
 from .wire import News, RunAgentInput, answer_to_question, client_tools_in, news_in, user_message
 
 _ASIDE: Final = "It was put aside."
@@ -213,7 +213,7 @@ async def _look(backend: Backend, caller: Caller, conversation_id: str, body: Ru
     if run is not None:
         return await stream_of(backend, caller, body, run, again=True)
     ids = {"threadId": body.threadId, "runId": body.runId}
-    shown = await snapshot_of(backend, conversation_id, body.messages)
+    shown = await snapshot_of(backend, conversation_id, said_in(body.messages))
     events = [
         {"type": "RUN_STARTED", **ids, "protocolVersion": VERSION},
         *([shown] if shown is not None else ()),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from api.ag_ui.messages import said_in
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.models import Message
@@ -438,3 +439,15 @@ async def test_a_deleted_run_does_not_shut_its_thread() -> None:
         again = await user.active()
         await api.finish(again, "hello")
         assert (await heard)[-1]["outcome"] == {"type": "success"}
+
+
+def test_of_a_request_a_stream_holds_the_words_of_the_user_alone() -> None:
+    image = {"type": "image", "source": {"type": "data", "value": "x" * 1000, "mimeType": "image/png"}}
+    messages: list[dict[str, Any]] = [
+        {"id": "u1", "role": "user", "content": [{"type": "text", "text": "this?"}, image]},
+        {"id": "a1", "role": "assistant", "content": "a picture"},
+        {"role": "user", "content": "without an id"},
+        {"id": "u2", "role": "user", "content": 3},
+        {"id": "u3", "role": "user", "content": "why?"},
+    ]
+    assert said_in(messages) == [("u1", "this?"), ("u3", "why?")]
