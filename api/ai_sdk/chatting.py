@@ -131,9 +131,12 @@ async def _regenerate(backend: Backend, caller: Caller, conversation_id: str, ag
     if run.status is RunStatus.CANCELLING:
         run = await operations.await_run(backend, run, Until.TERMINAL, _LETTING_GO)
     position = await _position_before(backend, conversation_id, run.id)
+    submission = _submission(agent, body.model_copy(update={"on_conflict": "reject"}), input=())
+    # The old answer goes only if there may be another one.
+    again = submission.model_copy(update={"conversation_id": conversation_id})
+    await operations.check_submission(backend, again, caller)
     detail(run=run.id, withdrawn_after=position)
     await operations.withdraw(backend, conversation_id, position, caller, key=f"ai_sdk regenerate {run.id}")
-    submission = _submission(agent, body.model_copy(update={"on_conflict": "reject"}), input=())
     return (
         await operations.submit_to_named(
             backend, conversation_id, submission, caller, key=f"ai_sdk {conversation_id} again {run.id}"

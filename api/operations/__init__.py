@@ -89,7 +89,7 @@ from .scopes import (
 from .secrets import secret_names, set_secrets
 from .services import ServiceState, read_services
 from .stored_keys import StoredKeys
-from .submitting import Taken, begin, condense, retry, run_begun_with, submit
+from .submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
@@ -174,6 +174,7 @@ __all__ = [
     "change_tenant",
     "change_webhook",
     "check_store",
+    "check_submission",
     "clear_conversation",
     "condense",
     "conversation_named",

@@ -341,3 +341,13 @@ async def test_a_call_id_that_comes_again_is_answered_again(chat: Page) -> None:
     chunks = await ended(request)
     check(chunks, ["call_1", "call_1~2"])
     assert [each["toolCallId"] for each in chunks if each["type"] == "tool-output-available"] == ["call_1~2"]
+
+
+async def test_an_answer_stays_that_no_other_one_may_take_the_place_of(chat: Page) -> None:
+    request, run = await chat.begin(said("hello"))
+    await chat.api.finish(run, "Good day")
+    await ended(request)
+    body = {"id": chat.chat_id, "messages": [said("hello")], "trigger": "regenerate-message", "messageId": run["id"]}
+    refused = await chat.api.client.post("/ui/agents/nobody/chat", json=body)
+    assert (refused.status_code, "unknown_agent" in refused.text) == (422, True)
+    assert [texts(each) for each in (await chat.messages())["messages"]] == [["hello"], ["Good day"]]
