@@ -139,7 +139,7 @@ async def _answer(
     backend: Backend, caller: Caller, conversation_id: str, news: News
 ) -> tuple[frozenset[str], Run] | None:
     """Bring the answers to their run; return the actions of theirs that it waited for. None if they are results of the
-    server's own tools, and the user has said something behind them."""
+    server's own tools, or their run is gone, and the user has said something behind them."""
     if not news.answers:
         return None
     if len(news.answers) > 1:
