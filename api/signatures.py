@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from palaver.errors import Refused
+from palaver.errors import FieldError, Refused
+from palaver.schemas.fields import AgentReference
 from palaver.vocabulary.scopes import Scope
 
 from .bodies import read_body, read_optional_body
@@ -24,6 +25,7 @@ from .requests import backend_of, caller_of
 Handler = Callable[..., Awaitable[Response]]
 Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
 """A function of a request whose query or body does not fit, and of the other parameters that were read of it."""
+_REFERENCE: Final = TypeAdapter[str](AgentReference)
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -41,6 +43,24 @@ class InPath:
     keep: Callable[[Backend, Caller, Any], Awaitable[None]] | None = None
     """The function that raises, for the parameter's value, unless a caller who is held to one conversation means that
     one. None if the part names neither a conversation nor a run."""
+
+
+def read_reference(text: str) -> str:
+    """Return the reference to an agent that a part of a path is.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        return _REFERENCE.validate_python(text)
+    except ValidationError:
+        why = "must be the name of an agent, or NAME@VERSION"
+        raise Refused.of_faults([FieldError("/name", "validation_error", why)]) from None
+
+
+AgentInPath = Annotated[
+    str, InPath("The agent on the server: `support`, or `support@7` for a version.", read=read_reference)
+]
 
 
 @dataclass(slots=True)

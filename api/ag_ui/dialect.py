@@ -71,7 +71,6 @@ async def _keep(backend: Backend, caller: Caller, thread_id: str) -> None:
     await operations.keep_to_named(backend, caller, conversation_of_thread(backend, thread_id))
 
 
-AgentInPath = Annotated[str, InPath("The agent on the server: `support`, or `support@7` for a version.")]
 ThreadInPath = Annotated[str, InPath("The id of the thread.", keep=_keep)]
 
 

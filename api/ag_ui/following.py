@@ -11,11 +11,11 @@ from palaver.events import DELTAS as DELTA_KINDS
 from palaver.schemas.models import Run
 
 from .. import operations
-from ..operations import Backend, Batches, StoredEvent
+from ..operations import Backend, Batches, Caller, StoredEvent
 from ..projections import KEEP_ALIVE, ProjectionOutlet
 from ..streams import EventStream
 from .frames import DELTAS, AgDelta, AgEvent, written
-from .messages import snapshot_of
+from .messages import said_in, snapshot_of
 from .projection import RunProjection
 from .wire import RunAgentInput
 
@@ -133,6 +133,7 @@ def _before_the_end(piece: bytes, shown: bytes, over: bool) -> bytes:
 
 async def stream_of(
     backend: Backend,
+    caller: Caller,
     body: RunAgentInput,
     run: Run,
     *,
@@ -140,7 +141,8 @@ async def stream_of(
     again: bool = False,
 ) -> AgUiStream:
     """Return the response that follows a run; behind these ``answers`` to it, if there are any, and all of it behind a
-    snapshot if the client comes ``again``. There is room for a watcher.
+    snapshot if the client comes ``again``. There is room for a watcher. A key that may not read has the run alone, and
+    nothing else of the thread.
 
     Raises:
         StoreUnavailable: the snapshot took too long.
@@ -149,12 +151,14 @@ async def stream_of(
     machine = RunProjection(body.threadId, body.runId, run.id, edge=edge, answers=frozenset() if again else answers)
     followed = FollowedRun(machine, edge)
     opening = [machine.opening()]
-    if again:
-        before = await snapshot_of(backend, run.conversation_id, body.messages, without=run.id)
+    said = said_in(body.messages)
+    reads = caller.scopes is None or "runs:read" in caller.scopes
+    if again and reads:
+        before = await snapshot_of(backend, run.conversation_id, said, without=run.id)
         opening += [] if before is None else [before]
 
     async def snapshot() -> AgEvent | None:
-        return await snapshot_of(backend, run.conversation_id, body.messages)
+        return await snapshot_of(backend, run.conversation_id, said) if reads else None
 
     way = ProjectionOutlet(followed)
     batches = operations.follow(backend, run.id, include="reasoning", pass_on=way.pass_on)

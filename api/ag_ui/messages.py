@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
@@ -37,22 +37,35 @@ def result_text(content: Content) -> str:
     return content if isinstance(content, str) else orjson.dumps([dict(part) for part in content]).decode()
 
 
+class SaidWords(NamedTuple):
+    """Words of the user in a message of a client, and its id there."""
+
+    id: str
+    words: str
+
+
+def said_in(messages: Sequence[Mapping[str, Any]]) -> Sequence[SaidWords]:
+    """Return what a snapshot needs of a client's messages: a stream holds no more of its request."""
+    users = [message for message in messages if message.get("role") == "user"]
+    said = [(message.get("id"), _words(message.get("content"))) for message in users]
+    return [SaidWords(of, words) for of, words in said if isinstance(of, str) and words is not None]
+
+
 class KnownMessages:
     """The words of the user as a client has them: it finds them again in a snapshot by ids of its own alone."""
 
-    def __init__(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        said = [message for message in messages if message.get("role") == "user"]
-        self._said = [(message.get("id"), _words(message.get("content"))) for message in said]
+    def __init__(self, said: Sequence[SaidWords]) -> None:
+        self._said = said
         self._next = 0
 
     def id_of(self, text: str) -> str | None:
         """Return the id that the client has for the next message with these words, if it has one."""
         for at in range(self._next, min(self._next + _AHEAD, len(self._said))):
-            known, words = self._said[at]
+            said = self._said[at]
             # What the page has said beside the words stands before them.
-            if isinstance(known, str) and words is not None and (text.endswith(words) if words else not text):
+            if text.endswith(said.words) if said.words else not text:
                 self._next = at + 1
-                return known
+                return said.id
         return None
 
 
@@ -65,16 +78,17 @@ def _words(content: Any) -> str | None:
 
 
 async def snapshot_of(
-    backend: Backend, conversation_id: str, messages: Sequence[Mapping[str, Any]], *, without: str | None = None
+    backend: Backend, conversation_id: str, said: Sequence[SaidWords], *, without: str | None = None
 ) -> AgEvent | None:
-    """Return the messages of a thread for a client that has these ``messages``; but for those that the run ``without``
-    has brought, which come behind it. None for a thread of more than may be shown: clients keep what they have.
+    """Return the messages of a thread for a client that has ``said`` these words; but for those that the run
+    ``without`` has brought, which come behind it. None for a thread of more than may be shown: clients keep what they
+    have.
 
     Raises:
         StoreUnavailable: a part of it took too long.
     """
     shown: list[AgEvent] = []
-    known, size = KnownMessages(messages), 0
+    known, size = KnownMessages(said), 0
     try:
         async with aclosing(operations.read_log(backend, conversation_id)) as pages:
             async for page in pages:

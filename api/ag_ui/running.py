@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from palaver.errors import UnknownConversation, UnknownRun
+from palaver.errors import IdempotencyMismatch, Refused, UnknownConversation, UnknownRun
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.models import Run, Submission
 from palaver.vocabulary.ids import is_id
@@ -17,10 +17,11 @@ from ..audit import detail, only_read
 from ..headers import EVENT_STREAM
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
-from .dialect import AG_UI, PREFIX, AgentInPath, conversation_of_thread, fault
+from ..signatures import AgentInPath
+from .dialect import AG_UI, PREFIX, conversation_of_thread, fault
 from .following import stream_of
 from .frames import STREAM, VERSION, written
-from .messages import snapshot_of
+from .messages import said_in, snapshot_of
 from .wire import News, RunAgentInput, answer_to_question, client_tools_in, news_in, user_message
 
 _ASIDE: Final = "It was put aside."
@@ -96,14 +97,13 @@ async def _served(backend: Backend, caller: Caller, agent: str | None, body: Run
     news = news_in(body)
     answered = await _answer(backend, caller, conversation_id, news)
     if answered is not None:
-        waiting, run = answered
+        settled, run = answered
         if news.said:
             await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
-        keys = frozenset(news.answers[run.id])
-        return await stream_of(backend, body, run, answers=keys, again=not waiting)
+        return await stream_of(backend, caller, body, run, answers=settled, again=not settled)
     if news.said:
-        taken = await _say(backend, caller, conversation_id, agent, body, news)
-        return await stream_of(backend, body, taken.run, again=taken.replayed)
+        taken = await _say_or_repeat(backend, caller, conversation_id, agent, body, news)
+        return await stream_of(backend, caller, body, taken.run, again=taken.replayed)
     return await _look(backend, caller, conversation_id, body)
 
 
@@ -123,16 +123,36 @@ async def _say(
     return await operations.submit_to_named(backend, conversation_id, submission, caller, key=key)
 
 
-async def _answer(backend: Backend, caller: Caller, conversation_id: str, news: News) -> tuple[bool, Run] | None:
-    """Bring the answers to their run; tell whether it waited for one of them. None if they are results of the server's
-    own tools, and the user has said something behind them."""
+async def _say_or_repeat(
+    backend: Backend, caller: Caller, conversation_id: str, agent: str | None, body: RunAgentInput, news: News
+) -> operations.Taken:
+    """Take what the user says on, once: beside answers it may have gone into the run that has them now."""
+    try:
+        return await _say(backend, caller, conversation_id, agent, body, news)
+    except IdempotencyMismatch:
+        if not news.answers:
+            raise
+        return await _say(backend, caller, conversation_id, agent, body, news, on_conflict="steer")
+
+
+async def _answer(
+    backend: Backend, caller: Caller, conversation_id: str, news: News
+) -> tuple[frozenset[str], Run] | None:
+    """Bring the answers to their run; return the actions of theirs that it waited for. None if they are results of the
+    server's own tools, or their run is gone, and the user has said something behind them."""
     if not news.answers:
         return None
     if len(news.answers) > 1:
         raise fault("/resume", "has answers to several runs of the thread: one goes on at a time")
     ((run_id, answers),) = news.answers.items()
-    run = await _run_of(backend, conversation_id, run_id)
-    waiting = any(action.id in answers or action.call_id in answers for action in run.all_pending)
+    try:
+        run = await _run_of(backend, conversation_id, run_id)
+    except Refused:
+        if not news.said or news.resumed:
+            raise
+        # Results of old calls stand in the thread for ever, and their run may have been deleted.
+        return None
+    waiting = operations.answered_actions(run, answers) & {action.id for action in run.all_pending}
     if not waiting and news.said:
         return None
     if waiting:
@@ -191,9 +211,9 @@ async def _look(backend: Backend, caller: Caller, conversation_id: str, body: Ru
     except (UnknownConversation, UnknownRun):
         run = None
     if run is not None:
-        return await stream_of(backend, body, run, again=True)
+        return await stream_of(backend, caller, body, run, again=True)
     ids = {"threadId": body.threadId, "runId": body.runId}
-    shown = await snapshot_of(backend, conversation_id, body.messages)
+    shown = await snapshot_of(backend, conversation_id, said_in(body.messages))
     events = [
         {"type": "RUN_STARTED", **ids, "protocolVersion": VERSION},
         *([shown] if shown is not None else ()),

@@ -89,7 +89,7 @@ class News(NamedTuple):
     answers: Mapping[str, Mapping[str, Item]]
     """By the run, and the id of the action or the call."""
     said: tuple[Part, ...]
-    """The words of the user, as parts of a message; none if there are none."""
+    """The newest words of the user, as parts of a message; none if there are none."""
     resumed: Mapping[str, AgAnswer]
     """The entries of ``resume``, by the id of the action."""
 
@@ -106,15 +106,18 @@ def news_in(body: RunAgentInput) -> News:
     resumed: dict[str, AgAnswer] = {}
     for at, entry in enumerate(body.resume or ()):
         run_id, _, action = entry.interruptId.partition(":")
-        answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
+        try:
+            answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
+        except ValidationError as error:
+            raise fault(f"/resume/{at}", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
         resumed[action] = entry
     behind = _behind_the_last_answer(body.messages)
-    said: list[Part] = []
+    newest = None
     for at in range(behind, len(body.messages)):
         message, place = body.messages[at], f"/messages/{at}"
         match message.get("role"):
             case "user":
-                said += _said(message, place)
+                newest = at
             case "tool":
                 run_id, item = _output(message, place)
                 answers.setdefault(run_id, {})[item.call_id] = item
@@ -122,6 +125,8 @@ def news_in(body: RunAgentInput) -> News:
                 continue
             case _:
                 raise fault(f"{place}/role", "must be user or tool: instructions are the agent's own")
+    # Those before it were sent by requests of their own, to runs that said nothing.
+    said = [] if newest is None else _said(body.messages[newest], f"/messages/{newest}")
     if said and body.context:
         text = "\n".join(f"{each.description}: {each.value}" for each in body.context)
         said.insert(0, TextPart(type="text", text=text))

@@ -60,6 +60,13 @@ class AssembledMessage:
     def _file(self, chunk: Chunk) -> None:
         self.parts.append(chunk)
 
+    def _data(self, chunk: Chunk) -> None:
+        for part in self.parts:
+            if part["type"] == chunk["type"] and part["id"] == chunk["id"]:
+                part["data"] = chunk["data"]
+                return
+        self.parts.append(dict(chunk))
+
     def _input(self, chunk: Chunk) -> None:
         call_id, tool = chunk["toolCallId"], chunk["toolName"]
         known = self._calls.get(call_id)
@@ -106,6 +113,7 @@ _APPLY: Final[Mapping[str, Callable[[AssembledMessage, Chunk], None]]] = Mapping
         "reasoning-end": AssembledMessage._end,
         "file": AssembledMessage._file,
         "steering-message": AssembledMessage._file,
+        "data-palaver-question": AssembledMessage._data,
         "tool-input-available": AssembledMessage._input,
         "tool-approval-request": AssembledMessage._approval_request,
         "tool-approval-response": AssembledMessage._approval_response,

@@ -18,8 +18,9 @@ from ..audit import detail
 from ..headers import EVENT_STREAM
 from ..operations import Backend, Caller, Until
 from ..operations.admission import AGENT_PROBLEMS
+from ..signatures import AgentInPath
 from .chunks import STREAM
-from .dialect import AI_SDK, AgentInPath, conversation_of_chat, fault
+from .dialect import AI_SDK, conversation_of_chat, fault
 from .following import stream_of
 from .wire import ChatRequest, answers_in, id_of, user_message
 
@@ -111,9 +112,11 @@ async def _answer(backend: Backend, caller: Caller, conversation_id: str, body: 
     answers = answers_in(last, place)
     if not answers:
         raise Refused("nothing_to_answer", "The last message is the assistant's, and has no answer to a call of it.")
+    # Also answers that nobody waits for any more are answered with the run.
+    operations.require_scope(caller, "runs:read", "runs:act", "actions:approve")
     detail(run=run.id, items=sorted(item.type for item in answers.values()))
     answered = await operations.answer_run(backend, run.id, answers, caller)
-    return stream_of(backend, answered, frozenset(answers))
+    return stream_of(backend, answered, operations.answered_actions(run, answers))
 
 
 async def _regenerate(backend: Backend, caller: Caller, conversation_id: str, agent: str, body: ChatRequest) -> Run:
@@ -128,9 +131,12 @@ async def _regenerate(backend: Backend, caller: Caller, conversation_id: str, ag
     if run.status is RunStatus.CANCELLING:
         run = await operations.await_run(backend, run, Until.TERMINAL, _LETTING_GO)
     position = await _position_before(backend, conversation_id, run.id)
+    submission = _submission(agent, body.model_copy(update={"on_conflict": "reject"}), input=())
+    # The old answer goes only if there may be another one.
+    again = submission.model_copy(update={"conversation_id": conversation_id})
+    await operations.check_submission(backend, again, caller)
     detail(run=run.id, withdrawn_after=position)
     await operations.withdraw(backend, conversation_id, position, caller, key=f"ai_sdk regenerate {run.id}")
-    submission = _submission(agent, body.model_copy(update={"on_conflict": "reject"}), input=())
     return (
         await operations.submit_to_named(
             backend, conversation_id, submission, caller, key=f"ai_sdk {conversation_id} again {run.id}"

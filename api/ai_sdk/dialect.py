@@ -62,7 +62,6 @@ async def _keep(backend: Backend, caller: Caller, chat_id: str) -> None:
     await operations.keep_to_named(backend, caller, conversation_of_chat(backend, chat_id))
 
 
-AgentInPath = Annotated[str, InPath("The agent on the server: `support`, or `support@7` for a version.")]
 ChatInPath = Annotated[str, InPath("The id of the chat.", keep=_keep)]
 
 

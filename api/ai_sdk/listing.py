@@ -19,8 +19,9 @@ from .. import operations
 from ..answers import answer_json
 from ..operations import Backend, LogEntry
 from ..queries import FARTHEST, Number, Query
+from ..signatures import AgentInPath
 from .assembly import AssembledMessage
-from .dialect import AI_SDK, AgentInPath, ChatInPath, conversation_of_chat
+from .dialect import AI_SDK, ChatInPath, conversation_of_chat
 from .projection import ChatProjection
 from .values import parts_of
 from .wire import LATE

@@ -19,7 +19,7 @@ from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from ..operations import StoredEvent
 from .chunks import DELTAS, Chunk, DeltaFrame, part_id
 from .tables import ERRORS, FINISHES, STATUSES, WAITS
-from .values import input_of, output_of, parts_of, text_in
+from .values import input_of, output_of, parts_of, question_of, text_in, waiting_below
 
 _REASONS: Final = {"expired": "Nobody decided in time.", "cancelled": "The answer was stopped."}
 
@@ -32,6 +32,7 @@ class AwaitedCall(NamedTuple):
     known_as: str
     tool: str
     approval: bool
+    question: Chunk | None = None
 
 
 class ChatProjection:
@@ -252,8 +253,16 @@ class ChatProjection:
         known_as = self._calls.get((data["step"].partition("/")[0], action["call_id"]))
         if known_as is None:
             return
+        question = None
+        if action["type"] == "question":
+            question = {
+                "type": "data-palaver-question",
+                "id": action["id"],
+                "data": question_of(action, known_as),
+            }
+            yield question
         self._awaited[action["id"]] = AwaitedCall(
-            action["call_id"], known_as, action["tool"], action["type"] == "approval"
+            action["call_id"], known_as, action["tool"], action["type"] == "approval", question
         )
         if action["type"] == "approval":
             about = {"expiresAt": action["expires_at"], "secondPerson": action["second_person"]}
@@ -273,6 +282,10 @@ class ChatProjection:
             return
         if not approved:
             self._unanswered.add(awaited.known_as)
+        if awaited.question is not None:
+            # The same id takes the place of the question.
+            settled = {"decision": decision} | ({"response": data["response"]} if data.get("response") else {})
+            yield awaited.question | {"data": awaited.question["data"] | settled}
         if not awaited.approval:
             return
         if not approved:
@@ -282,6 +295,13 @@ class ChatProjection:
         told: Chunk = {"type": "tool-approval-response", "approvalId": data["action_id"], "approved": approved}
         why = data["reason"] or _REASONS.get(decision)
         yield told if why is None else told | {"reason": why}
+
+    def _action_below(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
+        yield _below(data["action"]["id"], waiting_below(data["action"], data["child_run_id"], data["path"]))
+
+    def _resolved_below(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
+        settled = {"actionId": data["action_id"], "runId": data["child_run_id"], "decision": data["decision"]}
+        yield _below(data["action_id"], settled)
 
     def _requires_action(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         self._awaiting = True
@@ -344,6 +364,11 @@ def _status(status: RunStatus, **facts: Any) -> Chunk:
     return {"type": "data-palaver-status", "data": {"status": STATUSES[status], **facts}, "transient": True}
 
 
+def _below(action_id: str, facts: Mapping[str, Any]) -> Chunk:
+    # The log of the conversation has nothing of it, so that no list of messages could show it.
+    return {"type": "data-palaver-approval", "id": action_id, "data": dict(facts), "transient": True}
+
+
 def _sentence(error: Mapping[str, Any] | None, stop_reason: str, run_id: str) -> str:
     """Return the sentence for a person, and what whoever runs the server looks for."""
     if error is None:
@@ -378,8 +403,8 @@ HANDLERS: Final[Mapping[str, Handle]] = MappingProxyType(
         EventKind.TOOL_FINISHED: ChatProjection._result,
         EventKind.ACTION_REQUIRED: ChatProjection._action,
         EventKind.ACTION_RESOLVED: ChatProjection._resolved,
-        EventKind.CHILD_ACTION_REQUIRED: ChatProjection._nothing,
-        EventKind.CHILD_ACTION_RESOLVED: ChatProjection._nothing,
+        EventKind.CHILD_ACTION_REQUIRED: ChatProjection._action_below,
+        EventKind.CHILD_ACTION_RESOLVED: ChatProjection._resolved_below,
         EventKind.BUDGET_WARNING: ChatProjection._nothing,
         EventKind.CONVERSATION_CONDENSED: ChatProjection._nothing,
         EventKind.REASONING_DROPPED: ChatProjection._nothing,

@@ -19,8 +19,9 @@ from ..answers import answer
 from ..audit import detail
 from ..headers import EVENT_STREAM
 from ..operations import Backend, Caller
+from ..signatures import AgentInPath
 from .chunks import STREAM
-from .dialect import AI_SDK, AgentInPath, ChatInPath, conversation_of_chat
+from .dialect import AI_SDK, ChatInPath, conversation_of_chat
 from .following import stream_of
 from .wire import LATE
 

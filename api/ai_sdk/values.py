@@ -55,6 +55,29 @@ def input_of(arguments: str) -> Any:
         return arguments
 
 
+def question_of(action: Mapping[str, Any], known_as: str) -> dict[str, Any]:
+    """Return the question that a call waits with, for a person."""
+    question = {name: value for name, value in action["question"].items() if value is not None}
+    return {**question, "actionId": action["id"], "toolCallId": known_as, "expiresAt": action["expires_at"]}
+
+
+def waiting_below(action: Mapping[str, Any], run_id: str, path: Sequence[str]) -> dict[str, Any]:
+    """Return a call of a run below that waits for somebody."""
+    made = {
+        "actionId": action["id"],
+        "runId": run_id,
+        "path": list(path),
+        "type": action["type"],
+        "toolName": action["tool"],
+        "input": input_of(action["arguments"]),
+        "digest": action["digest"],
+        "expiresAt": action["expires_at"],
+        "secondPerson": action["second_person"],
+    }
+    question = action.get("question")
+    return made | {"question": {k: v for k, v in question.items() if v is not None}} if question else made
+
+
 def output_of(content: Content) -> Any:
     """Return the result of a call: what is a JSON object or list in a text is that again, anything else the text."""
     if isinstance(content, str):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
-from palaver.schemas.actions import ApprovalDecision, Item, ToolOutput
+from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import Metadata, Strict, Tags
 from palaver.schemas.models import Message, OnConflict
@@ -83,6 +83,8 @@ def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
     for at, part in enumerate(_parts(message, place)):
         if part.get("type") == "step-start":
             found = {}
+        elif part.get("type") == "data-palaver-question":
+            found.update(_form(part, f"{place}/parts/{at}"))
         elif part.get("state") in _ANSWERED:
             found.update(_answer(part, f"{place}/parts/{at}"))
     return found
@@ -126,6 +128,21 @@ def _answer(part: Mapping[str, Any], place: str) -> dict[str, Item]:
         case {"toolCallId": str() as call, "errorText": str() as text}:
             return _output(call, text, True, place)
     raise fault(place, "must have toolCallId, and errorText where the state is output-error")
+
+
+def _form(part: Mapping[str, Any], place: str) -> dict[str, Item]:
+    """Return the answer that the page has put to a question; none if it has put none."""
+    match part:
+        case {"id": str() as action, "data": {"answer": {"response": response, **more}}}:
+            fields = {"type": "answer", "action_id": action, "response": response, "content": more.get("content")}
+            try:
+                return {action: QuestionAnswer.model_validate(fields)}
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                raise fault(f"{place}/data/answer", first["msg"]) from None
+        case {"data": {"answer": _}}:
+            raise fault(f"{place}/data/answer", "must have response: accept, decline or cancel")
+    return {}
 
 
 def _decision(action: str, approved: bool, reason: Any, place: str) -> ApprovalDecision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from palaver.errors import FieldError, Refused
 from palaver.schemas.agents import NewAgent, ServerAgent, split_reference
-from palaver.schemas.fields import AgentName, AgentReference
+from palaver.schemas.fields import AgentName
 
 from .. import operations
 from ..answers import answer
@@ -18,30 +18,22 @@ from ..headers import ExpectedVersion
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
-from ..signatures import InPath
+from ..signatures import InPath, read_reference
 from .dialect import NATIVE
 
-_NAME: Final = TypeAdapter(AgentName)
-_REFERENCE: Final = TypeAdapter(AgentReference)
-
-
-def _checked(kind: TypeAdapter[Any], text: str, why: str) -> str:
-    try:
-        return str(kind.validate_python(text))
-    except ValidationError:
-        raise Refused.of_faults([FieldError("/name", "validation_error", why)]) from None
+_NAME: Final = TypeAdapter[str](AgentName)
 
 
 def _name(text: str) -> str:
-    return _checked(_NAME, text, "must be 1 to 64 letters, digits, _ . and -, and begin with a letter or a digit")
-
-
-def _reference(text: str) -> str:
-    return _checked(_REFERENCE, text, "must be the name of an agent, or NAME@VERSION")
+    try:
+        return _NAME.validate_python(text)
+    except ValidationError:
+        why = "must be 1 to 64 letters, digits, _ . and -, and begin with a letter or a digit"
+        raise Refused.of_faults([FieldError("/name", "validation_error", why)]) from None
 
 
 Name = Annotated[str, InPath("The agent's name.", read=_name)]
-Reference = Annotated[str, InPath("The agent's name, or `name@version`.", read=_reference)]
+Reference = Annotated[str, InPath("The agent's name, or `name@version`.", read=read_reference)]
 
 
 class AgentsQuery(Query):

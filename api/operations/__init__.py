@@ -17,7 +17,7 @@ from palaver.store.redis.single_flight import SingleFlight
 from .acting import acting_for
 from .admission import as_it_was
 from .agents import AgentPage, keep_agent, list_agents, read_agent, remove_agent
-from .answering import answer_run
+from .answering import answer_run, answered_actions
 from .asking import ask
 from .audit import is_kept, keep_act, read_audit
 from .backend import Backend, Caller, Publishing
@@ -89,7 +89,7 @@ from .scopes import (
 from .secrets import secret_names, set_secrets
 from .services import ServiceState, read_services
 from .stored_keys import StoredKeys
-from .submitting import Taken, begin, condense, retry, run_begun_with, submit
+from .submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
 from .tokens import create_token
 from .tools import ToolState, read_tools
@@ -160,6 +160,7 @@ __all__ = [
     "acting_for",
     "admit_watcher",
     "answer_run",
+    "answered_actions",
     "append",
     "append_items",
     "as_it_was",
@@ -173,6 +174,7 @@ __all__ = [
     "change_tenant",
     "change_webhook",
     "check_store",
+    "check_submission",
     "clear_conversation",
     "condense",
     "conversation_named",

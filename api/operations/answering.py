@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import orjson
 
 from palaver.errors import StateConflict
-from palaver.schemas.actions import Item
+from palaver.schemas.actions import Item, ToolOutput
 from palaver.schemas.models import Run
 
 from .backend import Backend, Caller
@@ -40,8 +40,9 @@ async def answer_run(backend: Backend, run_id: str, answers: Mapping[str, Item],
         if not items:
             return run
         try:
-            run = (await act(backend, run_id, items, caller, key=_key_of(run_id, items, caller))).run
-            if not pending_answers(run, answers):
+            acted = await act(backend, run_id, items, caller, key=_key_of(run_id, items, caller))
+            run = acted.run
+            if acted.replayed or not pending_answers(run, answers):
                 return run
         except StateConflict as conflict:
             conflicts += 1
@@ -52,11 +53,25 @@ async def answer_run(backend: Backend, run_id: str, answers: Mapping[str, Item],
 def pending_answers(run: Run, answers: Mapping[str, Item]) -> Sequence[Item]:
     """Return those of the answers that the run waits for, in the order of its actions; then those that one of the runs
     below it waits for, which are known by the ids of actions alone."""
-    found = [answers.get(action.id) or answers.get(action.call_id) for action in run.pending_actions]
-    if own := [item for item in found if item is not None]:
+    found = [(action.id, answers.get(action.id) or answers.get(action.call_id)) for action in run.pending_actions]
+    if own := [_addressed(item, action_id) for action_id, item in found if item is not None]:
         return own
     below = [action for action in run.pending_below if action.id in answers]
     return [answers[action.id] for action in below if action.run_id == below[0].run_id]
+
+
+def answered_actions(run: Run, answers: Collection[str]) -> frozenset[str]:
+    """Return the ids of those pending actions that these ids of actions and calls mean. If nothing of it is pending,
+    the ids themselves: a call's id may come again in the run, so it is no name for an action that can be had."""
+    own = [action.id for action in run.pending_actions if not {action.id, action.call_id}.isdisjoint(answers)]
+    below = [action.id for action in run.pending_below if action.id in answers]
+    return frozenset((*own, *below) or answers)
+
+
+def _addressed(item: Item, action_id: str) -> Item:
+    """Return the item with the id of its action: providers give the ids of calls again, and what has an effect once
+    would have none on the second call."""
+    return item.model_copy(update={"call_id": action_id}) if isinstance(item, ToolOutput) else item
 
 
 def _key_of(run_id: str, items: Sequence[Item], caller: Caller) -> str:

@@ -46,6 +46,18 @@ async def submit(backend: Backend, submission: Submission, caller: Caller, *, ke
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
 
+async def check_submission(backend: Backend, submission: Submission, caller: Caller) -> None:
+    """See that a run could be taken on, before something goes that it is to take the place of.
+
+    Raises:
+        Refused: everything that is wrong with it.
+        UnknownConversation: it depends on the agent of a conversation that is not there.
+        NoRoom, StoreUnavailable: not now.
+    """
+    await admit_submission(submission, backend, caller)
+    await within_deadline(backend.store.capacity.admit())
+
+
 async def begin(
     backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None, show: bool = False
 ) -> Submitted:

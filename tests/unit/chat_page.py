@@ -93,7 +93,9 @@ def check(chunks: Iterable[Chunk], known: Iterable[str] = (), *, whole: bool = T
             case "file":
                 assert chunk["url"]
                 assert chunk["mediaType"]
-            case "data-palaver-status" | "data-palaver-progress":
+            case "data-palaver-question":
+                assert chunk["data"]["toolCallId"] in calls
+            case "data-palaver-status" | "data-palaver-progress" | "data-palaver-approval":
                 assert chunk["transient"] is True
             case "error":
                 assert chunk["errorText"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from api.ag_ui.messages import said_in
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.models import Message
@@ -237,6 +238,15 @@ async def test_what_the_page_says_beside_words_goes_with_them() -> None:
         ({"state": {"a": 1}}, "/state: is not shared"),
         ({"resume": [{"interruptId": "run_1:act_1", "status": "resolved", "payload": {"approved": True}}]}, "/resume"),
         ({"resume": [{"interruptId": "x", "status": "resolved", "payload": "yes"}]}, "/resume/0/payload: must be"),
+        ({"resume": [{"interruptId": "run_1:all", "status": "resolved", "payload": {"a": 1}}]}, "/resume/0: "),
+        (
+            {
+                "resume": [
+                    {"interruptId": "run_1:all", "status": "resolved", "payload": {"approved": True, "arguments": {}}}
+                ]
+            },
+            "/resume/0: ",
+        ),
         ({"messages": [{"id": "t", "role": "tool", "toolCallId": "c1", "content": "x"}]}, "is not the id of a call"),
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "audio", "source": {}}]}]}, "must be a text"),
         ({"messages": [{"id": "u", "role": "user", "content": 3}]}, "/messages/0/content"),
@@ -320,3 +330,124 @@ async def test_a_question_of_a_server_is_an_interrupt_whose_payload_is_its_form(
         await api.store.steps.settle(claimed, Continue(outcomes=(ToolOutcome(result),)))
         await api.finish(run, "it is the second")
         assert (await heard)[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_call_id_that_comes_again_is_answered_again() -> None:
+    async with page() as (api, user):
+        user.say("paint")
+        heard = user.begin(user.body(tools=[TOOL]))
+        run = await user.active()
+        for step in (1, 2):
+            await api.ask(run, call("c1", "client_tool", "pick_colour"))
+            events = await heard
+            shown_calls = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_START"]
+            assert events[-1]["outcome"]["pendingToolCallIds"] == shown_calls == [f"{run['id']}:{step}:c1"]
+            user.messages.append({"id": f"t{step}", "role": "tool", "toolCallId": shown_calls[0], "content": "blue"})
+            heard = user.begin(user.body(tools=[TOOL]))
+
+            async def goes_on(to: int = step + 1) -> bool:
+                return bool((await api.read(run))["step"] == to)
+
+            await aeventually(goes_on)
+        await api.finish(run, "painted")
+        results = [event["toolCallId"] for event in await heard if event["type"] == "TOOL_CALL_RESULT"]
+        assert results == [f"{run['id']}:2:c1"]
+
+
+async def test_a_key_that_may_not_read_has_its_run_and_nothing_else_of_the_thread() -> None:
+    async with world(CLOSED) as api:
+        api.client.headers.update(await bearer(api))
+        assert (await api.client.put("/v1/agents/support", json=AGENT)).status_code == 201
+        user = Page(api)
+        for text in ("hello", "again"):
+            user.say(text)
+            heard = user.begin(body := user.body())
+            run = await user.active()
+            await api.finish(run, f"{text} to you")
+            await heard
+        submitting = Page(api)
+        submitting.headers = await bearer(api, name="key", scopes=frozenset({"runs:submit"}))
+        events = await submitting.run(body)
+        assert "MESSAGES_SNAPSHOT" not in kinds(events)
+        assert [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["again to you"]
+
+
+async def test_words_of_a_turn_that_failed_are_not_said_again() -> None:
+    async with page() as (api, user):
+        user.say("hello")
+        heard = user.begin(user.body())
+        await api.fail(await user.active())
+        await heard
+        user.say("are you there?")
+        heard = user.begin(user.body())
+        run = await user.active()
+        logged = (await api.client.get(f"/v1/conversations/{run['conversation_id']}/messages")).json()["data"]
+        assert [each["content"] for each in logged] == ["hello", "are you there?"]
+        await api.finish(run)
+        await heard
+
+
+async def test_answers_and_words_in_one_request_may_come_twice() -> None:
+    async with page() as (api, user):
+        user.say("paint")
+        heard = user.begin(user.body(tools=[TOOL]))
+        run = await user.active()
+        await api.ask(run, call("c1", "client_tool", "pick_colour"))
+        (pending,) = (await heard)[-1]["outcome"]["pendingToolCallIds"]
+        user.messages.append({"id": "t1", "role": "tool", "toolCallId": pending, "content": "blue"})
+        user.say("and be quick")
+        sent = user.messages
+        heard = user.begin(body := user.body())
+
+        async def steered() -> bool:
+            logged = (await api.client.get(f"/v1/conversations/{run['conversation_id']}/messages")).json()["data"]
+            return [each["content"] for each in logged if each["role"] == "user"] == ["paint", "and be quick"]
+
+        await aeventually(steered)
+        user.messages = sent
+        again = user.begin(body)
+        await api.finish(run, "painted")
+        for events in (await heard, await again):
+            assert events[-1]["outcome"] == {"type": "success"}
+        assert await steered(), "it was said once"
+        assert len((await api.client.get("/v1/runs")).json()["data"]) == 1
+
+
+async def test_a_name_that_no_agent_can_have_is_refused() -> None:
+    async with page() as (api, user):
+        answer = await api.client.post("/ag-ui/agents/Bad%20Name", json=user.body())
+        assert (answer.status_code, "must be the name of an agent" in answer.json()["message"]) == (422, True)
+        user.say("hello")
+        answer = await api.client.post("/ag-ui/agents/Bad%20Name", json=user.body())
+        assert answer.status_code == 422
+
+
+async def test_a_deleted_run_does_not_shut_its_thread() -> None:
+    async with page() as (api, user):
+        user.say("paint")
+        heard = user.begin(user.body(tools=[TOOL]))
+        run = await user.active()
+        await api.ask(run, call("c1", "client_tool", "pick_colour"))
+        (pending,) = (await heard)[-1]["outcome"]["pendingToolCallIds"]
+        await api.client.post(f"/ag-ui/threads/{user.thread}/cancel", json={})
+        assert (await api.client.delete(f"/v1/runs/{run['id']}")).status_code == 204
+        user.messages.append({"id": "t1", "role": "tool", "toolCallId": pending, "content": "blue"})
+        refused = await user.post(user.body())
+        assert refused.status_code == 422
+        user.say("hello")
+        heard = user.begin(user.body())
+        again = await user.active()
+        await api.finish(again, "hello")
+        assert (await heard)[-1]["outcome"] == {"type": "success"}
+
+
+def test_of_a_request_a_stream_holds_the_words_of_the_user_alone() -> None:
+    image = {"type": "image", "source": {"type": "data", "value": "x" * 1000, "mimeType": "image/png"}}
+    messages: list[dict[str, Any]] = [
+        {"id": "u1", "role": "user", "content": [{"type": "text", "text": "this?"}, image]},
+        {"id": "a1", "role": "assistant", "content": "a picture"},
+        {"role": "user", "content": "without an id"},
+        {"id": "u2", "role": "user", "content": 3},
+        {"id": "u3", "role": "user", "content": "why?"},
+    ]
+    assert said_in(messages) == [("u1", "this?"), ("u3", "why?")]

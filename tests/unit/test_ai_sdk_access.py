@@ -61,6 +61,9 @@ async def test_each_kind_of_request_needs_its_scope(api: World) -> None:
     submitting = await with_scopes(api, "runs:submit")
     refused = await submitting.answer(said("hello"), trigger="regenerate-message")
     assert (refused.status_code, "the scope runs:act" in refused.text) == (403, True)
+    unknown = {"type": "dynamic-tool", "toolCallId": "none", "state": "output-available", "output": "x"}
+    refused = await submitting.answer({**message, "parts": [unknown]})
+    assert (refused.status_code, "the scope runs:read" in refused.text) == (403, True), "it would be shown the run"
     assert (await page.run(run["id"]))["status"] == "requires_action"
 
 

@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+import orjson
 import pytest
 
 from palaver.errors import ErrorClass, Failure
+from palaver.schemas.actions import ServerQuestion
 from palaver.schemas.models import Message
 from palaver.steps.leases import Lease
-from palaver.steps.verdicts import Continue, Finish, OpenCall, RetryAfter, ToolOutcome
+from palaver.steps.verdicts import AskPerson, Continue, Finish, OpenCall, RetryAfter, ToolOutcome
 from palaver.vocabulary.lifecycle import StopReason
-from tests.unit.api_world import call
+from tests.unit.api_world import AGENT, call
 from tests.unit.chat_page import Page, assembled, check, chunks_of, ended, page, said, texts
+from tests.unit.mcp_host import publish
+from tests.unit.test_api_actions_below import call_agent
 
 SHOP: Final = {"name": "pick_colour", "description": "Ask the person for a colour."}
 
@@ -304,6 +308,8 @@ async def test_errors_are_for_people_and_say_what_to_look_for(chat: Page) -> Non
     assert chunks[-2] == {"type": "error", "errorText": text}
     unknown = await chat.api.client.post("/ui/agents/nobody/chat", json={"id": "c", "messages": [said("hello")]})
     assert (unknown.status_code, "(invalid_request, unknown_agent, req_" in unknown.text) == (422, True)
+    unfit = await chat.api.client.post("/ui/agents/Bad%20Name/chat", json={"id": "c", "messages": [said("hello")]})
+    assert (unfit.status_code, "must be the name of an agent" in unfit.text) == (422, True)
 
 
 async def test_messages_come_in_pages(chat: Page) -> None:
@@ -321,3 +327,84 @@ async def test_messages_come_in_pages(chat: Page) -> None:
         f"{kind} {number}" for number in range(5) for kind in ("question", "answer")
     ]
     assert listed["nextBefore"] is None
+
+
+async def test_a_call_id_that_comes_again_is_answered_again(chat: Page) -> None:
+    request, run = await chat.begin(said("hello"))
+    for step in (1, 2):
+        await chat.api.ask(run, call("call_1", "client_tool", "pick_colour"))
+        chunks = await ended(request)
+        assert chunks[-1]["finishReason"] == "tool-calls"
+        message = (await chat.messages())["messages"][-1]
+        (waiting_call,) = [part for part in message["parts"] if part.get("state") == "input-available"]
+        waiting_call |= {"state": "output-available", "output": "blue"}
+        request = chat.send(message)
+        await request.until(lambda body: b"tool-output-available" in body)
+        assert (await chat.run(run["id"]))["step"] == step + 1
+    await chat.api.finish(run, "painted")
+    chunks = await ended(request)
+    check(chunks, ["call_1", "call_1~2"])
+    assert [each["toolCallId"] for each in chunks if each["type"] == "tool-output-available"] == ["call_1~2"]
+
+
+async def test_an_answer_stays_that_no_other_one_may_take_the_place_of(chat: Page) -> None:
+    request, run = await chat.begin(said("hello"))
+    await chat.api.finish(run, "Good day")
+    await ended(request)
+    body = {"id": chat.chat_id, "messages": [said("hello")], "trigger": "regenerate-message", "messageId": run["id"]}
+    refused = await chat.api.client.post("/ui/agents/nobody/chat", json=body)
+    assert (refused.status_code, "unknown_agent" in refused.text) == (422, True)
+    assert [texts(each) for each in (await chat.messages())["messages"]] == [["hello"], ["Good day"]]
+
+
+async def test_a_question_is_a_part_that_takes_its_answer(chat: Page) -> None:
+    request, run = await chat.begin(said("hello"))
+    await chat.api.ask(run, call("call_1"))
+    form = {"type": "object", "properties": {"colour": {"type": "string"}}}
+    asked = AskPerson(ServerQuestion(asker="crm", message="Which?", form=form), 60.0, "{}")
+    await chat.api.store.steps.settle(await claimed(chat, run, "1/call_1", "tools"), asked)
+    chunks = await ended(request)
+    check(chunks)
+    assert chunks[-1]["finishReason"] == "tool-calls"
+    message = assembled(chunks)
+    assert (await chat.messages())["messages"][-1] == message
+    (part,) = [each for each in message["parts"] if each["type"] == "data-palaver-question"]
+    data = part["data"]
+    assert {"asker": "crm", "message": "Which?", "form": form, "toolCallId": "call_1"}.items() <= data.items()
+    assert part["id"] == data["actionId"]
+    part["data"] = {**data, "answer": {"response": "perhaps"}}
+    refused = await chat.answer(message)
+    assert (refused.status_code, "/data/answer" in refused.text) == (422, True)
+    part["data"] = {**data, "answer": {"response": "accept", "content": {"colour": "red"}}}
+    request = chat.send(message)
+    await request.until(lambda body: b"data-palaver-question" in body)
+    lease = await chat.api.store.steps.claim(
+        run["id"], run["conversation_id"], "1/call_1", queues=("tools",), worker="w-1", nonce="m", known=None
+    )
+    assert isinstance(lease, Lease)
+    assert orjson.loads(lease.answer or "") == {"action": "accept", "content": {"colour": "red"}}
+    done = Message(role="tool", call_id="call_1", name="calculator", content="red")
+    await chat.api.store.steps.settle(lease, Continue(outcomes=(ToolOutcome(done),)))
+    await chat.api.finish(run, "Red it is")
+    chunks = await ended(request)
+    check(chunks, ["call_1"])
+    (settled,) = [each["data"] for each in chunks if each["type"] == "data-palaver-question"]
+    assert (settled["decision"], settled["response"]) == ("answer", "accept")
+
+
+async def test_a_call_below_that_waits_is_shown_and_how_it_was_decided(chat: Page) -> None:
+    api = chat.api
+    await publish(api, "researcher", **AGENT)
+    await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})
+    request, run = await chat.begin(said("look"))
+    (child,) = await call_agent(api, run, "call_1")
+    await api.ask(child, call("a1", "approval"))
+    await request.until(lambda body: b"data-palaver-approval" in body)
+    (below,) = [each for each in chunks_of(request.body) if each["type"] == "data-palaver-approval"]
+    assert (below["data"]["runId"], below["data"]["toolName"]) == (child["id"], "calculator")
+    decision = {"type": "approval", "action_id": below["data"]["actionId"], "decision": "approve"}
+    answer = await api.client.post(f"/v1/runs/{run['id']}/input", json={"items": [decision]})
+    assert answer.status_code < 300, answer.text
+    await request.until(lambda body: b'"decision":"approve"' in body)
+    await chat.stop()
+    check(await ended(request))
