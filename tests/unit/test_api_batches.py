@@ -317,6 +317,33 @@ async def test_no_room_is_waited_for_and_a_refusal_is_a_result() -> None:
         assert {result["code"] for result in refused} == {"unknown_agent"}
 
 
+async def test_a_run_that_was_submitted_is_known_though_it_would_be_refused_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with batching() as each:
+        await each.api.client.put("/v1/agents/support", json=AGENT)
+        made = await each.create(2, agents=["support"])
+
+        async def dies(*_: Any, **__: Any) -> bool:
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            submit_all = each.runner._submit_all
+
+            async def die_behind(*args: Any) -> float:
+                patch.setattr(each.runner._progress, "advance", dies)
+                return await submit_all(*args)
+
+            patch.setattr(each.runner, "_submit_all", die_behind)
+            with pytest.raises(Killed):
+                await each.look()
+        await each.api.client.delete("/v1/agents/support")
+        each.clock.now += 30
+        await each.look()
+        assert await each.answer_all() == 2
+        assert (await each.read(made))["totals"][0]["ended"] == {"completed": 2}
+
+
 class Fleet:
     """Processes that go on with batches, a new one for each that has died."""
 

@@ -268,6 +268,21 @@ async def test_when_nobody_knows_any_more_what_became_of_a_tick_it_is_not_carrie
         assert (tick["outcome"], tick["code"]) == ("missed", "unknown_outcome")
 
 
+async def test_a_run_that_was_submitted_is_known_though_it_would_be_refused_now() -> None:
+    async with planned() as plan:
+        await plan.api.client.put("/v1/agents/support", json=AGENT)
+        await plan.put(run={**RUN, "agent": "support"})
+        plan.clock.now = await next_attention(plan.api) or 0
+        (due,), _ = await plan.api.store.ticks.due()
+        claimed = await plan.scheduler._claim(due)
+        assert claimed is not None
+        entry = await plan.scheduler._outcome(claimed)
+        assert entry is not None, "and then the process dies"
+        await plan.api.client.delete("/v1/agents/support")
+        tick = (await plan.pass_time())["ticks"][0]
+        assert (tick["outcome"], tick["run_id"]) == ("started", entry.run_id)
+
+
 async def test_where_something_unforeseen_is_wrong_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     async with planned() as plan:
         await plan.put()

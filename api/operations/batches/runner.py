@@ -39,7 +39,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..backend import Backend, Caller, within_deadline
 from ..control import cancel
-from ..schedules.bearers import caller_now
+from ..schedules.bearers import caller_now, run_begun_before
 from ..submitting import begin
 from .keeping import scoring_of, submission_of
 
@@ -185,15 +185,17 @@ class BatchRunner:
         except NoRoom:
             if claimed.state != "cancelling":
                 return None
-            return self._ended(claimed, entry, entry.result or {"status": "cancelled"})
+            result = entry.result or {"status": "cancelled"}
         except (Refused, StateConflict, IdempotencyMismatch) as error:
             code = "idempotency_key_reused" if isinstance(error, IdempotencyMismatch) else error.code
             refusal = {"code": code, "output": str(error)[: limit_of("batch_output")]}
             result = {"status": "refused", **refusal} if entry.result is None else {**entry.result, "code": code}
-            return self._ended(claimed, replace(entry, item=item.id), result)
-        if entry.result is not None:
-            return replace(entry, score_run_id=run_id)
-        return replace(entry, run_id=run_id, item=item.id)
+        else:
+            return _with_run(entry, item, run_id)
+        before = await run_begun_before(self._backend, claimed.tenant, claimed.order.bearer, key)
+        if before is not None:
+            return _with_run(entry, item, before)
+        return self._ended(claimed, replace(entry, item=item.id), result)
 
     def _ended(self, claimed: BatchClaim, entry: CellEntry, result: Mapping[str, Any]) -> EndedCell:
         order, agent = claimed.order, entry.cell % len(claimed.order.head.agents)
@@ -222,6 +224,13 @@ class BatchRunner:
             ms=0 if seconds is None else round(seconds * 1000),
             passed=None if verdict is None else int(passed is True),
         )
+
+
+def _with_run(entry: CellEntry, item: BatchItem, run_id: str) -> CellEntry:
+    """A cell whose run, or the one that judges it, is submitted."""
+    if entry.result is not None:
+        return replace(entry, score_run_id=run_id)
+    return replace(entry, run_id=run_id, item=item.id)
 
 
 def _submission(claimed: BatchClaim, entry: CellEntry, item: BatchItem) -> Submission:

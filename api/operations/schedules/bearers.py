@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaver.errors import Refused
+from palaver.store.redis.reach import Reach, within
 from palaver.store.schedules.schedules import Bearer
 
 from ..backend import Backend, Caller, within_deadline
@@ -55,6 +56,17 @@ async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
             if not any(key.name == bearer.name for key in backend.settings.api_keys):
                 raise _gone(bearer)
     return Caller(True, bearer.name, tenant, scopes, agents)
+
+
+async def run_begun_before(backend: Backend, tenant: str, bearer: Bearer, key: str) -> str | None:
+    """Return the run that was submitted under this key in the name of the bearer, who may not do so any more: whoever
+    did it died before he wrote that down. None if there is none.
+
+    Raises:
+        StoreUnavailable: the store took too long.
+    """
+    with within(Reach(tenant)):
+        return await within_deadline(backend.store.runs.begun_with([key], by=bearer.name))
 
 
 def _gone(bearer: Bearer) -> Refused:
