@@ -355,6 +355,27 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
         assert not await store.webhooks.list("")
 
 
+async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    table = '[webhooks.{}]\nurl = "https://a.example"\nsecret_env = "HOOK_SECRET"\ntenant = "{}"\n'
+    tables = [table.format(f"n{place}", name) for place, name in enumerate(("nobody", "erased", "acme"))]
+    file = load_webhooks(written(tmp_path, "".join(tables)))
+    async with delivering(at_work=False) as (_, store, _):
+        for name in ("erased", "acme"):
+            await store.tenants.create(name)
+        erased, acme = await store.tenants.get("erased"), await store.tenants.get("acme")
+        assert erased is not None
+        assert acme is not None
+        await store.erasures.erase("erased")
+        await keep_file(store, file)
+        assert len(await store.webhooks.list(acme.tag)) == 1
+        assert not await store.webhooks.list(erased.tag)
+    assert "[webhooks.n0] is left out: there is no tenant 'nobody'" in caplog.text
+    assert "[webhooks.n1] " in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
