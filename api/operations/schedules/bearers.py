@@ -49,11 +49,17 @@ async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
             for record, _ in await within_deadline(backend.store.api_keys.list(tenant)):
                 grant = record.grant
                 valid = record.expires_at is None or record.expires_at > seconds
-                if valid and grant.name == bearer.name and grant.conversation is None:
+                allowed = "runs:submit" in grant.scopes and grant.conversation is None
+                if valid and allowed and grant.name == bearer.name:
                     return Caller(True, grant.name, tenant, grant.scopes, grant.agents)
             raise _gone(bearer)
         case "listed":
             if not any(key.name == bearer.name for key in backend.settings.api_keys):
+                raise _gone(bearer)
+        case "none":
+            # Ordered with a key that has no name, or when the API wanted none.
+            settings = backend.settings
+            if settings.keyed and all(key.name is not None for key in settings.api_keys):
                 raise _gone(bearer)
     return Caller(True, bearer.name, tenant, scopes, agents)
 
@@ -70,4 +76,5 @@ async def run_begun_before(backend: Backend, tenant: str, bearer: Bearer, key: s
 
 
 def _gone(bearer: Bearer) -> Refused:
-    return Refused("invalid_token", f"No key of the name {bearer.name} is valid any more: put it again with another.")
+    which = "without a name" if bearer.name is None else f"of the name {bearer.name}"
+    return Refused("invalid_token", f"No key {which} is valid any more and may submit runs: put it again with another.")
