@@ -22,6 +22,7 @@ from standardwebhooks import Webhook
 from palaver.config.settings import Settings
 from palaver.config.webhook_file import load_webhooks
 from palaver.errors import ConfigurationError, Refused
+from palaver.schemas.endpoints import webhook_fault
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
@@ -148,6 +149,20 @@ async def test_an_address_within_is_not_asked(url: str) -> None:
             assert not receiver.received
     finally:
         await sender.close()
+
+
+@pytest.mark.parametrize("url", ["https://example.org:x/", "https://example.org/\x7f", "https://[::1/", "https://a..b/"])
+async def test_an_address_that_cannot_be_read_ends_the_attempt(url: str) -> None:
+    assert webhook_fault(url, ()) is not None
+    sender = Sender((), timeout=TIMEOUT)
+    try:
+        found = [await sender.send(url, {}, b"{}", trusted=trusted) for trusted in (False, True)]
+    finally:
+        await sender.close()
+    assert [each.status for each in found] == [None, None]
+    assert found[0].error == "address_not_allowed"
+    if url != "https://a..b/":
+        assert found[1].error == "protocol_error"
 
 
 async def test_a_name_that_leads_within_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
