@@ -151,7 +151,9 @@ async def test_an_address_within_is_not_asked(url: str) -> None:
         await sender.close()
 
 
-@pytest.mark.parametrize("url", ["https://example.org:x/", "https://example.org/\x7f", "https://[::1/", "https://a..b/"])
+@pytest.mark.parametrize(
+    "url", ["https://example.org:x/", "https://example.org/\x7f", "https://[::1/", "https://a..b/"]
+)
 async def test_an_address_that_cannot_be_read_ends_the_attempt(url: str) -> None:
     assert webhook_fault(url, ()) is not None
     sender = Sender((), timeout=TIMEOUT)
