@@ -325,6 +325,20 @@ async def erase_alone(store: Store) -> Erasure:
     raise AssertionError(report)
 
 
+async def test_the_mark_of_its_webhooks_that_a_worker_writes_again_goes(
+    driver: StoreDriver, redis: Any, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = driver.store.erasures._counted
+
+    async def slow_worker(tag: str) -> Any:
+        await redis.hset(keys.caps("00"), keys.owner(tag) + keys.WEBHOOKS_MARK, 7)
+        return await counted(tag)
+
+    monkeypatch.setattr(driver.store.erasures, "_counted", slow_worker)
+    await erase(driver, acme)
+    assert not await left_of(redis, acme)
+
+
 async def test_nothing_is_erased_before_old_requests_are_answered(
     store: Store, driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -256,6 +256,12 @@ async def test_a_new_secret_signs_beside_the_old_one(store: Store, redis: Any) -
     assert only == signing_key(made.secret) != new
     assert [secret.expires_at is None for secret in rotated.webhook.secrets] == [False, True]
     assert store.webhooks.opened(config, now + 90_000_000) == [new]
+    for number in range(2, 6):
+        shown = (await store.webhooks.rotate(made.webhook.id, overlap=3600)).webhook
+        assert len(shown.secrets) == min(4, number + 1), "those of before sign, too"
+        (config,) = await store.webhooks.configs("")
+        assert len(store.webhooks.opened(config, now)) == len(shown.secrets)
+        assert len(store.webhooks.opened(config, now + 7_200_000)) == 1, "none for longer than it was said last"
     third = await store.webhooks.rotate(made.webhook.id, overlap=0)
     assert len(third.webhook.secrets) == 1
     text = (await redis.hget(keys.of_webhook(made.webhook.id).hook, "config")).decode()
@@ -290,11 +296,13 @@ async def test_an_attempt_that_cannot_be_made_is_left_to_others(driver: StoreDri
 async def test_answers_of_the_last_attempts_are_kept(driver: StoreDriver, store: Store, redis: Any) -> None:
     lease = await told(driver, store)
     of = keys.of_webhook(lease.webhook.id)
-    for number in range(5):
+    for number in range(25):
         await store.deliveries.settle(lease, AttemptOutcome.AGAIN, replace(BAD, answer=f"oops {number}"))
         await redis.hset(of.hook, "opens_at", 1)
         lease = await claimed(store, lease.webhook.id)
-    assert [attempt.answer for attempt in lease.record.attempts] == ["", "", "oops 2", "oops 3", "oops 4"]
+    answers = [attempt.answer for attempt in lease.record.attempts]
+    assert answers == [*[""] * 17, "oops 22", "oops 23", "oops 24"], "the last twenty attempts"
+    assert lease.record.tries == 25
 
 
 async def test_without_a_key_for_secrets_there_are_none(redis: Any) -> None:
@@ -310,9 +318,10 @@ async def test_what_there_may_be_at_most(
         last = await store.webhooks.create("", URL)
     with pytest.raises(StateConflict, match="as many webhooks"):
         await store.webhooks.create("", URL)
-    for webhook in (await store.webhooks.list(""))[:-1]:
-        await store.webhooks.remove(webhook.id)
     hook = last.webhook.id
+    for webhook in await store.webhooks.list(""):
+        if webhook.id != hook:
+            await store.webhooks.remove(webhook.id)
     small = small_store(redis, monkeypatch, webhook_waiting=2, webhook_kept=3, webhook_outbox=1)
     for _ in range(2):
         await ended_run(StoreDriver(small, redis))

@@ -15,6 +15,8 @@ import orjson
 import pytest
 
 from api.operations import Backend
+from api.operations.batches import runner
+from api.operations.batches.keeping import submission_of
 from api.operations.batches.runner import BatchRunner
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.models import Message, Usage
@@ -211,6 +213,43 @@ async def test_a_scorer_judges_each_answer() -> None:
         assert verdicts == [{"pass": True, "score": 1.0}, {"pass": False, "score": 0.0}]
 
 
+async def test_an_item_that_is_too_long_to_be_judged_holds_up_no_other_one() -> None:
+    long = {"input": "x" * (limit_of("input_text") - 5)}
+    async with batching(SETTINGS.model_copy(update={"max_body": 1_000_000})) as each:
+        made = await each.create([{"input": "2 + 2?"}, long], scorer=SCORER)
+        await each.look()
+        assert await each.answer_all("4") == 2
+        assert await each.answer_all('{"pass": true}') == 1
+        done = await each.read(made)
+        assert (done["state"], done["totals"][0]["scored"]) == ("done", 1)
+        found = [(result["status"], result["code"]) for result in await each.results(made)]
+        assert found == [("completed", None), ("completed", "too_long")]
+        body = {"agents": [A], "items": [long], "scorer": SCORER}
+        answer = await each.api.client.post("/v1/batches", json=body)
+        assert_problem(answer, 422, "validation_error", "/items/0/input")
+
+
+async def test_where_a_cell_cannot_be_submitted_the_others_are_and_no_content_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(batch_id: str, head: Any, agent: Any, item: Any) -> Any:
+        wrong = {"priority": "a secret"} if item.input == "question 0" else {}
+        return submission_of(batch_id, head.model_copy(update=wrong), agent, item)
+
+    async with batching() as each:
+        made = await each.create(3)
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "submission_of", broken)
+            await each.look()
+        assert len(await each.runs()) == 2
+        assert "a batch does not go on: ValidationError" in caplog.text
+        assert "a secret" not in caplog.text
+        each.clock.now += 30
+        await each.look()
+        assert await each.answer_all() == 3
+        assert (await each.read(made))["totals"][0]["ended"] == {"completed": 3}
+
+
 async def test_the_table_is_there_as_csv_and_as_lines_of_json() -> None:
     async with batching() as each:
         made = await each.create(2)
@@ -276,6 +315,33 @@ async def test_no_room_is_waited_for_and_a_refusal_is_a_result() -> None:
         assert (done["state"], done["totals"][0]["ended"]) == ("done", {"completed": 2, "refused": 2})
         refused = [result for result in await each.results(made) if result["status"] == "refused"]
         assert {result["code"] for result in refused} == {"unknown_agent"}
+
+
+async def test_a_run_that_was_submitted_is_known_though_it_would_be_refused_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with batching() as each:
+        await each.api.client.put("/v1/agents/support", json=AGENT)
+        made = await each.create(2, agents=["support"])
+
+        async def dies(*_: Any, **__: Any) -> bool:
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            submit_all = each.runner._submit_all
+
+            async def die_behind(*args: Any) -> float:
+                patch.setattr(each.runner._progress, "advance", dies)
+                return await submit_all(*args)
+
+            patch.setattr(each.runner, "_submit_all", die_behind)
+            with pytest.raises(Killed):
+                await each.look()
+        await each.api.client.delete("/v1/agents/support")
+        each.clock.now += 30
+        await each.look()
+        assert await each.answer_all() == 2
+        assert (await each.read(made))["totals"][0]["ended"] == {"completed": 2}
 
 
 class Fleet:

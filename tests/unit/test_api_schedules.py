@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from api.operations.schedules.bearers import caller_now
 from api.operations.schedules.scheduler import Scheduler
 from palaver.config.settings import ApiKey
+from palaver.errors import Refused
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.redis import keys
+from palaver.store.schedules.schedules import Bearer
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import Clock
 from tests.unit.api_world import AGENT, SETTINGS, World, assert_problem, world
@@ -236,9 +240,28 @@ async def test_a_run_has_the_rights_that_its_key_has_by_then() -> None:
         tick = (await plan.pass_time())["ticks"][0]
         assert (tick["outcome"], tick["code"]) == ("refused", "invalid_token")
         assert "No key of the name cron is valid any more" in tick["message"]
+        reading = await api_keys.create(KeyGrant("cron", scopes=frozenset({"runs:read"})))
+        tick = (await plan.pass_time())["ticks"][0]
+        assert (tick["outcome"], tick["code"]) == ("refused", "invalid_token")
+        await api_keys.revoke(reading.record.id)
         held = await api_keys.create(KeyGrant("held", scopes=frozenset(SCOPES), conversation="conv_00" + "0" * 26))
         client.headers["authorization"] = f"Bearer {held.key}"
         assert_problem(await client.put("/v1/schedules/x", json=HOURLY), 403, "insufficient_scope")
+
+
+async def test_who_needed_no_key_needs_one_since_the_api_wants_them() -> None:
+    nobody = Bearer(name=None, scopes=None, agents=None, kind="none", operator=False)
+    async with planned() as plan:
+        backend = plan.api.app.state.backend
+
+        def keyed(name: str | None) -> Any:
+            listed = (ApiKey(name=name, secret=SecretStr("root")),)
+            return replace(backend, settings=SETTINGS.model_copy(update={"api_keys": listed}))
+
+        for permitting in (backend, keyed(None)):
+            assert (await caller_now(permitting, "", nobody)).trusted
+        with pytest.raises(Refused, match="No key without a name is valid any more"):
+            await caller_now(keyed("root"), "", nobody)
 
 
 async def test_it_can_be_carried_out_now_which_is_no_tick() -> None:
@@ -266,6 +289,21 @@ async def test_when_nobody_knows_any_more_what_became_of_a_tick_it_is_not_carrie
         assert claimed is not None, "and then the process dies"
         tick = (await plan.pass_time(1801))["ticks"][0]
         assert (tick["outcome"], tick["code"]) == ("missed", "unknown_outcome")
+
+
+async def test_a_run_that_was_submitted_is_known_though_it_would_be_refused_now() -> None:
+    async with planned() as plan:
+        await plan.api.client.put("/v1/agents/support", json=AGENT)
+        await plan.put(run={**RUN, "agent": "support"})
+        plan.clock.now = await next_attention(plan.api) or 0
+        (due,), _ = await plan.api.store.ticks.due()
+        claimed = await plan.scheduler._claim(due)
+        assert claimed is not None
+        entry = await plan.scheduler._outcome(claimed)
+        assert entry is not None, "and then the process dies"
+        await plan.api.client.delete("/v1/agents/support")
+        tick = (await plan.pass_time())["ticks"][0]
+        assert (tick["outcome"], tick["run_id"]) == ("started", entry.run_id)
 
 
 async def test_where_something_unforeseen_is_wrong_others_go_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ from standardwebhooks import Webhook
 from palaver.config.settings import Settings
 from palaver.config.webhook_file import load_webhooks
 from palaver.errors import ConfigurationError, Refused
+from palaver.schemas.endpoints import webhook_fault
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
@@ -148,6 +149,22 @@ async def test_an_address_within_is_not_asked(url: str) -> None:
             assert not receiver.received
     finally:
         await sender.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org:x/", "https://example.org/\x7f", "https://[::1/", "https://a..b/"]
+)
+async def test_an_address_that_cannot_be_read_ends_the_attempt(url: str) -> None:
+    assert webhook_fault(url, ()) is not None
+    sender = Sender((), timeout=TIMEOUT)
+    try:
+        found = [await sender.send(url, {}, b"{}", trusted=trusted) for trusted in (False, True)]
+    finally:
+        await sender.close()
+    assert [each.status for each in found] == [None, None]
+    assert found[0].error == "address_not_allowed"
+    if url != "https://a..b/":
+        assert found[1].error == "protocol_error"
 
 
 async def test_a_name_that_leads_within_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +370,27 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
         Webhook(SECRET).verify(receiver.received[0].body, dict(receiver.received[0].headers))
         await keep_file(store, {})
         assert not await store.webhooks.list("")
+
+
+async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    table = '[webhooks.{}]\nurl = "https://a.example"\nsecret_env = "HOOK_SECRET"\ntenant = "{}"\n'
+    tables = [table.format(f"n{place}", name) for place, name in enumerate(("nobody", "erased", "acme"))]
+    file = load_webhooks(written(tmp_path, "".join(tables)))
+    async with delivering(at_work=False) as (_, store, _):
+        for name in ("erased", "acme"):
+            await store.tenants.create(name)
+        erased, acme = await store.tenants.get("erased"), await store.tenants.get("acme")
+        assert erased is not None
+        assert acme is not None
+        await store.erasures.erase("erased")
+        await keep_file(store, file)
+        assert len(await store.webhooks.list(acme.tag)) == 1
+        assert not await store.webhooks.list(erased.tag)
+    assert "[webhooks.n0] is left out: there is no tenant 'nobody'" in caplog.text
+    assert "[webhooks.n1] " in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ from typing import Final
 
 from palaver.config.settings import Settings
 from palaver.config.webhook_file import FileWebhook
-from palaver.errors import ConfigurationError, StaleLease
+from palaver.errors import NotDurable, StaleLease, StateConflict
 from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.deliveries import DeliveryLease, RecordedAttempt
 from palaver.store.webhooks.webhooks import WebhookConfig
+from palaver.vocabulary.ids import file_webhook_id
 
 from .messages import body_of, headers_of
 from .outcomes import judge
@@ -46,17 +47,20 @@ _UNABLE: Final = 60.0
 
 
 async def keep_file(store: Store, file: Mapping[str, FileWebhook]) -> None:
-    """Keep the webhooks of the operator's file as they stand there, and forget those that do not any more.
-
-    Raises:
-        ConfigurationError: one is of a tenant that there is not.
-    """
+    """Keep the webhooks of the operator's file as they stand there, and forget those that do not any more. One that
+    cannot be kept is left out: it is no reason to deliver nothing to all others."""
     kept = set()
     for name, webhook in file.items():
         tenant = await store.tenants.get(webhook.tenant) if webhook.tenant else None
         if webhook.tenant and tenant is None:
-            raise ConfigurationError(f"PALAVER_WEBHOOKS: [webhooks.{name}]: there is no tenant {webhook.tenant!r}")
-        kept.add(await store.webhooks.keep_file(tenant.tag if tenant else "", name, webhook))
+            log.error("PALAVER_WEBHOOKS: [webhooks.%s] is left out: there is no tenant %r", name, webhook.tenant)
+            continue
+        tag = tenant.tag if tenant else ""
+        kept.add(file_webhook_id(name, tag))
+        try:
+            await store.webhooks.keep_file(tag, name, webhook)
+        except (StateConflict, NotDurable) as error:
+            log.error("PALAVER_WEBHOOKS: [webhooks.%s] may be left out: %s", name, error)
     await store.webhooks.forget_other_files(kept)
 
 

@@ -52,7 +52,10 @@ class Sender:
         except TimeoutError:
             # It has begun to answer: what it said counts.
             return answer
-        except (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError, ConfigurationError) as error:
+        except (
+            *(httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError),
+            *(OSError, ValueError, ConfigurationError),
+        ) as error:
             return answer if answer.status is not None else ReceiverAnswer(None, _kind(error))
 
     def _pool(self, url: str, *, trusted: bool) -> AiohttpTransport:
@@ -104,7 +107,7 @@ def _kind(error: Exception) -> str:
                 return "timeout"
             case aiohttp.ClientConnectorDNSError():
                 return "unknown_host"
-            case aiohttp.ClientResponseError() | aiohttp.InvalidURL():
+            case aiohttp.ClientResponseError() | aiohttp.InvalidURL() | httpx.InvalidURL():
                 return "protocol_error"
         found = found.__cause__ or found.__context__
     return "connection"

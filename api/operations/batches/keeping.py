@@ -122,10 +122,18 @@ def submission_of(batch_id: str, head: BatchHead, agent: AgentSpec | str, item: 
 
 
 def scoring_of(batch_id: str, head: BatchHead, item: BatchItem, answer: str) -> Submission:
-    """Return the body of the run that judges an answer."""
+    """Return the body of the run that judges an answer.
+
+    Raises:
+        Refused: ``too_long``, with the item and what was expected it is more than an input may have.
+    """
     said = item.input if isinstance(item.input, str) else "\n\n".join(message.text for message in item.input)
     parts = {"input": said, "expected": item.expected, "answer": answer}
     text = "\n\n".join(f"<{name}>\n{part}\n</{name}>" for name, part in parts.items() if part is not None)
+    if len(text) > limit_of("input_text"):
+        count_exceeded("input_text")
+        why = f"has, with all that the scorer is told, more than {limit_of('input_text'):,} characters"
+        raise Refused.of_faults([FieldError("/input", "too_long", why)])
     return Submission(agent=head.scorer, input=text, priority=head.priority, tags=(*head.tags, f"batch:{batch_id}"))
 
 
@@ -154,7 +162,7 @@ async def _check_head(body: NewBatch, backend: Backend, caller: Caller) -> None:
             await admit_submission(submission_of("", body.head, agent, first), backend, caller)
     if body.scorer is not None:
         refuse(ordered_faults(body.scorer, "/scorer"))
-        with below("", {"/agent": "/scorer"}):
+        with below("", {"/agent": "/scorer", "/input": "/items/0/input"}):
             await admit_submission(scoring_of("", body.head, first, "?"), backend, caller)
 
 

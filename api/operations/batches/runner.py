@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import orjson
+from pydantic import ValidationError
 
 from palaver.errors import (
     CorruptRecord,
@@ -38,7 +39,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..backend import Backend, Caller, within_deadline
 from ..control import cancel
-from ..schedules.bearers import caller_now
+from ..schedules.bearers import caller_now, run_begun_before
 from ..submitting import begin
 from .keeping import scoring_of, submission_of
 
@@ -92,7 +93,9 @@ class BatchRunner:
             except Exception as error:
                 # It is claimed, and others go on with it once that is over.
                 if classify(error).error_class is not ErrorClass.STORAGE and not isinstance(error, StoreUnavailable):
-                    _log.exception("a batch does not go on")
+                    # A ValidationError quotes what did not fit: content.
+                    quoting = isinstance(error, ValidationError)
+                    _log.error("a batch does not go on: %s", type(error).__name__, exc_info=not quoting)
                 return False
 
     async def _go_on(self, claimed: BatchClaim) -> None:
@@ -149,10 +152,14 @@ class BatchRunner:
         items = await within_deadline(
             self._progress.items(claimed, [claimed.order.item(each.cell) for each in waiting])
         )
-        made = await asyncio.gather(*(self._submit(claimed, caller, each, items) for each in waiting))
+        submitting = (self._submit(claimed, caller, each, items) for each in waiting)
+        made = await asyncio.gather(*submitting, return_exceptions=True)
         begun = [each for each in made if isinstance(each, CellEntry)]
         ended = [each for each in made if isinstance(each, EndedCell)]
         await within_deadline(self._progress.advance(claimed, begun=begun, ended=ended))
+        for each in made:
+            if isinstance(each, BaseException):
+                raise each
         return _WAIT if None not in made else _NO_ROOM
 
     async def _submit(
@@ -164,13 +171,10 @@ class BatchRunner:
             return self._ended(claimed, entry, {"status": "unknown", "code": "unknown_outcome"})
         item = items[claimed.order.item(entry.cell)]
         key = f"{_KEY} {claimed.batch_id} {entry.cell} {entry.attempt}"
-        submission: Submission
-        if entry.result is None:
-            submission = submission_of(claimed.batch_id, claimed.order.head, claimed.order.agent(entry.cell), item)
-        else:
-            submission = scoring_of(claimed.batch_id, claimed.order.head, item, str(entry.result.get("answer", "")))
+        if entry.result is not None:
             key = f"{key} score"
         try:
+            submission = _submission(claimed, entry, item)
             if isinstance(caller, Refused):
                 raise caller
             async with self._calls:
@@ -181,14 +185,17 @@ class BatchRunner:
         except NoRoom:
             if claimed.state != "cancelling":
                 return None
-            return self._ended(claimed, entry, entry.result or {"status": "cancelled"})
+            result = entry.result or {"status": "cancelled"}
         except (Refused, StateConflict, IdempotencyMismatch) as error:
             code = "idempotency_key_reused" if isinstance(error, IdempotencyMismatch) else error.code
             refusal = {"code": code, "output": str(error)[: limit_of("batch_output")]}
-            return self._ended(claimed, replace(entry, item=item.id), entry.result or {"status": "refused", **refusal})
-        if entry.result is not None:
-            return replace(entry, score_run_id=run_id)
-        return replace(entry, run_id=run_id, item=item.id)
+            result = {"status": "refused", **refusal} if entry.result is None else {**entry.result, "code": code}
+        else:
+            return _with_run(entry, item, run_id)
+        before = await run_begun_before(self._backend, claimed.tenant, claimed.order.bearer, key)
+        if before is not None:
+            return _with_run(entry, item, before)
+        return self._ended(claimed, replace(entry, item=item.id), result)
 
     def _ended(self, claimed: BatchClaim, entry: CellEntry, result: Mapping[str, Any]) -> EndedCell:
         order, agent = claimed.order, entry.cell % len(claimed.order.head.agents)
@@ -217,6 +224,21 @@ class BatchRunner:
             ms=0 if seconds is None else round(seconds * 1000),
             passed=None if verdict is None else int(passed is True),
         )
+
+
+def _with_run(entry: CellEntry, item: BatchItem, run_id: str) -> CellEntry:
+    """A cell whose run, or the one that judges it, is submitted."""
+    if entry.result is not None:
+        return replace(entry, score_run_id=run_id)
+    return replace(entry, run_id=run_id, item=item.id)
+
+
+def _submission(claimed: BatchClaim, entry: CellEntry, item: BatchItem) -> Submission:
+    """The body of the run of a cell, or of the one that judges it. Raises Refused (``too_long``)."""
+    head = claimed.order.head
+    if entry.result is None:
+        return submission_of(claimed.batch_id, head, claimed.order.agent(entry.cell), item)
+    return scoring_of(claimed.batch_id, head, item, str(entry.result.get("answer", "")))
 
 
 def _result(run: Run) -> dict[str, Any]:

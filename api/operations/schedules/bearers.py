@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from palaver.errors import Refused
+from palaver.store.redis.reach import Reach, within
 from palaver.store.schedules.schedules import Bearer
 
 from ..backend import Backend, Caller, within_deadline
@@ -48,14 +49,32 @@ async def caller_now(backend: Backend, tenant: str, bearer: Bearer) -> Caller:
             for record, _ in await within_deadline(backend.store.api_keys.list(tenant)):
                 grant = record.grant
                 valid = record.expires_at is None or record.expires_at > seconds
-                if valid and grant.name == bearer.name and grant.conversation is None:
+                allowed = "runs:submit" in grant.scopes and grant.conversation is None
+                if valid and allowed and grant.name == bearer.name:
                     return Caller(True, grant.name, tenant, grant.scopes, grant.agents)
             raise _gone(bearer)
         case "listed":
             if not any(key.name == bearer.name for key in backend.settings.api_keys):
                 raise _gone(bearer)
+        case "none":
+            # Ordered with a key that has no name, or when the API wanted none.
+            settings = backend.settings
+            if settings.keyed and all(key.name is not None for key in settings.api_keys):
+                raise _gone(bearer)
     return Caller(True, bearer.name, tenant, scopes, agents)
 
 
+async def run_begun_before(backend: Backend, tenant: str, bearer: Bearer, key: str) -> str | None:
+    """Return the run that was submitted under this key in the name of the bearer, who may not do so any more: whoever
+    did it died before he wrote that down. None if there is none.
+
+    Raises:
+        StoreUnavailable: the store took too long.
+    """
+    with within(Reach(tenant)):
+        return await within_deadline(backend.store.runs.begun_with([key], by=bearer.name))
+
+
 def _gone(bearer: Bearer) -> Refused:
-    return Refused("invalid_token", f"No key of the name {bearer.name} is valid any more: put it again with another.")
+    which = "without a name" if bearer.name is None else f"of the name {bearer.name}"
+    return Refused("invalid_token", f"No key {which} is valid any more and may submit runs: put it again with another.")

@@ -31,7 +31,7 @@ from palaver.store.schedules.ticks import DueTick, TickClaim
 from ..backend import Backend, Caller, within_deadline
 from ..control import cancel
 from ..submitting import begin
-from .bearers import caller_now
+from .bearers import caller_now, run_begun_before
 from .keeping import submission_of, times_of
 from .times import GRACE, moment
 
@@ -134,9 +134,11 @@ class Scheduler:
         except NoRoom as error:
             if now - claimed.claimed_at < _PATIENCE:
                 return None
-            return entry.model_copy(update=_refusal(error.code, str(error)))
+            refusal = _refusal(error.code, str(error))
         except _REFUSALS as error:
-            return entry.model_copy(update=_refused(error))
+            refusal = _refused(error)
+        before = await run_begun_before(self._backend, claimed.tenant, claimed.order.bearer, _key(claimed))
+        return entry.model_copy(update=refusal if before is None else {"outcome": "started", "run_id": before})
 
     async def _free(self, claimed: TickClaim, last: str, caller: Caller) -> bool:
         """Tell whether the run of the tick before has ended; where the schedule says so, see that it does."""
@@ -154,8 +156,11 @@ class Scheduler:
 
     async def _submit(self, claimed: TickClaim, caller: Caller) -> str:
         submission = submission_of(claimed.name, claimed.order.run)
-        key = f"{_KEY} {claimed.name} {claimed.tick}"
-        return (await begin(self._backend, submission, caller, key=key)).run_id
+        return (await begin(self._backend, submission, caller, key=_key(claimed))).run_id
+
+
+def _key(claimed: TickClaim) -> str:
+    return f"{_KEY} {claimed.name} {claimed.tick}"
 
 
 def _is_away(error: Exception) -> bool:

@@ -356,6 +356,8 @@ class Erasures:
         queues = await self._queues.all()
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
+            # A worker that delivers may have written it again.
+            pipeline.hdel(keys.caps(shard), keys.owner(subject.tag) + keys.WEBHOOKS_MARK)
             # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
             pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))

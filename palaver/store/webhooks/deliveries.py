@@ -34,6 +34,8 @@ _EVENTS: Final = 100
 """Events that are taken out of an outbox at once."""
 _OUTBOXES: Final = 50
 """Outboxes of a shard that are looked at in one go."""
+_ATTEMPTS: Final = 20
+"""The last attempts of a delivery, which are kept."""
 _ANSWERS: Final = 3
 """Attempts of a delivery whose answers are kept."""
 _UNWANTED: Final = 2.0
@@ -204,9 +206,8 @@ class Deliveries:
         elif outcome is AttemptOutcome.AGAIN:
             state = "pending"
         before = lease.record
-        record = replace(
-            before, state=state, tries=before.tries + 1, attempts=(*_without_answers(before.attempts), attempt)
-        )
+        attempts = (*_without_answers(before.attempts[1 - _ATTEMPTS :]), attempt)
+        record = replace(before, state=state, tries=before.tries + 1, attempts=attempts)
         reply = await self._scripts.run(
             SettleAttempt(
                 keys=keys.of_webhook(lease.webhook.id),

@@ -35,6 +35,8 @@ from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.webhooks import OVERLAP, Format
 
 _PLACE: Final = "webhook"
+_OLD: Final = 3
+"""Secrets that sign beside the newest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Webhooks:
         return await self.get(webhook_id)
 
     async def rotate(self, webhook_id: str, overlap: int = OVERLAP) -> WebhookSecret:
-        """Make a new secret. The one before signs beside it for ``overlap`` seconds.
+        """Make a new secret. Those before sign beside it for as long as they would, and ``overlap`` seconds at most.
 
         Raises:
             Refused: ``webhook_not_found``; ``webhook_of_file``; ``no_secret_key``.
@@ -160,9 +162,9 @@ class Webhooks:
         kept, secret = self._new_secret(webhook_id, now)
 
         def rotated(config: WebhookConfig) -> WebhookConfig:
-            (before, *_) = config.signs(now)
             ends = now + overlap * 1000
-            old = () if overlap == 0 else (replace(before, expires_at=min(before.expires_at or ends, ends)),)
+            newest = config.signs(now)[: _OLD if overlap else 0]
+            old = [replace(each, expires_at=min(each.expires_at or ends, ends)) for each in reversed(newest)]
             return replace(config, secrets=(*old, kept))
 
         await self._put_changed(webhook_id, rotated, Switch.STAYS)

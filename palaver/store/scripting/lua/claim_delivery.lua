@@ -7,7 +7,7 @@ end
 trim_deliveries()
 local first = redis.call('ZRANGE', WAITING, 0, 0, 'WITHSCORES')
 local busy_until = math.max(tonumber(kept[4] or 0), tonumber(kept[5] or 0))
-if kept[3] or busy_until > NOW or not first[1] or tonumber(first[2]) > NOW then
+if kept[3] or busy_until > NOW or not first[1] or math.floor(first[2]) > NOW then
   schedule()
   return reply.nothing_due()
 end
