@@ -26,7 +26,7 @@ PLANNED_MUTANTS: Final = by_name(
     _mutant(
         "a tick that is submitted under no key",
         "api/operations/schedules/scheduler.py",
-        "(await begin(self._backend, submission, caller, key=key)).run_id",
+        "(await begin(self._backend, submission, caller, key=_key(claimed))).run_id",
         "(await begin(self._backend, submission, caller)).run_id",
         _TICK_KILLS,
     ),
