@@ -4,6 +4,9 @@ local number = #args.items
 -- A part that is repeated because its answer was lost.
 if args.offset < ITEMS and args.offset + number <= ITEMS then
   if not args.complete or STATE ~= 'open' then return reply.items_appended { items = ITEMS } end
+elseif args.offset == ITEMS and number == 0 and args.complete and STATE ~= 'open' then
+  -- The end, which may be sent again, too.
+  return reply.items_appended { items = ITEMS }
 elseif args.offset ~= ITEMS or STATE ~= 'open' then
   return reply.offset_wrong { items = ITEMS }
 else
