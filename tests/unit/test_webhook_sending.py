@@ -296,6 +296,7 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
             Webhook(secret).verify(receiver.received[-1].body, dict(receiver.received[-1].headers))
 
 
+@pytest.mark.chaos
 async def test_a_slow_receiver_holds_nobody() -> None:
     """It has one attempt at a time, and its turn comes again; others get theirs meanwhile. One that is gone is off."""
     async with receiving(never) as slow, receiving(say(410)) as gone, receiving() as quick, delivering(patience=3) as (
