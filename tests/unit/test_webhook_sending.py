@@ -22,6 +22,7 @@ from standardwebhooks import Webhook
 from palaver.config.settings import Settings
 from palaver.config.webhook_file import load_webhooks
 from palaver.errors import ConfigurationError, Refused
+from palaver.processes.tasks import end
 from palaver.schemas.endpoints import webhook_fault
 from palaver.store import Store
 from palaver.store.redis import keys
@@ -255,8 +256,7 @@ async def delivering(
     try:
         yield StoreDriver(store, redis), store, deliverer
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
         await deliverer._sender.close()
         await store.feeds.close()
         await redis.aclose()
@@ -296,7 +296,6 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
             Webhook(secret).verify(receiver.received[-1].body, dict(receiver.received[-1].headers))
 
 
-@pytest.mark.chaos
 async def test_a_slow_receiver_holds_nobody() -> None:
     """It has one attempt at a time, and its turn comes again; others get theirs meanwhile. One that is gone is off."""
     async with receiving(never) as slow, receiving(say(410)) as gone, receiving() as quick, delivering(patience=3) as (
