@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from palaver.errors import FieldError, Refused
+from palaver.errors import Refused
 from palaver.schemas.fields import AgentReference
 from palaver.vocabulary.scopes import Scope
 
@@ -55,7 +55,7 @@ def read_reference(text: str) -> str:
         return _REFERENCE.validate_python(text)
     except ValidationError:
         why = "must be the name of an agent, or NAME@VERSION"
-        raise Refused.of_faults([FieldError("/name", "validation_error", why)]) from None
+        raise Refused.at("/name", why) from None
 
 
 AgentInPath = Annotated[

@@ -9,7 +9,6 @@ from pydantic import Field, StringConstraints
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from palaver.errors import FieldError, Refused
 from palaver.events import EventKind
 
 from .. import operations
@@ -72,8 +71,3 @@ async def _keep(backend: Backend, caller: Caller, thread_id: str) -> None:
 
 
 ThreadInPath = Annotated[str, InPath("The id of the thread.", keep=_keep)]
-
-
-def fault(pointer: str, sentence: str) -> Refused:
-    """Return the refusal of one field."""
-    return Refused.of_faults([FieldError(pointer, "validation_error", sentence)])

@@ -18,7 +18,7 @@ from ..headers import EVENT_STREAM
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..signatures import AgentInPath
-from .dialect import AG_UI, PREFIX, conversation_of_thread, fault
+from .dialect import AG_UI, PREFIX, conversation_of_thread
 from .following import stream_of
 from .frames import STREAM, VERSION, written
 from .messages import said_in, snapshot_of
@@ -143,7 +143,7 @@ async def _answer(
     if not news.answers:
         return None
     if len(news.answers) > 1:
-        raise fault("/resume", "has answers to several runs of the thread: one goes on at a time")
+        raise Refused.at("/resume", "has answers to several runs of the thread: one goes on at a time")
     ((run_id, answers),) = news.answers.items()
     try:
         run = await _run_of(backend, conversation_id, run_id)
@@ -177,7 +177,7 @@ def _fitting(run: Run, answers: Mapping[str, Item], news: News) -> Mapping[str, 
         if action.type == "question" and action.id in news.resumed:
             fitting[action.id] = answer_to_question(news.resumed[action.id], action.id)
         elif isinstance(item, QuestionAnswer):
-            raise fault("/resume", "must have a payload with approved, true or false, or with output")
+            raise Refused.at("/resume", "must have a payload with approved, true or false, or with output")
         elif action.type == "client_tool" and isinstance(item, ApprovalDecision):
             fitting[action.id] = ToolOutput(
                 type="tool_output", call_id=action.id, output=item.reason or _ASIDE, is_error=True
@@ -198,7 +198,7 @@ async def _run_of(backend: Backend, conversation_id: str, run_id: str) -> Run:
             run = None
         if run is not None and run.conversation_id == conversation_id:
             return run
-    raise fault("/resume", "answers something that no run of this thread waits for")
+    raise Refused.at("/resume", "answers something that no run of this thread waits for")
 
 
 async def _look(backend: Backend, caller: Caller, conversation_id: str, body: RunAgentInput) -> Response:

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, ClientTool, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import AgentReference
 from palaver.schemas.models import Message
 from palaver.vocabulary.limits import KIB, limit_of
 
-from .dialect import ThreadId, fault
+from .dialect import ThreadId
 
 LATE: Final = ConfigDict(defer_build=True, frozen=True)
 """The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
@@ -101,7 +102,9 @@ def news_in(body: RunAgentInput) -> News:
         Refused: something of it cannot be taken.
     """
     if body.state not in (None, {}, [], ""):
-        raise fault("/state", "is not shared with agents here: leave it out, and say what they are to know in context")
+        raise Refused.at(
+            "/state", "is not shared with agents here: leave it out, and say what they are to know in context"
+        )
     answers: dict[str, dict[str, Item]] = {}
     resumed: dict[str, AgAnswer] = {}
     for at, entry in enumerate(body.resume or ()):
@@ -109,7 +112,7 @@ def news_in(body: RunAgentInput) -> News:
         try:
             answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
         except ValidationError as error:
-            raise fault(f"/resume/{at}", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
+            raise Refused.at(f"/resume/{at}", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
         resumed[action] = entry
     behind = _behind_the_last_answer(body.messages)
     newest = None
@@ -124,7 +127,7 @@ def news_in(body: RunAgentInput) -> News:
             case "reasoning" | "activity":
                 continue
             case _:
-                raise fault(f"{place}/role", "must be user or tool: instructions are the agent's own")
+                raise Refused.at(f"{place}/role", "must be user or tool: instructions are the agent's own")
     # Those before it were sent by requests of their own, to runs that said nothing.
     said = [] if newest is None else _said(body.messages[newest], f"/messages/{newest}")
     if said and body.context:
@@ -142,7 +145,7 @@ def user_message(said: Sequence[Part]) -> Message:
     try:
         return Message(role="user", content=tuple(said))
     except ValidationError as error:
-        raise fault("/messages", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
+        raise Refused.at("/messages", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
 
 
 def client_tools_in(body: RunAgentInput) -> tuple[ClientTool, ...]:
@@ -160,7 +163,7 @@ def client_tools_in(body: RunAgentInput) -> tuple[ClientTool, ...]:
             )
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise fault(f"/tools/{at}/{'/'.join(map(str, first['loc']))}", first["msg"]) from None
+            raise Refused.at(f"/tools/{at}/{'/'.join(map(str, first['loc']))}", first["msg"]) from None
     return tuple(made)
 
 
@@ -185,7 +188,7 @@ def _resumed(entry: AgAnswer, action: str, place: str) -> Item:
             )
         case dict() | None:
             return answer_to_question(entry, action)
-    raise fault(
+    raise Refused.at(
         f"{place}/payload", "must be an object: with approved, true or false; with output; or a form, filled in"
     )
 
@@ -201,9 +204,9 @@ def answer_to_question(entry: AgAnswer, action: str) -> QuestionAnswer:
 def _decision(action: str, payload: Mapping[str, Any], place: str) -> ApprovalDecision:
     reason, arguments = payload.get("reason"), payload.get("arguments")
     if not isinstance(reason, str | None) or len(reason or "") > _REASON:
-        raise fault(f"{place}/payload/reason", f"must be a text of at most {_REASON} characters")
+        raise Refused.at(f"{place}/payload/reason", f"must be a text of at most {_REASON} characters")
     if not isinstance(arguments, dict | None):
-        raise fault(f"{place}/payload/arguments", "must be an object")
+        raise Refused.at(f"{place}/payload/arguments", "must be an object")
     if not payload["approved"]:
         return ApprovalDecision(type="approval", action_id=action, decision="deny", reason=reason or None)
     if arguments is not None:
@@ -217,11 +220,11 @@ def _output(message: Mapping[str, Any], place: str) -> tuple[str, ToolOutput]:
     run_id, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
     call_id = rest.partition(":")[2]
     if not call_id or len(call_id) > _ID:
-        raise fault(f"{place}/toolCallId", "is not the id of a call of this thread")
+        raise Refused.at(f"{place}/toolCallId", "is not the id of a call of this thread")
     if isinstance(content, list):
         content = _texts(content, f"{place}/content")
     if not isinstance(content, str):
-        raise fault(f"{place}/content", "must be a text, or parts with text")
+        raise Refused.at(f"{place}/content", "must be a text, or parts with text")
     if isinstance(error, str) and error:
         return run_id, ToolOutput(type="tool_output", call_id=call_id, output=error, is_error=True)
     return run_id, ToolOutput(type="tool_output", call_id=call_id, output=content)
@@ -230,7 +233,7 @@ def _output(message: Mapping[str, Any], place: str) -> tuple[str, ToolOutput]:
 def _texts(parts: Sequence[Any], place: str) -> str:
     for at, part in enumerate(parts):
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-            raise fault(f"{place}/{at}", "must be a text: nothing else of a client's tool is sent to models")
+            raise Refused.at(f"{place}/{at}", "must be a text: nothing else of a client's tool is sent to models")
     return "".join(part["text"] for part in parts)
 
 
@@ -240,7 +243,7 @@ def _said(message: Mapping[str, Any], place: str) -> list[Part]:
             return [TextPart(type="text", text=text)]
         case list() as parts:
             return [_part(part, f"{place}/content/{at}") for at, part in enumerate(parts)]
-    raise fault(f"{place}/content", "must be a text, or a list of parts")
+    raise Refused.at(f"{place}/content", "must be a text, or a list of parts")
 
 
 def _part(part: Any, place: str) -> Part:
@@ -253,10 +256,10 @@ def _part(part: Any, place: str) -> Part:
                 return ImagePart(type="image", url=url) if kind == "image" else FilePart(type="file", url=url)
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
-                raise fault(f"{place}/source", first["msg"]) from None
+                raise Refused.at(f"{place}/source", first["msg"]) from None
             except ValueError:
-                raise fault(f"{place}/source", "must be a url, or data with a mimeType") from None
-    raise fault(place, "must be a text, an image or a document: nothing else of a user is sent to models")
+                raise Refused.at(f"{place}/source", "must be a url, or data with a mimeType") from None
+    raise Refused.at(place, "must be a text, an image or a document: nothing else of a user is sent to models")
 
 
 def _url(source: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from ..operations import Backend, Caller, Until
 from ..operations.admission import AGENT_PROBLEMS
 from ..signatures import AgentInPath
 from .chunks import STREAM
-from .dialect import AI_SDK, conversation_of_chat, fault
+from .dialect import AI_SDK, conversation_of_chat
 from .following import stream_of
 from .wire import ChatRequest, answers_in, id_of, user_message
 
@@ -73,7 +73,7 @@ async def chat(backend: Backend, caller: Caller, name: AgentInPath, body: ChatRe
             return stream_of(backend, await _say(backend, caller, conversation_id, name, body))
         case "assistant":
             return await _answer(backend, caller, conversation_id, body)
-    raise fault(f"{body.place}/role", "must be user, or assistant with answers to its calls")
+    raise Refused.at(f"{body.place}/role", "must be user, or assistant with answers to its calls")
 
 
 async def _say(backend: Backend, caller: Caller, conversation_id: str, agent: str, body: ChatRequest) -> Run:
@@ -82,14 +82,14 @@ async def _say(backend: Backend, caller: Caller, conversation_id: str, agent: st
     last, place = body.messages[-1], body.place
     message_id = id_of(last, place)
     if body.messageId is not None and _OURS.fullmatch(body.messageId):
-        raise fault("/messageId", _EDITED)
+        raise Refused.at("/messageId", _EDITED)
     submission = _submission(agent, body, input=(user_message(last, place),))
     try:
         taken = await operations.submit_to_named(
             backend, conversation_id, submission, caller, key=f"ai_sdk {conversation_id} {message_id}"
         )
     except IdempotencyMismatch:
-        raise fault(f"{place}/id", _EDITED) from None
+        raise Refused.at(f"{place}/id", _EDITED) from None
     if taken.steered:
         detail(steered=True, run=taken.run.id)
     return taken.run
@@ -154,7 +154,7 @@ async def _run_of(backend: Backend, conversation_id: str, message_id: str, point
         run = await operations.read_run(backend, message_id)
         if run.conversation_id == conversation_id:
             return run
-    raise fault(pointer, "is not the id of an answer in this chat")
+    raise Refused.at(pointer, "is not the id of an answer in this chat")
 
 
 async def _position_before(backend: Backend, conversation_id: str, run_id: str) -> int:

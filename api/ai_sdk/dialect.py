@@ -8,7 +8,6 @@ from pydantic import Field, StringConstraints
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from palaver.errors import FieldError, Refused
 from palaver.events import EventKind
 
 from .. import operations
@@ -63,8 +62,3 @@ async def _keep(backend: Backend, caller: Caller, chat_id: str) -> None:
 
 
 ChatInPath = Annotated[str, InPath("The id of the chat.", keep=_keep)]
-
-
-def fault(pointer: str, sentence: str) -> Refused:
-    """Return the refusal of one field."""
-    return Refused.of_faults([FieldError(pointer, "validation_error", sentence)])

@@ -7,13 +7,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
+from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import Metadata, Strict, Tags
 from palaver.schemas.models import Message, OnConflict
 from palaver.vocabulary.limits import KIB
 
-from .dialect import ChatId, fault
+from .dialect import ChatId
 
 LATE: Final = ConfigDict(defer_build=True)
 """The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
@@ -56,7 +57,7 @@ def id_of(message: Mapping[str, Any], place: str) -> str:
     """
     message_id = message.get("id")
     if not isinstance(message_id, str) or not 1 <= len(message_id) <= _ID:
-        raise fault(f"{place}/id", f"must be a text of 1 to {_ID} characters")
+        raise Refused.at(f"{place}/id", f"must be a text of 1 to {_ID} characters")
     return message_id
 
 
@@ -70,7 +71,7 @@ def user_message(message: Mapping[str, Any], place: str) -> Message:
     try:
         return Message(role="user", content=tuple(made))
     except ValidationError as error:
-        raise fault(f"{place}/parts", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
+        raise Refused.at(f"{place}/parts", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
 
 
 def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
@@ -93,7 +94,7 @@ def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
 def _parts(message: Mapping[str, Any], place: str) -> Sequence[dict[str, Any]]:
     parts = message.get("parts")
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise fault(f"{place}/parts", "must be a list of objects")
+        raise Refused.at(f"{place}/parts", "must be a list of objects")
     return parts
 
 
@@ -110,8 +111,10 @@ def _part(part: Mapping[str, Any], place: str) -> Part:
             except ValidationError as error:
                 (misfit, *_) = error.errors(include_url=False, include_input=False)
                 inward = misfit["msg"] if misfit["type"] == "unsupported_content" else None
-                raise fault(f"{place}/url", inward or "must be an address (http, https), or a data: URL") from None
-    raise fault(place, "must be a text, or a file with url and mediaType: nothing else of a user is sent to models")
+                raise Refused.at(f"{place}/url", inward or "must be an address (http, https), or a data: URL") from None
+    raise Refused.at(
+        place, "must be a text, or a file with url and mediaType: nothing else of a user is sent to models"
+    )
 
 
 def _answer(part: Mapping[str, Any], place: str) -> dict[str, Item]:
@@ -119,7 +122,7 @@ def _answer(part: Mapping[str, Any], place: str) -> dict[str, Item]:
         case {"state": "approval-responded", "approval": {"id": str() as action, "approved": bool() as approved}}:
             return {action: _decision(action, approved, part["approval"].get("reason"), place)}
         case {"state": "approval-responded"}:
-            raise fault(f"{place}/approval", "must have id, a text, and approved, true or false")
+            raise Refused.at(f"{place}/approval", "must have id, a text, and approved, true or false")
         case {"providerExecuted": True} | {"approval": dict()}:
             # Of a call that was made here.
             return {}
@@ -127,7 +130,7 @@ def _answer(part: Mapping[str, Any], place: str) -> dict[str, Item]:
             return _output(call, part.get("output"), False, place)
         case {"toolCallId": str() as call, "errorText": str() as text}:
             return _output(call, text, True, place)
-    raise fault(place, "must have toolCallId, and errorText where the state is output-error")
+    raise Refused.at(place, "must have toolCallId, and errorText where the state is output-error")
 
 
 def _form(part: Mapping[str, Any], place: str) -> dict[str, Item]:
@@ -139,19 +142,19 @@ def _form(part: Mapping[str, Any], place: str) -> dict[str, Item]:
                 return {action: QuestionAnswer.model_validate(fields)}
             except ValidationError as error:
                 first = error.errors(include_url=False, include_input=False)[0]
-                raise fault(f"{place}/data/answer", first["msg"]) from None
+                raise Refused.at(f"{place}/data/answer", first["msg"]) from None
         case {"data": {"answer": _}}:
-            raise fault(f"{place}/data/answer", "must have response: accept, decline or cancel")
+            raise Refused.at(f"{place}/data/answer", "must have response: accept, decline or cancel")
     return {}
 
 
 def _decision(action: str, approved: bool, reason: Any, place: str) -> ApprovalDecision:
     if len(action) > _ID:
-        raise fault(f"{place}/approval/id", f"must have at most {_ID} characters")
+        raise Refused.at(f"{place}/approval/id", f"must have at most {_ID} characters")
     if approved:
         return ApprovalDecision(type="approval", action_id=action, decision="approve")
     if not isinstance(reason, str | None) or len(reason or "") > _REASON:
-        raise fault(f"{place}/approval/reason", f"must be a text of at most {_REASON} characters")
+        raise Refused.at(f"{place}/approval/reason", f"must be a text of at most {_REASON} characters")
     return ApprovalDecision(type="approval", action_id=action, decision="deny", reason=reason or None)
 
 
@@ -159,5 +162,5 @@ def _output(call: str, output: Any, failed: bool, place: str) -> dict[str, Item]
     # What stands behind "~" was added for the client: it tells calls of one id in several steps apart.
     call_id = call.partition("~")[0]
     if len(call_id) > _ID:
-        raise fault(f"{place}/toolCallId", f"must have at most {_ID} characters")
+        raise Refused.at(f"{place}/toolCallId", f"must have at most {_ID} characters")
     return {call_id: ToolOutput(type="tool_output", call_id=call_id, output=output, is_error=failed)}

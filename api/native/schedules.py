@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from palaver.errors import FieldError, Refused
+from palaver.errors import Refused
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, ScheduleName
 
 from .. import operations
@@ -30,7 +30,7 @@ def _name(text: str) -> str:
         return _NAME.validate_python(text)
     except ValidationError:
         why = "must be 1 to 64 letters, digits, _ . and -, and begin with a letter or a digit"
-        raise Refused.of_faults([FieldError("/name", "validation_error", why)]) from None
+        raise Refused.at("/name", why) from None
 
 
 Name = Annotated[str, InPath("The schedule's name.", read=_name)]

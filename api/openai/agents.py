@@ -142,7 +142,7 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     name = tool.get("name")
     if not isinstance(name, str):
-        raise Refused.of_faults([FieldError(f"{where}/name", "validation_error", "must be a text")])
+        raise Refused.at(f"{where}/name", "must be a text")
     told = {"name": name, "description": tool.get("description") or ""}
     parameters = tool.get("parameters")
     return told if parameters is None else {**told, "parameters": parameters}
@@ -152,7 +152,7 @@ def _names(allowed: Any, where: str) -> list[str]:
     match allowed:
         case {"tool_names": list() as names} | (list() as names) if all(isinstance(name, str) for name in names):
             return names
-    raise Refused.of_faults([FieldError(where, "validation_error", "must name the tools: all is none of them")])
+    raise Refused.at(where, "must name the tools: all is none of them")
 
 
 def _approvals(approval: Any, where: str) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _approvals(approval: Any, where: str) -> dict[str, Any]:
             if never is not None:
                 found["exempt"] = _names(never, f"{where}/never")
             return found
-    raise Refused.of_faults([FieldError(where, "validation_error", "must be always, never, or an object of them")])
+    raise Refused.at(where, "must be always, never, or an object of them")
 
 
 def _choice(choice: Any) -> Any:

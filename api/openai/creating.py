@@ -66,9 +66,9 @@ async def begin_response(backend: Backend, caller: Caller, body: ResponseCreate,
     given = read_input(body.input)
     if body.previous_response_id is not None and body.conversation is not None:
         why = "cannot be together with conversation: both say what to go on with"
-        raise Refused.of_faults([FieldError("/previous_response_id", "validation_error", why)])
+        raise Refused.at("/previous_response_id", why)
     if body.truncation not in (None, "disabled", "auto"):
-        raise Refused.of_faults([FieldError("/truncation", "validation_error", "must be auto or disabled")])
+        raise Refused.at("/truncation", "must be auto or disabled")
     if body.previous_response_id is not None:
         return await _after_response(backend, caller, body, given, key)
     if body.conversation is not None:

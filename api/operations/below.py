@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palaver.errors import FieldError, Refused
+from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 
 from .backend import Backend, within_deadline
@@ -25,12 +25,12 @@ async def answered_below(backend: Backend, run_id: str, items: Sequence[Item]) -
     for index, name in enumerate(names):
         if name is not None and owners.get(name) == "":
             why = "is the id of calls of several runs: name the action, by its id"
-            raise Refused.of_faults([FieldError(f"/items/{index}", "validation_error", why)])
+            raise Refused.at(f"/items/{index}", why)
     whose = [owners.get(name, run_id) if name is not None else run_id for name in names]
     for index, each in enumerate(whose):
         if each != whose[0]:
             why = f"is for {each}, and the first one for {whose[0]}: send what is for each run by itself"
-            raise Refused.of_faults([FieldError(f"/items/{index}", "validation_error", why)])
+            raise Refused.at(f"/items/{index}", why)
     return whose[0]
 
 

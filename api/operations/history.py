@@ -82,7 +82,7 @@ async def fork(
     target = None if body.id is None else chosen_id(backend, body.id, beside=conversation_id)
     if target is not None and is_id("conv", conversation_id) and shard_of(target) != shard_of(conversation_id):
         why = "falls on another shard than the conversation that is forked: leave it out"
-        raise Refused.of_faults([FieldError("/id", "validation_error", why)])
+        raise Refused.at("/id", why)
     check_dialect_texts(dialect_texts)
     admitted = await admit_conversation(body, backend, caller)
     forking = backend.store.history.fork(

@@ -373,6 +373,11 @@ class Refused(PalaverError):
         codes = {fault.code for fault in faults}
         return Refused(codes.pop() if len(codes) == 1 else "validation_error", faults=faults)
 
+    @classmethod
+    def at(cls, pointer: str, message: str) -> Refused:
+        """A refusal of what stands at one place of a request and does not fit."""
+        return Refused.of_faults([FieldError(pointer, "validation_error", message)])
+
 
 class NoRoom(PalaverError):
     """A limit is reached, and nothing was done: ``code`` says which.

@@ -193,4 +193,4 @@ def _changed(agent: AgentSpec, **fields: object) -> AgentSpec:
 
 
 def _refused(pointer: str, why: str) -> Refused:
-    return Refused.of_faults([FieldError(pointer, "validation_error", why)])
+    return Refused.at(pointer, why)

@@ -40,9 +40,9 @@ async def create_batch(
     order = BatchOrder(body.head, bearer_of_order(caller), request)
     if len(order.to_json()) > limit_of("batch_head"):
         count_exceeded("batch_head")
-        raise _fault("/agents", f"with all but the items, have more than {limit_of('batch_head')} bytes, as JSON")
+        raise Refused.at("/agents", f"with all but the items, have more than {limit_of('batch_head')} bytes, as JSON")
     if body.complete and not body.items:
-        raise _fault("/items", "has nothing in it, and no more are to come")
+        raise Refused.at("/items", "has nothing in it, and no more are to come")
     _check_items(body.items)
     await _check_head(body, backend, caller)
     batch_id = _new_id(caller, key)
@@ -155,7 +155,7 @@ async def _append(
 async def _check_head(body: NewBatch, backend: Backend, caller: Caller) -> None:
     first = body.items[0] if body.items else BatchItem(input="?")
     if len(body.tags) == limit_of("tags"):
-        raise _fault("/tags", f"has {limit_of('tags')} entries: one more is the batch's own")
+        raise Refused.at("/tags", f"has {limit_of('tags')} entries: one more is the batch's own")
     for place, agent in enumerate(body.agents):
         refuse(ordered_faults(agent, f"/agents/{place}"))
         with below("", {"/agent": f"/agents/{place}", "/input": "/items/0/input"}):
@@ -182,7 +182,3 @@ def _known(batch_id: str) -> str:
     if not _ID.fullmatch(batch_id):
         raise UnknownBatch(batch_id)
     return batch_id
-
-
-def _fault(pointer: str, why: str) -> Refused:
-    return Refused.of_faults([FieldError(pointer, "validation_error", why)])

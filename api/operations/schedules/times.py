@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from palaver.errors import FieldError, Refused
+from palaver.errors import Refused
 from palaver.schemas.schedules import Timing
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.vocabulary.limits import limit_of
@@ -46,11 +46,11 @@ class TickTimes:
         self._jitter = timing.jitter * 1000
         self._seed = seed
         if (timing.cron is None) == (timing.every is None):
-            raise _fault("/cron", "or every: a schedule has one of the two")
+            raise Refused.at("/cron", "or every: a schedule has one of the two")
         if timing.every is not None and timing.timezone != "UTC":
-            raise _fault("/timezone", "goes with cron: an interval is the same in every zone")
+            raise Refused.at("/timezone", "goes with cron: an interval is the same in every zone")
         if timing.cron is not None and len(timing.cron.split()) != _FIELDS:
-            raise _fault("/cron", "has five fields: minute, hour, day of the month, month, day of the week")
+            raise Refused.at("/cron", "has five fields: minute, hour, day of the month, month, day of the week")
         next(self.behind(0), None)
 
     def behind(self, moment: int) -> Iterator[int]:
@@ -65,7 +65,7 @@ class TickTimes:
         try:
             ticks = CronSim(self._cron or "", datetime.fromtimestamp(moment / 1000, self._zone))
         except CronSimError as error:
-            raise _fault("/cron", f"cannot be read: {error}") from None
+            raise Refused.at("/cron", f"cannot be read: {error}") from None
         for tick in ticks:
             # In the hour that comes twice, it begins with the first of the two.
             at = int(tick.timestamp() * 1000)
@@ -116,14 +116,14 @@ class TickTimes:
         """
         ticks = list(islice(self.behind(now), 10))
         if not ticks:
-            raise _fault("/cron", "never comes")
+            raise Refused.at("/cron", "never comes")
         shortest = min((later - tick for tick, later in pairwise(ticks)), default=None)
         if shortest is None:
             return
         if shortest < 60_000 // limit_of("schedule_rate"):
-            raise _fault("/every", f"is shorter than {60 // limit_of('schedule_rate')} seconds")
+            raise Refused.at("/every", f"is shorter than {60 // limit_of('schedule_rate')} seconds")
         if self._jitter >= shortest:
-            raise _fault("/jitter", "must be shorter than the time between two ticks")
+            raise Refused.at("/jitter", "must be shorter than the time between two ticks")
 
 
 def moment(ms: int) -> datetime:
@@ -135,8 +135,4 @@ def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise _fault("/timezone", "is not the name of a time zone, such as Europe/Berlin") from None
-
-
-def _fault(pointer: str, why: str) -> Refused:
-    return Refused.of_faults([FieldError(pointer, "validation_error", why)])
+        raise Refused.at("/timezone", "is not the name of a time zone, such as Europe/Berlin") from None
