@@ -14,6 +14,16 @@ local function step_to_settle()
   return nil, moved()
 end
 
+-- A worker lets a step go that is not settled: with that `outcome`, unless the run stops, and the step with it; then the
+-- reply is returned.
+local function let_go(name, step, outcome)
+  local stops = STATUS == RunStatus.CANCELLING
+  count_lease(step, stops and StepOutcome.ABANDONED or outcome)
+  if not stops then return end
+  abandon_step(name, step)
+  return moved(proceed())
+end
+
 -- Count the usage and log the entries of a verdict, whatever its kind.
 local function record_outcome(name, step)
   count_usage(args.used, step)

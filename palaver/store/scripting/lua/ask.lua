@@ -3,11 +3,8 @@ local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
 count_usage(args.used, step)
-count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.POSTPONED)
-if STATUS == RunStatus.CANCELLING then
-  abandon_step(name, step)
-  return moved(proceed())
-end
+local stopped = let_go(name, step, StepOutcome.POSTPONED)
+if stopped then return stopped end
 reset_step(name, step)
 step.kept, step.answer = args.kept, nil
 await_actions({ { name, step, cjson.decode(args.action) } })

@@ -5,11 +5,9 @@ if not step then return answer end
 if args.begun then record_attempt(name, step, SpanOutcome.HANDED_BACK, args.trace_note) end
 count_usage(args.used, step)
 if args.begun then discard_text(name, step) else untried(step) end
-count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.HANDED_BACK)
-if STATUS == RunStatus.CANCELLING then
-  abandon_step(name, step)
-  return moved(proceed())
-elseif args.begun and step.call and not step.idempotent and not step.resumes then
+local stopped = let_go(name, step, StepOutcome.HANDED_BACK)
+if stopped then return stopped end
+if args.begun and step.call and not step.idempotent and not step.resumes then
   return moved(interrupted(name, step, Sentence.WORKER_STOPPED))
 end
 deliver(name, step, true)

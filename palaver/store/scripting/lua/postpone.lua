@@ -3,11 +3,8 @@ local name = args.step
 local step, answer = step_to_settle()
 if not step then return answer end
 count_usage(args.used, step)
-count_lease(step, STATUS == RunStatus.CANCELLING and StepOutcome.ABANDONED or StepOutcome.POSTPONED)
-if STATUS == RunStatus.CANCELLING then
-  abandon_step(name, step)
-  return moved(proceed())
-end
+local stopped = let_go(name, step, StepOutcome.POSTPONED)
+if stopped then return stopped end
 -- Waiting for an attempt does not use up the time that the retry policy allows for all attempts.
 if not args.begun then untried(step) end
 step.first = step.first and step.first + args.delay_ms
