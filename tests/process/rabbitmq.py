@@ -12,6 +12,7 @@ from pathlib import Path
 from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
+from tests.waiting import eventually
 
 _PROGRAMS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"), Path("/opt/homebrew/sbin/rabbitmq-server"))
 """The server itself: what packages put on PATH wants to become another user first."""
@@ -106,6 +107,11 @@ class RabbitServer:
     def kill(self) -> None:
         """SIGKILL to the node, as a crash."""
         self._node.kill(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM to the node, as a restart by its operator: it writes what it has in memory, acknowledgements too."""
+        self._node.kill(signal.SIGTERM)
+        eventually(lambda: not self._node.running, within=_START_WITHIN)
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open, and nothing answers."""
