@@ -20,7 +20,7 @@ from starlette.types import Scope as AsgiScope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.frames import Frame, Opcode
 
-from palaver.errors import ErrorClass, NoRoom, Refused, StoreUnavailable, UnknownConversation, UnknownRun, classify
+from palaver.errors import ErrorClass, NoRoom, Refused, UnknownConversation, UnknownRun, classify
 from palaver.processes.tasks import end
 from palaver.processes.turns import Turns
 from palaver.vocabulary.limits import limit_of
@@ -194,7 +194,7 @@ async def _pumped(backend: Backend, socket: WebSocket, handler: SocketHandler, c
     except WebSocketDisconnect:
         return codes.failed
     except Exception as error:
-        stored = isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+        stored = classify(error).error_class is ErrorClass.STORAGE
         _log.warning("a socket broke: %s", type(error).__name__, exc_info=None if stored else error)
         return codes.failed
     return codes.restarting

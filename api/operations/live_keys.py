@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from palaver.errors import ErrorClass, PalaverError, Refused, StoreUnavailable, classify
+from palaver.errors import ErrorClass, PalaverError, Refused, classify
 from palaver.store.access.api_keys import KeyRecord
 from palaver.vocabulary.scopes import SCOPES
 
@@ -37,8 +37,7 @@ class IssuerUnavailable(PalaverError):
 
 def is_away(error: Exception) -> bool:
     """Tell whether an error says that the store, or the issuer of tokens, does not answer."""
-    away = isinstance(error, StoreUnavailable | IssuerUnavailable)
-    return away or classify(error).error_class is ErrorClass.STORAGE
+    return isinstance(error, IssuerUnavailable) or classify(error).error_class is ErrorClass.STORAGE
 
 
 class LiveKey:

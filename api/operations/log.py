@@ -158,4 +158,4 @@ async def once_there(read: Callable[[], Awaitable[T]]) -> T:
 
 def _away(error: Exception) -> bool:
     """Tell whether the store is away: an error of the store itself, and not of the request to it."""
-    return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+    return classify(error).error_class is ErrorClass.STORAGE

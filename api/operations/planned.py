@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from palaver.errors import ErrorClass, StoreUnavailable, classify
+from palaver.errors import ErrorClass, classify
 
 from .backend import Backend
 from .batches.runner import BatchRunner
@@ -32,7 +32,7 @@ async def _carry_out(looker: Scheduler | BatchRunner, changed: asyncio.Event) ->
         try:
             pause = await looker.look()
         except Exception as error:
-            away = isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
+            away = classify(error).error_class is ErrorClass.STORAGE
             pause = _AGAIN if away else _DENIED
             if not away:
                 _log.exception("what is to happen at a time cannot be looked at")

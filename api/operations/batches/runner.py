@@ -25,7 +25,6 @@ from palaver.errors import (
     NotDurable,
     Refused,
     StateConflict,
-    StoreUnavailable,
     UnknownRun,
     classify,
 )
@@ -92,7 +91,7 @@ class BatchRunner:
                 return True
             except Exception as error:
                 # It is claimed, and others go on with it once that is over.
-                if classify(error).error_class is not ErrorClass.STORAGE and not isinstance(error, StoreUnavailable):
+                if classify(error).error_class is not ErrorClass.STORAGE:
                     # A ValidationError quotes what did not fit: content.
                     quoting = isinstance(error, ValidationError)
                     _log.error("a batch does not go on: %s", type(error).__name__, exc_info=not quoting)

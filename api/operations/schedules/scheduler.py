@@ -18,7 +18,6 @@ from palaver.errors import (
     NotDurable,
     Refused,
     StateConflict,
-    StoreUnavailable,
     TimePassed,
     UnknownRun,
     classify,
@@ -82,7 +81,7 @@ class Scheduler:
                 claimed = await self._claim(due)
                 return claimed is not None and await self._carry_out(claimed)
             except Exception as error:
-                if _is_away(error):
+                if classify(error).error_class is ErrorClass.STORAGE:
                     return False
                 _log.exception("a tick of a schedule is not carried out")
                 await within_deadline(self._ticks.defer(due, _BROKEN))
@@ -161,10 +160,6 @@ class Scheduler:
 
 def _key(claimed: TickClaim) -> str:
     return f"{_KEY} {claimed.name} {claimed.tick}"
-
-
-def _is_away(error: Exception) -> bool:
-    return isinstance(error, StoreUnavailable) or classify(error).error_class is ErrorClass.STORAGE
 
 
 def _refused(error: Exception) -> dict[str, str]:
