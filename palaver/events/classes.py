@@ -256,10 +256,9 @@ class ActionRequired(BaseEvent):
     action: PendingAction
 
 
-class ActionResolved(BaseEvent):
-    """Such a call waits no more."""
+class _Resolution(BaseModel):
+    """The end of a wait for somebody."""
 
-    type: Literal[EventKind.ACTION_RESOLVED] = EventKind.ACTION_RESOLVED
     action_id: str
     call_id: str
     decision: Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
@@ -271,6 +270,12 @@ class ActionResolved(BaseEvent):
     """JSON text: those that take the place of the model's, with ``edit``."""
     response: Literal["accept", "decline", "cancel"] | None = None
     """The response to a question, with ``answer``."""
+
+
+class ActionResolved(_Resolution, BaseEvent):
+    """Such a call waits no more."""
+
+    type: Literal[EventKind.ACTION_RESOLVED] = EventKind.ACTION_RESOLVED
 
 
 class ChildActionRequired(BaseEvent):
@@ -286,19 +291,12 @@ class ChildActionRequired(BaseEvent):
     action: PendingAction
 
 
-class ChildActionResolved(BaseEvent):
+class ChildActionResolved(_Resolution, BaseEvent):
     """Such a call of a run below waits no more, whoever has answered it."""
 
     type: Literal[EventKind.CHILD_ACTION_RESOLVED] = EventKind.CHILD_ACTION_RESOLVED
     child_run_id: str
     path: tuple[str, ...]
-    action_id: str
-    call_id: str
-    decision: Literal["approve", "deny", "edit", "output", "answer", "expired", "cancelled"]
-    by: str | None = None
-    reason: str | None = None
-    arguments: str | None = None
-    response: Literal["accept", "decline", "cancel"] | None = None
 
 
 class BudgetWarning(BaseEvent):
