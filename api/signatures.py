@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from palaver.errors import Refused
-from palaver.schemas.fields import AgentReference
+from palaver.schemas.fields import AgentReference, ServerName
 from palaver.vocabulary.scopes import Scope
 
 from .bodies import read_body, read_optional_body
@@ -26,6 +26,7 @@ Handler = Callable[..., Awaitable[Response]]
 Unfit = Callable[[Request, Mapping[str, Any]], Awaitable[None]]
 """A function of a request whose query or body does not fit, and of the other parameters that were read of it."""
 _REFERENCE: Final = TypeAdapter[str](AgentReference)
+_NAME: Final = TypeAdapter[str](ServerName)
 _PLACE: Final = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -43,6 +44,19 @@ class InPath:
     keep: Callable[[Backend, Caller, Any], Awaitable[None]] | None = None
     """The function that raises, for the parameter's value, unless a caller who is held to one conversation means that
     one. None if the part names neither a conversation nor a run."""
+
+
+def read_name(text: str) -> str:
+    """Return the name of something on the server that a part of a path is.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        return _NAME.validate_python(text)
+    except ValidationError:
+        why = "must be 1 to 64 letters, digits, _ . and -, and begin with a letter or a digit"
+        raise Refused.at("/name", why) from None
 
 
 def read_reference(text: str) -> str:

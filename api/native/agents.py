@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver.errors import Refused
 from palaver.schemas.agents import NewAgent, ServerAgent, split_reference
-from palaver.schemas.fields import AgentName
 
 from .. import operations
 from ..answers import answer
@@ -18,21 +16,10 @@ from ..headers import ExpectedVersion
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
-from ..signatures import InPath, read_reference
+from ..signatures import InPath, read_name, read_reference
 from .dialect import NATIVE
 
-_NAME: Final = TypeAdapter[str](AgentName)
-
-
-def _name(text: str) -> str:
-    try:
-        return _NAME.validate_python(text)
-    except ValidationError:
-        why = "must be 1 to 64 letters, digits, _ . and -, and begin with a letter or a digit"
-        raise Refused.at("/name", why) from None
-
-
-Name = Annotated[str, InPath("The agent's name.", read=_name)]
+Name = Annotated[str, InPath("The agent's name.", read=read_name)]
 Reference = Annotated[str, InPath("The agent's name, or `name@version`.", read=read_reference)]
 
 

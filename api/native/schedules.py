@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from palaver.errors import Refused
-from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, ScheduleName
+from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule
 
 from .. import operations
 from ..answers import answer
@@ -17,23 +16,12 @@ from ..headers import ExpectedVersion, IdempotencyKey
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
-from ..signatures import InPath
+from ..signatures import InPath, read_name
 from .answers import answer_run, headers_of
 from .dialect import NATIVE
 from .links import Run
 
-_NAME: Final = TypeAdapter(ScheduleName)
-
-
-def _name(text: str) -> str:
-    try:
-        return _NAME.validate_python(text)
-    except ValidationError:
-        why = "must be 1 to 64 letters, digits, _ . and -, and begin with a letter or a digit"
-        raise Refused.at("/name", why) from None
-
-
-Name = Annotated[str, InPath("The schedule's name.", read=_name)]
+Name = Annotated[str, InPath("The schedule's name.", read=read_name)]
 
 
 class SchedulesQuery(Query):

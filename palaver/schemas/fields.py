@@ -31,7 +31,9 @@ ToolReference = Annotated[
     StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}|agent:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(@[1-9][0-9]{0,8})?)$"),
 ]
 """A tool by its name, or an agent on the server that is to be one: ``agent:researcher``, ``agent:researcher@7``."""
-AgentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+ServerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+"""The name of what a tenant keeps on the server: an agent, a schedule."""
+AgentName = ServerName
 """The name of an agent on the server."""
 AgentReference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(@[1-9][0-9]{0,8})?$")]
 """An agent on the server by its name, in its newest version or, with ``@version``, in that one."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 
-from palaver.schemas.fields import AtMost, Metadata, Tags
+from palaver.schemas.fields import AtMost, Metadata, ServerName, Tags
 from palaver.schemas.models import Budget, Message, Submission, WithAgent
 from palaver.vocabulary.step_kinds import USUAL_PRIORITY
 
-ScheduleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+ScheduleName = ServerName
 """The name of a schedule, in its tenant."""
 Overlap = Literal["skip", "queue", "cancel"]
 Missed = Literal["once", "never"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
 import orjson
 
-from palaver.errors import UNREADABLE, CorruptRecord, StateConflict, UnknownAgent
+from palaver.errors import UNREADABLE, CorruptRecord, UnknownAgent
 from palaver.schemas.agents import ServerAgent
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
@@ -17,13 +17,10 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import KeepAgent, RemoveAgent
-from palaver.store.scripting.contracts.agents import Absent, Kept, OtherVersion, Removed, TenantErased, TooMany
-from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.contracts.wire import read_agent
 from palaver.store.scripting.moving import durable_reply
-from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.limits import count_exceeded
+from palaver.store.scripting.versions import AGENT
 
 ANY_VERSION: Final = -1
 """The version that is expected of an agent that only has to be there."""
@@ -70,7 +67,7 @@ class Agents:
             spec=records.agent_json(agent.model_copy(update={"name": None, "version": None})),
             by=orjson.dumps(by),
         )
-        kept = await durable_reply(self._scripts.run_durably(keep), _kept)
+        kept = await durable_reply(self._scripts.run_durably(keep), AGENT.kept)
         return await self.get(tenant, name, kept.version), kept.new
 
     async def get(self, tenant: str, name: str, version: int | None = None) -> ServerAgent:
@@ -120,7 +117,7 @@ class Agents:
         remove = RemoveAgent(
             names=keys.agents(tenant), versions=keys.agent_versions(tenant, name), agent=name, expected=expected
         )
-        await durable_reply(self._scripts.run_durably(remove), lambda reply: _removed(name, reply))
+        await durable_reply(self._scripts.run_durably(remove), lambda reply: AGENT.removed(reply, UnknownAgent(name)))
 
 
 def _agent(name: str, version: int, oldest: int, newest: int, spec: bytes, facts: bytes) -> ServerAgent:
@@ -138,35 +135,3 @@ def _agent(name: str, version: int, oldest: int, newest: int, spec: bytes, facts
         created_at=created_at,
         created_by=created_by,
     )
-
-
-def _kept(reply: Kept | OtherVersion | TooMany | TenantErased) -> Kept:
-    match reply:
-        case Kept() as kept:
-            return kept
-        case OtherVersion() as other:
-            raise _changed(other)
-        case TooMany():
-            count_exceeded("agents")
-            raise StateConflict("agents_full", None, "there are as many agents as there may be")
-        case TenantErased():
-            raise refusal(RefusalCode.TENANT_ERASED, None)
-        case none:
-            assert_never(none)
-
-
-def _removed(name: str, reply: Removed | OtherVersion | Absent) -> None:
-    match reply:
-        case Removed():
-            return
-        case OtherVersion() as other:
-            raise _changed(other)
-        case Absent():
-            raise UnknownAgent(name)
-        case none:
-            assert_never(none)
-
-
-def _changed(other: OtherVersion) -> StateConflict:
-    what = f"its newest version is {other.version}" if other.version else "there is no agent of that name"
-    return StateConflict("agent_changed", None, f"the agent is not as the request expects: {what}")

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import orjson
 
-from palaver.errors import UNREADABLE, CorruptRecord, StateConflict, UnknownSchedule
+from palaver.errors import UNREADABLE, CorruptRecord, UnknownSchedule
 from palaver.schemas.schedules import ListedSchedule, Schedule, ScheduledRun, ScheduleTick, Timing
 from palaver.store.reading import records
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.scripting.contracts import KeepSchedule, PauseSchedule, RemoveSchedule
-from palaver.store.scripting.contracts.agents import Absent, OtherVersion, Removed, TenantErased, TooMany
-from palaver.store.scripting.contracts.replies import RefusalCode
-from palaver.store.scripting.contracts.schedules import NextTick, ScheduleKept
+from palaver.store.scripting.contracts.agents import Absent
+from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.moving import durable_reply
-from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.limits import count_exceeded, limit_of
+from palaver.store.scripting.versions import SCHEDULE
+from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.scopes import Scope
 
 NO_TICK: Final = NextTick(None, None)
@@ -119,7 +118,7 @@ class Schedules:
             made=await self._made(order.bearer.name),
             next=following,
         )
-        kept = await durable_reply(self._scripts.run_durably(keep), _kept)
+        kept = await durable_reply(self._scripts.run_durably(keep), SCHEDULE.kept)
         return kept.version, kept.new
 
     async def pause(self, tenant: str, name: str, *, by: str | None) -> None:
@@ -164,7 +163,9 @@ class Schedules:
             member=member(tenant, name),
             expected=expected,
         )
-        await durable_reply(self._scripts.run_durably(remove), lambda reply: _removed(name, reply))
+        await durable_reply(
+            self._scripts.run_durably(remove), lambda reply: SCHEDULE.removed(reply, UnknownSchedule(name))
+        )
 
     async def get(self, tenant: str, name: str) -> tuple[Schedule, ScheduleOrder]:
         """A schedule, without its ``next_times``, and its order. Raises UnknownSchedule."""
@@ -227,35 +228,3 @@ def _listed(name: str, values: Sequence[bytes | None]) -> Mapping[str, Any]:
         "updated_at": records.instant(newest["at"]),
         "updated_by": newest["by"],
     }
-
-
-def _kept(reply: ScheduleKept | OtherVersion | TooMany | TenantErased) -> ScheduleKept:
-    match reply:
-        case ScheduleKept() as kept:
-            return kept
-        case OtherVersion() as other:
-            raise _changed(other)
-        case TooMany():
-            count_exceeded("schedules")
-            raise StateConflict("schedules_full", None, "there are as many schedules as there may be")
-        case TenantErased():
-            raise refusal(RefusalCode.TENANT_ERASED, None)
-        case none:
-            assert_never(none)
-
-
-def _removed(name: str, reply: Removed | OtherVersion | Absent) -> None:
-    match reply:
-        case Removed():
-            return
-        case OtherVersion() as other:
-            raise _changed(other)
-        case Absent():
-            raise UnknownSchedule(name)
-        case none:
-            assert_never(none)
-
-
-def _changed(other: OtherVersion) -> StateConflict:
-    what = f"its version is {other.version}" if other.version else "there is no schedule of that name"
-    return StateConflict("schedule_changed", None, f"the schedule is not as the request expects: {what}")
