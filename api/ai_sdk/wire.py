@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import Metadata, Strict, Tags
 from palaver.schemas.models import Message, OnConflict
-from palaver.vocabulary.limits import KIB
+from palaver.vocabulary.limits import limit_of
 
+from ..lenient import LATE, refusing_at
 from .dialect import ChatId
 
-LATE: Final = ConfigDict(defer_build=True)
-"""The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
-without them."""
 _ID: Final = 200
-_REASON: Final = 2 * KIB
+_REASON: Final = limit_of("deny_reason")
 _ANSWERED: Final = frozenset({"approval-responded", "output-available", "output-error"})
 
 
@@ -68,10 +66,8 @@ def user_message(message: Mapping[str, Any], place: str) -> Message:
         Refused: the parts of it that cannot be taken.
     """
     made: list[Part] = [_part(part, f"{place}/parts/{at}") for at, part in enumerate(_parts(message, place))]
-    try:
+    with refusing_at(f"{place}/parts"):
         return Message(role="user", content=tuple(made))
-    except ValidationError as error:
-        raise Refused.at(f"{place}/parts", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
 
 
 def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
@@ -110,6 +106,8 @@ def _part(part: Mapping[str, Any], place: str) -> Part:
                 return FilePart(type="file", url=url, name=name if isinstance(name, str) else None)
             except ValidationError as error:
                 (misfit, *_) = error.errors(include_url=False, include_input=False)
+                if misfit["loc"] == ("name",):
+                    raise Refused.at(f"{place}/filename", misfit["msg"]) from None
                 inward = misfit["msg"] if misfit["type"] == "unsupported_content" else None
                 raise Refused.at(f"{place}/url", inward or "must be an address (http, https), or a data: URL") from None
     raise Refused.at(
@@ -138,11 +136,8 @@ def _form(part: Mapping[str, Any], place: str) -> dict[str, Item]:
     match part:
         case {"id": str() as action, "data": {"answer": {"response": response, **more}}}:
             fields = {"type": "answer", "action_id": action, "response": response, "content": more.get("content")}
-            try:
+            with refusing_at(f"{place}/data/answer"):
                 return {action: QuestionAnswer.model_validate(fields)}
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                raise Refused.at(f"{place}/data/answer", first["msg"]) from None
         case {"data": {"answer": _}}:
             raise Refused.at(f"{place}/data/answer", "must have response: accept, decline or cancel")
     return {}

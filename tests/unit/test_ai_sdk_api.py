@@ -15,6 +15,7 @@ from palaver.schemas.models import Message
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import AskPerson, Continue, Finish, OpenCall, RetryAfter, ToolOutcome
 from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import AGENT, call
 from tests.unit.chat_page import Page, assembled, check, chunks_of, ended, page, said, texts
 from tests.unit.mcp_host import publish
@@ -180,6 +181,17 @@ async def test_a_call_is_denied_with_a_reason(chat: Page) -> None:
     check(chunks, ["call_1"])
     (response,) = [each for each in chunks if each["type"] == "tool-approval-response"]
     assert (response["approved"], response["reason"]) == (False, "Not on a Sunday.")
+
+
+async def test_a_reason_is_as_long_as_the_limit_says(chat: Page) -> None:
+    run, message = await waiting(chat, call("call_1", "approval"))
+    most = limit_of("deny_reason")
+    refused = await chat.answer(decided(message, False, reason="x" * (most + 1)))
+    assert (refused.status_code, f"/approval/reason: must be a text of at most {most}" in refused.text) == (422, True)
+    request = chat.send(decided(message, False, reason="x" * most))
+    await request.until(lambda body: b"tool-output-denied" in body)
+    await chat.api.finish(run, "As you like")
+    check(await ended(request), ["call_1"])
 
 
 async def test_a_tool_of_the_page_is_answered_and_another_call_still_waits(chat: Page) -> None:
