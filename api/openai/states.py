@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from palaver.errors import UnknownRun
 from palaver.schemas.models import AgentSpec, Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
@@ -40,6 +41,8 @@ async def read_response(backend: Backend, response: ResponseId) -> tuple[Run, Re
     """
     run = await operations.read_run(backend, response.run_id)
     projection = await read_projection(backend, response, run)
+    if response.part and not projection.begun:
+        raise UnknownRun(str(response))
     if projection.over and not run.status.terminal:
         run = await operations.read_run(backend, response.run_id)
     return run, projection
