@@ -82,6 +82,8 @@ def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
             found = {}
         elif part.get("type") == "data-palaver-question":
             found.update(_form(part, f"{place}/parts/{at}"))
+        elif part.get("type") == "data-palaver-approval":
+            found.update(_below(part, f"{place}/parts/{at}"))
         elif part.get("state") in _ANSWERED:
             found.update(_answer(part, f"{place}/parts/{at}"))
     return found
@@ -118,7 +120,7 @@ def _part(part: Mapping[str, Any], place: str) -> Part:
 def _answer(part: Mapping[str, Any], place: str) -> dict[str, Item]:
     match part:
         case {"state": "approval-responded", "approval": {"id": str() as action, "approved": bool() as approved}}:
-            return {action: _decision(action, approved, part["approval"].get("reason"), place)}
+            return {action: _decision(action, approved, part["approval"].get("reason"), f"{place}/approval")}
         case {"state": "approval-responded"}:
             raise Refused.at(f"{place}/approval", "must have id, a text, and approved, true or false")
         case {"providerExecuted": True} | {"approval": dict()}:
@@ -143,13 +145,30 @@ def _form(part: Mapping[str, Any], place: str) -> dict[str, Item]:
     return {}
 
 
+def _below(part: Mapping[str, Any], place: str) -> dict[str, Item]:
+    """Return the answer that the page has put to a call of a run below; none if it has put none."""
+    place = f"{place}/data/answer"
+    match part:
+        case {"id": str() as action, "data": {"answer": {"approved": bool() as approved, **more}}}:
+            return {action: _decision(action, approved, more.get("reason"), place)}
+        case {"id": str() as action, "data": {"answer": {"output": output, **more}}}:
+            with refusing_at(place):
+                failed = more.get("isError") is True
+                return {action: ToolOutput(type="tool_output", call_id=action, output=output, is_error=failed)}
+        case {"data": {"answer": {"response": _}}}:
+            return _form(part, place.removesuffix("/data/answer"))
+        case {"data": {"answer": _}}:
+            raise Refused.at(place, "must have approved, true or false; or output; or response, of a question")
+    return {}
+
+
 def _decision(action: str, approved: bool, reason: Any, place: str) -> ApprovalDecision:
     if len(action) > _ID:
-        raise Refused.at(f"{place}/approval/id", f"must have at most {_ID} characters")
+        raise Refused.at(f"{place}/id", f"must have at most {_ID} characters")
     if approved:
         return ApprovalDecision(type="approval", action_id=action, decision="approve")
     if not isinstance(reason, str | None) or len(reason or "") > _REASON:
-        raise Refused.at(f"{place}/approval/reason", f"must be a text of at most {_REASON} characters")
+        raise Refused.at(f"{place}/reason", f"must be a text of at most {_REASON} characters")
     return ApprovalDecision(type="approval", action_id=action, decision="deny", reason=reason or None)
 
 

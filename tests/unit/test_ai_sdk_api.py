@@ -420,3 +420,64 @@ async def test_a_call_below_that_waits_is_shown_and_how_it_was_decided(chat: Pag
     await request.until(lambda body: b'"decision":"approve"' in body)
     await chat.stop()
     check(await ended(request))
+
+
+async def test_calls_below_are_answered_by_parts_of_the_answer_above(chat: Page) -> None:
+    api = chat.api
+    await publish(api, "researcher", **{**AGENT, "client_tools": [SHOP]})
+    await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})
+    request, run = await chat.begin(said("look"))
+    (child,) = await call_agent(api, run, "call_1")
+    await api.ask(child, call("a1", "approval"), call("a2", "approval"), call("a3", "client_tool", "pick_colour"))
+    await request.until(lambda body: body.count(b"data-palaver-approval") == 3)
+    below = [each for each in chunks_of(request.body) if each["type"] == "data-palaver-approval"]
+    yes, no, tool = below
+
+    def part(asked: dict[str, Any], answer: Any) -> dict[str, Any]:
+        return {**asked, "data": {**asked["data"], "answer": answer}}
+
+    def message(*parts: dict[str, Any]) -> dict[str, Any]:
+        return {"id": run["id"], "role": "assistant", "parts": [*parts]}
+
+    for wrong in ({"approved": "yes"}, {"approved": False, "reason": 7}, {}, None, {"response": "perhaps"}):
+        refused = await chat.answer(message(part(yes, wrong)))
+        assert (refused.status_code, "/messages/0/parts/0/data/answer" in refused.text) == (422, True), refused.text
+    assert (await chat.answer(message(yes))).status_code == 409, "no answer is in it"
+    again = chat.send(
+        message(
+            part(yes, {"approved": True}),
+            part(no, {"approved": False, "reason": "Not today."}),
+            part(tool, {"output": {"colour": "red"}}),
+        )
+    )
+    for each in (request, again):
+        await each.until(lambda body: all(word in body for word in (b'"approve"', b'"deny"', b'"output"')))
+    assert (await chat.run(run["id"]))["pending_below"] == []
+    events = await api.client.get(f"/v1/runs/{child['id']}/events", headers={"accept": "application/json"})
+    at_child = events.text
+    assert "Not today." in at_child
+    assert "red" in at_child
+    await chat.stop()
+    for each in (request, again):
+        check(await ended(each), ["call_1"])
+
+
+async def test_an_answer_below_is_of_this_chat_alone(chat: Page) -> None:
+    api = chat.api
+    await publish(api, "researcher", **AGENT)
+    await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})
+    request, run = await chat.begin(said("look"))
+    (child,) = await call_agent(api, run, "call_1")
+    waits = await api.ask(child, call("a1", "approval"))
+    answer = {"type": "data-palaver-approval", "id": waits["pending_actions"][0]["id"]}
+    message = {"role": "assistant", "parts": [{**answer, "data": {"answer": {"approved": True}}}]}
+    refused = await chat.answer({**message, "id": child["id"]})
+    assert (refused.status_code, "is not the id of an answer in this chat" in refused.text) == (422, True)
+    other = Page(api, "chat-2")
+    _, elsewhere = await other.begin(said("hello"))
+    seen = other.send({**message, "id": elsewhere["id"]})
+    await seen.until(lambda body: b"start" in body)
+    assert len((await chat.run(run["id"]))["pending_below"]) == 1
+    for each in (chat, other):
+        await each.stop()
+    check(await ended(request))
