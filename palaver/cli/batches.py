@@ -22,6 +22,7 @@ from palaver.cli.tables import console, since
 from palaver.cli.text import plain
 from palaver.client import Palaver
 from palaver.schemas.batches import Batch, BatchResult
+from palaver.schemas.cells import as_cell
 
 BatchId = Annotated[str, typer.Argument(metavar="BATCH_ID", help="The batch, as `palaver batch list` shows it.")]
 _EVERY: Final = 2.0
@@ -247,9 +248,3 @@ def _write(results: Iterator[BatchResult], output: Path | None) -> None:
         for result in results:
             row = result.model_dump(mode="json")
             writer.writerow({name: as_cell(value) for name, value in row.items()})
-
-
-def as_cell(value: object) -> object:
-    """A value as a spreadsheet takes it: none of them is a formula."""
-    text = json.dumps(value) if isinstance(value, dict | list) else value
-    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -264,8 +264,10 @@ async def test_the_table_is_there_as_csv_and_as_lines_of_json() -> None:
             ("0", "a", "completed", "'=cmd()"),
             ("1", "a", "completed", "'=cmd()"),
         ]
-        lines = (await each.api.client.get(path, headers={"Accept": "application/x-ndjson"})).text.splitlines()
-        assert [orjson.loads(line)["output"] for line in lines] == ["=cmd()", "=cmd()"]
+        lines = await each.api.client.get(path, headers={"Accept": "application/x-ndjson"})
+        assert [orjson.loads(line)["output"] for line in lines.text.splitlines()] == ["=cmd()", "=cmd()"]
+        whole = await each.api.client.get(path)
+        assert {answer.headers["cache-control"] for answer in (table, lines, whole)} == {"no-store"}
 
 
 @pytest.mark.parametrize(
