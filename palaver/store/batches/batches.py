@@ -16,6 +16,7 @@ from palaver.store.reading import records
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, Fields, now_ms
+from palaver.store.redis.due import member
 from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts import AppendItems, ChangeBatch, CreateBatch, RemoveBatch
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
@@ -45,18 +46,16 @@ class BatchOrder:
 
     def to_json(self) -> bytes:
         """The text that is stored: the same for the same order."""
-        bearer = {name: getattr(self.bearer, name) for name in Bearer.__slots__}
         head = orjson.loads(self.head.model_dump_json(exclude_defaults=True))
-        return orjson.dumps({"head": head, "bearer": bearer, "request": self.request}, option=orjson.OPT_SORT_KEYS)
+        fields = {"head": head, "bearer": self.bearer.fields(), "request": self.request}
+        return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def of_json(cls, text: str | bytes) -> BatchOrder:
         """The order that a text says."""
         fields = orjson.loads(text)
-        bearer: dict[str, Any] = fields["bearer"]
-        listed = {name: tuple(value) for name, value in bearer.items() if isinstance(value, list)}
         head = BatchHead.model_validate_json(orjson.dumps(fields["head"]))
-        return cls(head, Bearer(**{**bearer, **listed}), fields["request"])
+        return cls(head, Bearer.of_fields(fields["bearer"]), fields["request"])
 
     @property
     def width(self) -> int:
@@ -155,10 +154,7 @@ class Batches:
 
     async def listed(self, tenant: str, *, before: str = "", limit: int) -> tuple[list[Batch], str | None]:
         """Batches, the newest first, and the cursor of the next page; None on the last one."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.batches(tenant), 0, -1)
-        (members,) = await pipeline.execute()
-        ids = [each.decode() for each in reversed(members)]
+        ids = [each.decode() for each in reversed(await self._redis.zrange(keys.batches(tenant), 0, -1))]
         begin = ids.index(before) + 1 if before in ids else 0
         page = ids[begin : begin + limit]
         found = [each for each in await self._read(tenant, page) if each is not None]
@@ -211,11 +207,10 @@ class Batches:
 
     async def _drop_gone(self, tenant: str) -> None:
         """Take those out of the list whose retention is over."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.batches(tenant), 0, -1)
-        (members,) = await pipeline.execute()
+        members = await self._redis.zrange(keys.batches(tenant), 0, -1)
         if not members:
             return
+        pipeline = self._redis.pipeline(transaction=False)
         for each in members:
             pipeline.execute_command("EXISTS", keys.of_batch(tenant, each.decode()).batch)
         gone = [each for each, there in zip(members, await pipeline.execute(), strict=True) if not there]
@@ -232,11 +227,6 @@ class Batches:
             pipeline.zcard(of.again)
         replies = iter(await pipeline.execute() if ids else ())
         return [_batch(batch_id, next(replies), next(replies), next(replies)) for batch_id in ids]
-
-
-def member(tenant: str, batch_id: str) -> str:
-    """The place of a batch in the index of what is due."""
-    return f"{tenant}/{batch_id}"
 
 
 def _batch(batch_id: str, fields: Fields, flight: int, again: int) -> Batch | None:

@@ -7,8 +7,8 @@ the event. So whoever is killed in between leaves work that is done again, and n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import orjson
 from palaver.config.settings import Settings
 from palaver.errors import Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryAttempt, DeliveryPage, ReplayResult, WebhookDelivery
-from palaver.store.reading.records import instant
+from palaver.store.reading.records import instant, moment
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, StreamEntry, now_ms
 from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
@@ -281,10 +281,7 @@ class Deliveries:
     async def replay(self, webhook_id: str, ids: Sequence[str]) -> ReplayResult:
         """Make deliveries again that have ended. Raises Refused (``webhook_not_found``)."""
         await self._webhooks.get(webhook_id)
-        replayed = 0
-        for begin in range(0, len(ids), _PAGE):
-            replayed += await self._again(webhook_id, ids[begin : begin + _PAGE])
-        return ReplayResult(replayed=replayed, more=False)
+        return ReplayResult(replayed=await self._again(webhook_id, ids), more=False)
 
     async def replay_range(
         self, webhook_id: str, since: datetime, until: datetime | None, state: DeliveryState | None
@@ -307,16 +304,16 @@ class Deliveries:
                     more = True
                     break
                 wanted.append(delivery.id)
-        return ReplayResult(replayed=(await self.replay(webhook_id, wanted)).replayed, more=more)
+        return ReplayResult(replayed=await self._again(webhook_id, wanted), more=more)
 
     async def _again(self, webhook_id: str, ids: Sequence[str]) -> int:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hmget(keys.of_webhook(webhook_id).records, list(ids))
-        (texts,) = await pipeline.execute()
-        records = [
-            replace(DeliveryRecord.of_json(text), state="pending", tries=0) for text in texts if text is not None
-        ]
-        return await self.queue(webhook_id, records, again=True) if records else 0
+        replayed = 0
+        for begin in range(0, len(ids), _PAGE):
+            texts = await self._redis.hmget(keys.of_webhook(webhook_id).records, ids[begin : begin + _PAGE])
+            found = [DeliveryRecord.of_json(text) for text in texts if text is not None]
+            if records := [replace(each, state="pending", tries=0) for each in found]:
+                replayed += await self.queue(webhook_id, records, again=True)
+        return replayed
 
 
 def _without_answers(attempts: Sequence[RecordedAttempt]) -> Iterator[RecordedAttempt]:
@@ -363,17 +360,12 @@ def _shown(record: DeliveryRecord, next_at: float | None) -> WebhookDelivery:
         run_id=record.data.get("run_id"),
         data=record.data,
         attempts=list(_attempts(record.attempts)),
-        next_attempt_at=None if next_at is None else instant(next_at),
+        next_attempt_at=moment(next_at),
     )
 
 
 def _attempts(attempts: Sequence[RecordedAttempt]) -> Iterator[DeliveryAttempt]:
-    for attempt in attempts:
-        fields: Mapping[str, Any] = asdict(attempt)
+    for each in attempts:
         yield DeliveryAttempt(
-            at=instant(fields["at"]),
-            latency_ms=fields["ms"],
-            status=fields["status"],
-            error=fields["error"],
-            answer=fields["answer"],
+            at=instant(each.at), latency_ms=each.ms, status=each.status, error=each.error, answer=each.answer
         )

@@ -20,7 +20,7 @@ from palaver.errors import Refused, StateConflict
 from palaver.schemas.webhooks import SecretInfo, WebhookChange, WebhookInfo
 from palaver.secrets.sealing import KeyMissing
 from palaver.secrets.webhook_secrets import new_secret, signing_key
-from palaver.store.reading.records import instant
+from palaver.store.reading.records import instant, moment
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
@@ -386,7 +386,7 @@ def _shown(fields: Sequence[bytes | None], pending: int) -> WebhookInfo:
             SecretInfo(
                 id=secret.id,
                 created_at=instant(secret.created_at),
-                expires_at=None if secret.expires_at is None else instant(secret.expires_at),
+                expires_at=moment(secret.expires_at),
             )
             for secret in kept.secrets
         ],
@@ -397,5 +397,5 @@ def _shown(fields: Sequence[bytes | None], pending: int) -> WebhookInfo:
         delivered=int(delivered or 0),
         failed=int(failed or 0),
         dropped=int(dropped or 0),
-        failing_since=instant(int(failing_since)) if failing_since else None,
+        failing_since=moment(failing_since),
     )

@@ -81,7 +81,6 @@ class ClaimBatch(Script[BatchClaimed | TickBusy | Absent]):
     of: BatchKeys
     member: str
     claim: str
-    lease: Seconds
 
 
 class BegunCell(NamedTuple):
@@ -114,8 +113,6 @@ class EndedCell(NamedTuple):
 class BatchAdvanced:
     """It is written."""
 
-    state: BatchState
-
 
 class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
     """Write which cells are begun and which have ended; and let the claim go, if there is nothing more to do now."""
@@ -138,7 +135,6 @@ class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
 class BatchChanged:
     """It is done, as far as this call came."""
 
-    state: BatchState
     moved: int
     """Cells that are begun again."""
     more: bool

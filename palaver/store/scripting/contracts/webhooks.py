@@ -152,7 +152,6 @@ class DeliveryClaimed:
 
     fence: int
     config: bytes
-    delivery_id: str
     record: bytes
 
 

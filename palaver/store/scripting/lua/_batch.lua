@@ -8,6 +8,11 @@ local fields = redis.call('HMGET', keys.batch, 'order', 'state', 'items', 'next'
 local ORDER, STATE, ITEMS, NEXT = fields[1], fields[2], tonumber(fields[3] or 0), tonumber(fields[4] or 0)
 local CLAIM, LASTS, BYTES = fields[5], tonumber(fields[6] or 0), tonumber(fields[7] or 0)
 local function attend(at) redis.call('ZADD', keys.batches_due, at, args.member) end
+local function hold_claim(claim)
+  local lasts = NOW + Limit.BATCH_LEASE * 1000
+  redis.call('HSET', keys.batch, 'claim', claim, 'lasts', lasts)
+  attend(lasts)
+end
 local function each_key(command, ...)
   for _, key in ipairs({ keys.batch, keys.items, keys.cells, keys.flight, keys.again, keys.failed }) do
     redis.call(command, key, ...)

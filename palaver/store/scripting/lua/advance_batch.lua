@@ -24,9 +24,8 @@ for _, each in ipairs(args.ended) do
 end
 redis.call('HSET', keys.batch, 'next', args.next)
 if not args.wait_ms then
-  redis.call('HSET', keys.batch, 'lasts', NOW + Limit.BATCH_LEASE * 1000)
-  attend(NOW + Limit.BATCH_LEASE * 1000)
-  return reply.batch_advanced { state = STATE }
+  hold_claim(args.claim)
+  return reply.batch_advanced()
 end
 
 local idle = redis.call('HLEN', keys.flight) == 0
@@ -43,4 +42,4 @@ elseif idle and whole and STATE == 'open' then
 else
   attend(NOW + args.wait_ms)
 end
-return reply.batch_advanced { state = STATE }
+return reply.batch_advanced()

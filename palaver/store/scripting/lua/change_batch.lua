@@ -18,4 +18,4 @@ elseif STATE == 'running' or STATE == 'done' or STATE == 'cancelled' then
 end
 redis.call('HSET', keys.batch, 'state', STATE)
 if (STATE == 'cancelling' or moved > 0) and LASTS <= NOW then attend(NOW) end
-return reply.batch_changed { state = STATE, moved = moved, more = moved == Limit.BATCH_PART }
+return reply.batch_changed { moved = moved, more = moved == Limit.BATCH_PART }
