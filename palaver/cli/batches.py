@@ -196,7 +196,7 @@ def _end(api: Api, client: Palaver, batch: Batch, output: Path | None) -> None:
     api.show(batch, lambda: None if console().is_terminal else _show(batch))
     missed = any(total.passed < total.scored for total in batch.totals)
     completed = sum(total.ended.get("completed", 0) for total in batch.totals)
-    if missed or completed < batch.cells:
+    if missed or batch.reason or completed < batch.cells:
         raise typer.Exit(_FAILED)
 
 
@@ -228,9 +228,8 @@ def _table(batch: Batch) -> Table:
 
 
 def _progress(batch: Batch) -> str:
-    return (
-        f"{batch.id} is {batch.state}: {batch.ended} of {batch.cells} runs have ended, {batch.in_flight} are under way"
-    )
+    runs = f"{batch.ended} of {batch.cells} runs have ended, {batch.in_flight} are under way"
+    return f"{batch.id} is {batch.state}: {runs}" + (f". {batch.reason}" if batch.reason else "")
 
 
 def _write(results: Iterator[BatchResult], output: Path | None) -> None:

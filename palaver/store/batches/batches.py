@@ -30,6 +30,7 @@ from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _PARTS: Final = limit_of("batch_cells") // limit_of("batch_part") + 1
+_ABANDONED: Final = f"No items came for {limit_of('batch_open') // 3600} hours, and none of them was the last."
 _STATUSES: Final = get_args(CellStatus)
 PAGE: Final = 500
 """Cells that are read at once."""
@@ -109,6 +110,7 @@ class Batches:
         create = CreateBatch(
             of=keys.of_batch(tenant, batch_id),
             erasure=keys.batches_erasure(tenant),
+            member=member(tenant, batch_id),
             batch_id=batch_id,
             order=order.to_json(),
             made=orjson.dumps({"at": await now_ms(self._redis), "by": order.bearer.name}),
@@ -240,6 +242,7 @@ def _batch(batch_id: str, fields: Fields, flight: int, again: int) -> Batch | No
             id=batch_id,
             name=order.head.name,
             state=fields[b"state"].decode(),
+            reason=_ABANDONED if b"abandoned" in fields else None,
             items=items,
             cells=items * order.width,
             begun=int(fields[b"next"]) - again,
@@ -291,7 +294,7 @@ def _appended(batch_id: str, reply: ItemsAppended | OffsetWrong | TooMany | Abse
         case ItemsAppended(items=items):
             return items
         case OffsetWrong(items=items):
-            raise StateConflict("batch_offset", None, f"the batch has {items} items, and may be complete")
+            raise StateConflict("batch_offset", None, f"the batch has {items} items, and may take no more")
         case TooMany():
             count_exceeded("batch_items")
             raise StateConflict("batch_full", None, "these are more items, or more runs, than a batch may have")

@@ -29,6 +29,7 @@ class CreateBatch(Script[BatchMade | Mismatch | TooMany | TenantErased]):
 
     of: BatchKeys
     erasure: Key
+    member: str
     batch_id: str
     order: Json
     made: Json

@@ -31,6 +31,10 @@ end
 local idle = redis.call('HLEN', keys.flight) == 0
 local whole = args.next >= ITEMS * args.width and redis.call('ZCARD', keys.again) == 0
 redis.call('HDEL', keys.batch, 'claim', 'lasts')
+if idle and whole and STATE == 'open' and CLOSES <= NOW then
+  STATE = 'cancelling'
+  redis.call('HSET', keys.batch, 'abandoned', 1)
+end
 if idle and (STATE == 'cancelling' or STATE == 'running' and whole) then
   STATE = STATE == 'running' and 'done' or 'cancelled'
   redis.call('HSET', keys.batch, 'state', STATE)
@@ -38,7 +42,7 @@ if idle and (STATE == 'cancelling' or STATE == 'running' and whole) then
   each_key('EXPIRE', Setting.RETENTION)
 elseif idle and whole and STATE == 'open' then
   -- The next part of its items wakes it.
-  redis.call('ZREM', keys.batches_due, args.member)
+  attend(CLOSES)
 else
   attend(NOW + args.wait_ms)
 end
