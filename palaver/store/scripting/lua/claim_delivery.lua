@@ -14,4 +14,5 @@ end
 local fence = redis.call('HINCRBY', HOOK, 'fence', 1)
 redis.call('HSET', HOOK, 'leased_until', NOW + args.lease_ms)
 schedule()
-return reply.delivery_claimed { fence = fence, config = kept[2], record = redis.call('HGET', RECORDS, first[1]) }
+return reply.delivery_claimed { fence = fence, config = kept[2], delivery_id = first[1],
+  record = redis.call('HGET', RECORDS, first[1]) }
