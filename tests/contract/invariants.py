@@ -168,7 +168,7 @@ async def _check_batches(redis: Any, name: str, ttl: int) -> None:
     over = state in ("done", "cancelled")
     assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
     due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
-    assert due is not None or state != "running", f"{name} is of a batch that nobody goes on with"
+    assert due is not None or over, f"{name} is of a batch that nobody goes on with"
     assert not (over and (due or await redis.exists(of.flight))), f"{name} is of a batch that is over, and goes on"
 
 

@@ -45,7 +45,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryRecord, RecordedAttempt
+from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
