@@ -53,6 +53,7 @@ from palaver.store.scripting.contracts.schedules import (
     SettleTick,
 )
 from palaver.store.scripting.contracts.secrets import KeepSecrets
+from palaver.store.scripting.contracts.statistics import FoldJournal
 from palaver.store.scripting.contracts.steps import (
     Ask,
     Attend,
@@ -110,6 +111,7 @@ __all__ = [
     "Find",
     "FindAllowed",
     "FindPlace",
+    "FoldJournal",
     "ForgetConversations",
     "ForgetEvents",
     "Fork",
@@ -153,7 +155,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant, Reserve, FindAllowed,
+    CreateTenant, Reserve, FindAllowed, FoldJournal,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
     PutWebhook, RemoveWebhook, MarkRuns, ForgetEvents, QueueDeliveries, ClaimDelivery, SettleAttempt,
 )  # fmt: skip
