@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -17,13 +17,14 @@ from redis.exceptions import RedisError
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.reach import reaches
 from palaver.store.scripting.contracts import FoldJournal
 from palaver.store.scripting.contracts.replies import Gone
 from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.statistics.tallies import Line, Tally
-from palaver.store.statistics.windows import LASTS, WINDOWS, Window
 from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.windows import LASTS, WINDOWS, Window
 
 _AT_ONCE: Final = 300
 """Lines that are folded in one go."""
@@ -46,9 +47,10 @@ class Statistics:
         self._scripts = scripts
         self._shards = all_shards(settings.shards)
 
-    async def read(self, window: Window, owners: Sequence[keys.Owner]) -> tuple[int, Mapping[int, Tally]]:
+    async def read(self, window: Window, tag: str | None = None) -> tuple[int, Mapping[int, Tally]]:
         """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
-        number, of what these owners have together. Raises what Redis raises."""
+        number: of the tenant with this tag, if it is within reach, or of all that is. Raises what Redis raises."""
+        owners = keys.reached_owners() if tag is None else (keys.owner(tag),) if reaches(tag) else ()
         await self.fold()
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
