@@ -98,6 +98,7 @@ from .scopes import (
 )
 from .secrets import secret_names, set_secrets
 from .services import ServiceState, read_services
+from .statistics import StatisticsReport, read_statistics
 from .stored_keys import StoredKeys
 from .submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
@@ -158,6 +159,7 @@ __all__ = [
     "SchedulePage",
     "ServiceState",
     "SingleFlight",
+    "StatisticsReport",
     "StoredEvent",
     "StoredKeys",
     "Taken",
@@ -251,6 +253,7 @@ __all__ = [
     "read_run_log",
     "read_schedule",
     "read_services",
+    "read_statistics",
     "read_tenant",
     "read_tools",
     "read_usage",
