@@ -194,6 +194,13 @@ async def test_a_rule_is_of_some_tenants() -> None:
     await refused(agent(), 403, "policy_violation", "/agent/mcp_servers/web", rules={"r": why})
 
 
+async def test_a_rule_for_agents_with_a_tool_is_for_those_that_may_have_it() -> None:
+    rules = {"r": {"when": {"tools": ["*delete*"]}, "max_steps": 3}}
+    async with world(ALLOWING, rules=rules) as api:
+        assert (await api.submit(agent=agent()))["agent"]["max_steps"] == 3
+        assert (await api.submit(agent={"model": "fake/echo"}))["agent"]["max_steps"] == 100
+
+
 async def test_a_rule_that_fits_allows_it() -> None:
     rules = {"hosts": {"mcp_hosts": ["mcp.*"]}, "tools": {"tools": ["web__*"]}}
     async with world(ALLOWING, rules=rules) as api:
