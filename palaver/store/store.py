@@ -44,6 +44,7 @@ from palaver.store.schedules.schedules import Schedules
 from palaver.store.schedules.ticks import Ticks
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
+from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.queues import ToolQueues
@@ -90,7 +91,8 @@ class Store:
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, settings)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
-        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues)
+        self.statistics = Statistics(connection, scripts, settings)
+        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues, self.statistics)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)

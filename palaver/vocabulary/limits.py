@@ -141,6 +141,7 @@ _ALL: Final = (
         ("batch_output", "answer in the table of results", 500, "characters", "cut"),
         ("batch_verdict", "verdict of a scorer, as JSON", KIB, "bytes", "cut to its beginning, as a text"),
         ("batch_lease", "time for which a process goes on with a batch alone", 10, "seconds", "others do"),
+        ("batch_open", "time in which more items of a batch come", 24 * 3600, "seconds", "the batch is cancelled"),
         ("policy_rules", "rules of PALAVER_POLICY", 1_000, "rules", "the process does not start"),
         ("policy_patterns", "names and globs in a list of a rule", 200, "patterns", "the process does not start"),
         ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),
@@ -481,6 +482,14 @@ _ALL: Final = (
             "the cap may be overdrawn by the rest",
         ),
         ("usage_rows", "agents with a model and a key in the ledger of a day, in a shard", 1000, "rows", "one row"),
+        ("statistics_models", "models that the statistics of a span tell apart, of a tenant", 20, "models", "`other`"),
+        (
+            "statistics_journal",
+            "lines of a shard that are in no statistics yet, as no worker runs and nobody asks",
+            100_000,
+            "lines",
+            "the oldest go",
+        ),
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
         (
