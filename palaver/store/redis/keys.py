@@ -109,12 +109,12 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:audit}:erasure:<tag> hash  what was erased of it                  gone at its end
 {palaver:audit}:receipt:<name> string  the receipt of a tenant that was erased  TTL: 30 days
 
-Webhooks share a hash tag; there are none of these keys where there are no webhooks.
+Webhooks share a hash tag; there are none of these keys where there were no webhooks.
 
 {palaver:webhooks}:tenants  hash    a number for each tenant that has some, by its tag                     no TTL
 {palaver:webhooks}:of:<tag> zset    the webhooks of a tenant by time of creation                           no TTL
 {palaver:webhooks}:due      zset    all of them, by when something is to be done about one                 no TTL
-{palaver:webhooks}:counts   hash    attempts at all of them, by what became of them; deliveries dropped   no TTL
+{palaver:webhooks}:counts   hash    attempts at all of them, by what became of them, after the last one, too  no TTL
 {palaver:webhooks}:hook:<id> hash   a webhook: its configuration, its lease, and how it fares              no TTL
 {palaver:webhooks}:waiting:<id> zset  its deliveries that are pending, by the time of the next attempt     no TTL
 {palaver:webhooks}:listed:<id> zset  all of its deliveries, by since when they are there                   no TTL
