@@ -116,6 +116,8 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         _, lacking = await driver.begin(input=words, agent=agent)
         await store.steps.settle(lacking, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
         await _deliver_one(store, tenant.tag)
+        # What happened until now is added up, and what happens next is not yet.
+        await store.statistics.fold()
         _, last = await driver.begin(input=words, agent=agent)
         await driver.finish(last)
         await _wait_for_caps(store, driver, tenant.tag)
