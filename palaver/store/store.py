@@ -18,6 +18,7 @@ from palaver.store.agents.agents import Agents
 from palaver.store.batches.batches import Batches
 from palaver.store.batches.progress import BatchProgress
 from palaver.store.conversations.conversations import Conversations
+from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.fleet import Fleet
 from palaver.store.fleet.measuring import Measuring
@@ -67,6 +68,7 @@ class Store:
         self.scripts = scripts
         self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
         self.vault = Vault(connection, scripts, settings)
+        self.server_lists = ServerLists(connection, scripts)
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)

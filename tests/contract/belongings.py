@@ -27,7 +27,7 @@ from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
-from palaver.store.webhooks.deliveries import RecordedAttempt
+from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES

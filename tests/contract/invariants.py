@@ -168,7 +168,7 @@ async def _check_batches(redis: Any, name: str, ttl: int) -> None:
     over = state in ("done", "cancelled")
     assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
     due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
-    assert due is not None or state != "running", f"{name} is of a batch that nobody goes on with"
+    assert due is not None or over, f"{name} is of a batch that nobody goes on with"
     assert not (over and (due or await redis.exists(of.flight))), f"{name} is of a batch that is over, and goes on"
 
 
@@ -427,8 +427,9 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         assert step["state"] == "ready" or "unattended" not in step, what + "it is in no queue"
         assert step["state"] == "leased" or "judgement" not in step, what + "judged for a loss that is over"
         assert bool(call_id) == ("call" in step), what + "kind"
-        of_agent = "call" in step and orjson.loads(step["call"])["name"].startswith("agent_")
-        assert (step["queue"] == "model") == (not call_id or of_agent), what + "queue"
+        called = orjson.loads(step["call"])["name"] if "call" in step else ""
+        of_agent, of_server = called.startswith("agent_"), "__" in called
+        assert (step["queue"] == "model") == (not call_id or of_agent) or of_server, what + "queue"
         if call_id and run["status"] != RunStatus.CANCELLING:
             assert call_id in calls, what + "its call is answered"
         if step["state"] == "leased":

@@ -45,7 +45,7 @@ from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryRecord, RecordedAttempt
+from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -661,6 +661,12 @@ async def _keep_secrets(driver: StoreDriver, n: int) -> Act:
     return lambda: vault.keep(conversation_id, values)
 
 
+async def _keep_server_list(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
+    text = orjson.dumps([{"name": f"tool_{number}", "description": "x" * 1024} for number in range(n)])
+    return lambda: driver.store.server_lists.keep(lease, "0" * 32, text)
+
+
 async def _keep_agent(driver: StoreDriver, n: int) -> Act:
     agents, instructions = driver.store.agents, "x" * 1024 * n
     await agents.keep("", "support", AGENT)
@@ -936,6 +942,7 @@ CASES: Final = (
     Case("claim_tick", "KiB of a run", _claim_tick, most=255),
     Case("settle_tick", "KiB of a run", _settle_tick, most=255),
     Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
+    Case("keep_server_list", "tools of 1 KiB", _keep_server_list, most=64),
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),
     Case("sweep", "calls of a run that is late", _late),

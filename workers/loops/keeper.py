@@ -74,8 +74,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         if runtime.capabilities.declared is not None:
             await runtime.capabilities.declared.close()
         await runtime.publisher.close()
-        if runtime.model is not None:
-            await runtime.model.close()
+        await runtime.close()
         await runtime.store.close()
 
 

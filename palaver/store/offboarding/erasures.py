@@ -22,8 +22,8 @@ from palaver.store.offboarding.belongings import LISTS_OF_RUNS, kind_of_passing,
 from palaver.store.offboarding.unfinished import AT_ONCE, UnfinishedRuns, of_runs
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.due import member
 from palaver.store.redis.reach import EVERYTHING, within
-from palaver.store.schedules.schedules import member
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,

@@ -53,6 +53,7 @@ from palaver.store.scripting.contracts.schedules import (
     SettleTick,
 )
 from palaver.store.scripting.contracts.secrets import KeepSecrets
+from palaver.store.scripting.contracts.server_lists import KeepServerList
 from palaver.store.scripting.contracts.steps import (
     Ask,
     Attend,
@@ -117,6 +118,7 @@ __all__ = [
     "KeepAgent",
     "KeepSchedule",
     "KeepSecrets",
+    "KeepServerList",
     "MarkRuns",
     "PauseSchedule",
     "Postpone",
@@ -148,7 +150,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
-    KeepSecrets, Find, Renew, WriteDeltas,
+    KeepSecrets, KeepServerList, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
