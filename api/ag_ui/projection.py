@@ -44,10 +44,18 @@ class RunProjection:
     """A run, or the part of it behind an answer, as one run of AG-UI."""
 
     def __init__(
-        self, thread_id: str, ag_run_id: str, run_id: str, *, edge: int = 0, answers: frozenset[str] = frozenset()
+        self,
+        thread_id: str,
+        ag_run_id: str,
+        run_id: str,
+        *,
+        edge: int = 0,
+        answers: frozenset[str] = frozenset(),
+        known: frozenset[str] = frozenset(),
     ) -> None:
         """``edge`` is the number of an event: up to there it is known how the run went on, so that waiting for somebody
-        is an end only if nothing came behind it. ``answers`` are ids of actions and of calls."""
+        is an end only if nothing came behind it. ``answers`` are ids of actions and of calls; ``known`` are the calls,
+        as clients name them, whose results the client has: it would show them once more."""
         self.over = False
         """True once the last event was made."""
         self.wants_snapshot = False
@@ -55,6 +63,7 @@ class RunProjection:
         self._thread_id, self._ag_run_id, self._run_id = thread_id, ag_run_id, run_id
         self._edge = edge
         self._answers = answers
+        self._known = known
         self.answered = not answers
         """True once one of the answers has been taken."""
         self._step: str | None = None
@@ -235,6 +244,8 @@ class RunProjection:
         if name is None:
             return
         self._unanswered.discard(name)
+        if name in self._known:
+            return
         yield {
             "type": "TOOL_CALL_RESULT",
             "messageId": result_id(self._run_id, *place),

@@ -24,7 +24,7 @@ SOURCES: Final = (
     ROOT / "tests" / "clients" / "ag_ui" / "pages.mjs", EXAMPLE / "package.json", EXAMPLE / "package-lock.json"
 )  # fmt: skip
 """The packages are those of the example."""
-WORDS: Final = " ".join(f"w{number}" for number in range(1, 41))
+WORDS: Final = " ".join(f"w{number}" for number in range(1, 61))
 PICK: Final = {"name": "pick_colour", "description": "Ask the person for a colour.", "parameters": {"type": "object"}}
 
 
@@ -43,6 +43,13 @@ class Pages(NodePages):
     def rests(self, page: str) -> Shown:
         """What a page shows once no stream of it is open."""
         return self.shows(page, lambda shown: not shown["running"])
+
+    def active(self) -> str:
+        """The run that goes on."""
+        listed = self.cluster.http.get("/v1/runs").json()["data"]
+        (run_id,) = [str(each["id"]) for each in listed if each["stop_reason"] is None]
+        self.cluster.submitted.append(run_id)
+        return run_id
 
     def run_of(self, shown: Shown) -> str:
         """The run that the last stream was about."""
@@ -81,12 +88,12 @@ def begun(shown: Shown) -> bool:
 
 def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) -> None:
     cluster = pages.cluster
-    pages.begin("say-40+rate-15+reasoning")
+    pages.begin("say-60+rate-15+reasoning")
     pages.open("first")
     pages.act("send", "first", runId="run-1", content="hello")
     pages.shows("first", begun)
-    (run,) = [each for each in cluster.http.get("/v1/runs").json()["data"] if each["stop_reason"] is None]
-    cluster.kill("worker", cluster.holder(run["id"]))
+    run_id = pages.active()
+    cluster.kill("worker", cluster.holder(run_id))
     cluster.start("worker")
     pages.open("second")
     pages.act("run", "second", runId="run-of-the-second")
@@ -95,17 +102,18 @@ def test_an_answer_whose_worker_is_killed_is_whole_on_all_pages(pages: Pages) ->
     assert kinds(first).count("MESSAGES_SNAPSHOT") == 1, "the text of the lost attempt is taken back"
     for shown in (first, second):
         assert [each for each in said(shown) if each[0] != "reasoning"] == [("user", "hello"), ("assistant", WORDS)]
-        assert cluster.ended(pages.run_of(shown)).output == WORDS
+    assert cluster.ended(run_id).output == WORDS
 
 
 def test_the_same_request_goes_on_over_a_kill_of_the_api_and_over_its_end(pages: Pages) -> None:
     cluster = pages.cluster
     for signal_name in ("kill", "terminate"):
-        pages.begin("say-40+rate-15")
+        pages.begin("say-60+rate-15")
         page = f"over a {signal_name}"
         pages.open(page)
         pages.act("send", page, runId="run-1", content="hello")
         pages.shows(page, begun)
+        run_id = pages.active()
         if signal_name == "kill":
             cluster.kill("api")
         else:
@@ -117,7 +125,7 @@ def test_the_same_request_goes_on_over_a_kill_of_the_api_and_over_its_end(pages:
         pages.act("run", page, runId="run-1")
         shown = pages.rests(page)
         assert said(shown) == [("user", "hello"), ("assistant", WORDS)]
-        assert cluster.ended(pages.run_of(shown)).output == WORDS
+        assert cluster.ended(run_id).output == WORDS
 
 
 def test_an_interrupt_is_answered_after_the_api_has_begun_anew(pages: Pages) -> None:
@@ -166,6 +174,7 @@ def test_a_denied_call_and_tools_of_the_page(pages: Pages) -> None:
         pages.act("answer", "answers", runId=f"run-{number}", content='{"colour": "red"}')
     shown = pages.rests("answers")
     assert (shown["pending"], shown["errors"]) == ([], [])
+    assert said(shown).count(("tool", '{"colour": "red"}')) == 4, "each is shown once"
     assert said(shown)[-1] == ("assistant", 'done: 4 tool results, the last one: {"colour": "red"}')
     pages.run_of(shown)
 
