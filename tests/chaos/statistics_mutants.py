@@ -14,7 +14,6 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 _COUNT: Final = "palaver/store/scripting/lua/_count.lua"
 _FOLD: Final = "palaver/store/scripting/lua/fold_journal.lua"
 _STORE: Final = "palaver/store/statistics/statistics.py"
-_WINDOWS: Final = "palaver/vocabulary/windows.py"
 _CONTRACT: Final = "tests/contract/test_statistics.py"
 
 
@@ -23,7 +22,7 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> 
 
 
 STATISTICS_MUTANTS: Final = by_name(
-    _mutant("a line that is lost", _FOLD, "args.next)", "args.next .. '9')"),
+    _mutant("a line that is lost", _STORE, "for _, fields in entries)", "for _, fields in entries[1:])"),
     _mutant("lines that count twice", _FOLD, "redis.call('XTRIM', keys.journal, 'MINID', args.next)\n", ""),
     _mutant("a fold over another's", _FOLD, "if not oldest or oldest[1] ~= args.first", "if not oldest"),
     _mutant("another's line", _COUNT, "NOW .. OWNER .. ' ' .. what", "NOW .. ' ' .. what"),
@@ -31,7 +30,7 @@ STATISTICS_MUTANTS: Final = by_name(
     _mutant("the span of the fold", _STORE, "window.number(line.at)", "window.number(line.at + 3600000)"),
     _mutant("a span that never passes", _STORE, "if number == place[2]:", "if number <= place[2]:"),
     _mutant("usage of the lease before", _COUNT, "  used_under_it = ''\nend", "end"),
-    _mutant("windows that are too long", _WINDOWS, '"hour", 60, 60', '"hour", 60, 61'),
+    _mutant("windows that are too long", _STORE, "- window.spans < number", "- window.spans <= number"),
     _mutant(
         "an erasure that forgets them",
         "palaver/store/offboarding/erasures.py",

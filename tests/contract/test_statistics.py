@@ -123,6 +123,16 @@ async def test_calls_of_tools_are_no_calls_of_models(driver: StoreDriver) -> Non
     assert (tally.waited.total(), tally.called.total()) == (2, 1)
 
 
+async def test_what_a_call_used_is_not_what_those_beside_it_used(driver: StoreDriver) -> None:
+    """It ends the run, and with that their leases, in the same script."""
+    _, deliveries = await driver.turn("a", "b")
+    lease, _ = [await driver.claim(delivery) for delivery in deliveries]
+    await driver.store.steps.settle(lease, GiveUp(Failure.of(ErrorClass.INTERNAL), StopReason.ERROR, usage=USED))
+    tally = await total(driver.store)
+    assert (tally.steps["tool failed"], tally.steps["tool abandoned"]) == (1, 1)
+    assert tally.models[AGENT.model]["input_tokens"] == 100
+
+
 async def test_a_tenant_has_its_own_and_sees_no_others(driver: StoreDriver, store: Store) -> None:
     for tag in ("", ACME, OTHER):
         with within(Reach(tag)):
