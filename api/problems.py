@@ -177,7 +177,7 @@ class Problem(Refused):
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and where."""
+        """A sentence on what is wrong, and where."""
         return ": ".join(filter(None, (self.title, self.detail)))
 
 

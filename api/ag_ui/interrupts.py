@@ -1,4 +1,4 @@
-"""What a run needs somebody for: its interrupts, and calls of the client's tools."""
+"""The interrupts of a run, which needs somebody: approvals, questions, and calls of the client's tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTPUT: Final[Mapping[str, Any]] = MappingProxyType(
 
 
 class Interrupts:
-    """What a run waits for, by the ids of actions."""
+    """The waits of a run for somebody, by the ids of actions."""
 
     def __init__(self, run_id: str, calls: OpenCalls, answers: frozenset[str]) -> None:
         """``answers`` are ids of actions and of calls."""

@@ -1,4 +1,4 @@
-"""What goes on in a run and how it failed, in sentences for a person who chats."""
+"""The state of a run, and the failure that ended it, in sentences for a person who chats."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ is no part of the output. The next attempt is another item.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from palaver.schemas.models import AgentSpec
 from palaver.vocabulary.lifecycle import RunStatus
 
 from ..operations import StoredEvent
+from .growing import GrowingItems
 from .ids import ResponseId
 from .items import (
     approval_item,
@@ -27,19 +27,16 @@ from .items import (
     function_item,
     input_items,
     output_item,
-    reasoning_item,
     server_item,
-    summary_part,
     text_in,
-    text_item,
-    text_part,
 )
-from .shown import SPREAD, CallBegun, OpenText, ShownEvent, text_delta, thought_delta
+from .shown import SPREAD, CallBegun, ShownEvent
 from .tables import EVENTS
+from .writing import ResponseWriter
 
-_BEGINS, _ENDED, _CALLS, _OF_CALL, _LAST = 3, 6, 10, 4, SPREAD - 1
-"""Places among the events that a message becomes: the first of its text, if that was not shown before, the end of it,
-the first of its calls, and how many one of them has; and that of the end of a response."""
+_CALLS, _OF_CALL, _LAST = 10, 4, SPREAD - 1
+"""Places among the events that a message becomes: the first of its calls, and how many one of them has; and that of the
+end of a response."""
 _ENDS: Final[Mapping[str, str]] = {
     RunStatus.COMPLETED: "response.completed",
     RunStatus.INCOMPLETE: "response.incomplete",
@@ -60,29 +57,33 @@ class ResponseProjection:
         self._makers: dict[str, Callable[[StoredEvent, Mapping[str, Any]], None]] = {
             kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
         }
-        self._shown: list[ShownEvent] = []
-        self._seq = self._place = self._base = 0
-        self._index = 0
+        self._out = ResponseWriter(response)
+        self._growing = GrowingItems(self._out)
         self._interrupted_at = -1
-        self._text: OpenText | None = None
-        self._thought: OpenText | None = None
-        self._opened: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
         self._calls: dict[str, CallBegun] = {}
         self._requests: set[str] = set()
         """Ids of actions that were asked for as approvals."""
-        self.output: list[dict[str, Any]] = []
-        """Items that are whole, or that an end has cut off."""
         self.input: list[dict[str, Any]] = []
         """The items that the client sent for it."""
-        self.last = -1
-        """The number of the last event that was shown."""
-        self.part = -1
-        """The part of the run that the events have come to; -1 before the first event."""
         self.waiting = True
         """True if it has ended, and the next one has not begun."""
         self.over = False
         """True if the run has ended."""
+
+    @property
+    def part(self) -> int:
+        """The part of the run that the events have come to; -1 before the first event."""
+        return self._out.part
+
+    @property
+    def output(self) -> list[dict[str, Any]]:
+        """Items that are whole, or that an end has cut off."""
+        return self._out.output
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was shown."""
+        return self._out.last
 
     @property
     def done(self) -> bool:
@@ -109,7 +110,7 @@ class ResponseProjection:
         make = self._makers.get(event.type)
         if make is None:
             return []
-        self._seq, self._place, self._shown = event.begins, 0, []
+        self._out.take_up(event)
         data = event.data
         if self.waiting and self.part >= 0:
             if not _is_answer(event, data):
@@ -117,36 +118,23 @@ class ResponseProjection:
                 return []
             self._begin()
         if thoughts and self._of_model(data):
-            self._think(data["step"], 0, thoughts)
+            self._growing.think(data["step"], 0, thoughts)
         make(event, data)
-        return self._shown
+        return self._out.shown
 
     def tail(self, event: StoredEvent) -> ShownEvent | None:
         """Return what a delta is that only adds to what is open; None for any other event, which is for ``read``. If it
         was sent, ``take`` has to be told."""
-        of_text = self._thought is None
-        opened = self._text if of_text else self._thought
-        if opened is None or event.type != (EventKind.MESSAGE_DELTA if of_text else EventKind.REASONING_DELTA):
-            return None
-        data = event.data
-        if data["step"] != opened.step or data["attempt"] != opened.attempt or not self._mine:
-            return None
-        number = (event.seq - self._base) * SPREAD
-        if of_text:
-            return ShownEvent(number, "response.output_text.delta", text_delta(opened, data["text"]))
-        return ShownEvent(number, "response.reasoning_summary_text.delta", thought_delta(opened, data["text"]))
+        return self._growing.tail(event)
 
     def take(self, shown: ShownEvent) -> None:
         """Take the delta that ``tail`` has returned, as it was sent."""
-        opened = self._text if self._thought is None else self._thought
-        if opened is not None:
-            opened.pieces.append(shown.fields["delta"])
-            self.last = shown.number
+        self._growing.take(shown)
 
     def seq_of(self, number: int) -> int | None:
         """Return the number of the run's event that an event of the response belongs to; None before the response has
         begun."""
-        return self._base + number // SPREAD if self.begun else None
+        return self._out.seq_of(number)
 
     # The parts of a run.
 
@@ -154,35 +142,17 @@ class ResponseProjection:
         self._begin()
 
     def _begin(self) -> None:
-        self.part += 1
+        self._out.begin_part()
         self.waiting = False
-        self._index = 0
-        if self._mine:
-            self._base = self._seq
-            self._show("response.created")
-            self._show("response.in_progress" if self._response.part else "response.queued")
-
-    @property
-    def _mine(self) -> bool:
-        return self.part == self._response.part
-
-    def _show(self, kind: str, **fields: Any) -> None:
-        if self._mine:
-            self.last = (self._seq - self._base) * SPREAD + self._place
-            self._shown.append(ShownEvent(self.last, kind, fields))
-            self._place += 1
-
-    def _at(self, place: int) -> None:
-        """Go on at a place of the event that does not depend on what came before it: what is gone by then, such as
-        deltas, does not move the numbers."""
-        self._place = max(self._place, place)
+        self._out.show("response.created")
+        self._out.show("response.in_progress" if self._response.part else "response.queued")
 
     def _started(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if self.part == 0:
-            self._show("response.in_progress")
+            self._out.show("response.in_progress")
 
     def _interrupted(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        if self._mine:
+        if self._out.mine:
             self._interrupted_at = self.part
         self._end("response.completed")
 
@@ -191,91 +161,28 @@ class ResponseProjection:
         self.over = True
 
     def _end(self, kind: str) -> None:
-        self._discard()
+        self._growing.discard()
         for call in self._calls.values():
             if call.index is not None:
                 self._close_call(call, "incomplete", None)
-        self._at(_LAST)
-        self._show(kind)
+        self._out.go_to(_LAST)
+        self._out.show(kind)
         self.waiting = True
 
-    # Texts and thoughts.
-
-    def _text_begins(self, step: str, attempt: int) -> OpenText:
-        opened = OpenText(self._next(), self._fresh_id("msg", step), step, attempt)
-        self._show(
-            "response.output_item.added", output_index=opened.index, item=text_item(opened.id, None, "in_progress")
-        )
-        self._show("response.content_part.added", **opened.place, content_index=0, part=text_part(""))
-        return opened
+    # Texts, messages and calls.
 
     def _text_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        step, attempt = data["step"], data["attempt"]
-        if self._text is not None and (self._text.step, self._text.attempt) != (step, attempt):
-            self._discard()
-        self._end_thought("completed")
-        if self._text is None:
-            self._text = self._text_begins(step, attempt)
-        self._text.pieces.append(data["text"])
-        self._to_last(event)
-        self._show("response.output_text.delta", **text_delta(self._text, data["text"]))
+        self._growing.say(event, data)
 
     def _thought_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._think(data["step"], data["attempt"], data["text"], event)
-
-    def _think(self, step: str, attempt: int, text: str, event: StoredEvent | None = None) -> None:
-        if self._thought is not None and (self._thought.step, self._thought.attempt) != (step, attempt):
-            self._discard()
-        if self._thought is None:
-            self._thought = opened = OpenText(self._next(), self._fresh_id("rs", step), step, attempt)
-            item = reasoning_item(opened.id, None, "in_progress")
-            self._show("response.output_item.added", output_index=opened.index, item=item)
-            self._show("response.reasoning_summary_part.added", **opened.place, summary_index=0, part=summary_part(""))
-        self._thought.pieces.append(text)
-        if event is not None:
-            self._to_last(event)
-        self._show("response.reasoning_summary_text.delta", **thought_delta(self._thought, text))
-
-    def _to_last(self, event: StoredEvent) -> None:
-        """Go on to the number of the last of the deltas that an event stands for: so it has the number that this one
-        would have by itself."""
-        if event.seq != self._seq:
-            self._seq, self._place = event.seq, 0
-
-    def _end_thought(self, status: str) -> None:
-        thought, self._thought = self._thought, None
-        if thought is None:
-            return
-        text = thought.text
-        self._show("response.reasoning_summary_text.done", **thought.place, summary_index=0, text=text)
-        self._show("response.reasoning_summary_part.done", **thought.place, summary_index=0, part=summary_part(text))
-        self._whole(thought.index, reasoning_item(thought.id, text, status), kept=status == "completed")
-
-    def _end_text(self, text: str, status: str, *, kept: bool) -> None:
-        opened, self._text = self._text, None
-        if opened is None:
-            return
-        place = {**opened.place, "content_index": 0}
-        self._show("response.output_text.done", **place, text=text, logprobs=[])
-        self._show("response.content_part.done", **place, part=text_part(text))
-        self._whole(opened.index, text_item(opened.id, text, status), kept=kept)
-
-    def _discard(self) -> None:
-        """Close what is open: it is not to be part of the conversation."""
-        self._end_thought("incomplete")
-        if self._text is not None:
-            self._end_text(self._text.text, "incomplete", kept=False)
+        self._growing.think(data["step"], data["attempt"], data["text"], event)
 
     def _discarded(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._discard()
+        self._growing.discard()
 
     def _attempt_failed(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        step = data["step"]
-        if "/" not in step:
-            self._discard()
-            self._failed[step] += 1
-
-    # Messages and calls.
+        if "/" not in data["step"]:
+            self._growing.fail(data["step"])
 
     @staticmethod
     def _of_model(data: Mapping[str, Any]) -> bool:
@@ -283,27 +190,19 @@ class ResponseProjection:
 
     def _message(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if not self._of_model(data):
-            if self._mine and not data.get("nudge"):
+            if self._out.mine and not data.get("nudge"):
                 self.input += input_items(f"{self._response.tail}_{event.seq}", data["message"])
             return
         message, step = data["message"], data["step"]
         text, status = text_in(message), "incomplete" if message.get("partial") else "completed"
-        self._end_thought("completed")
-        if self._text is not None and self._text.step != step:
-            self._discard()
-        if text and self._text is None:
-            self._at(_BEGINS)
-            self._text = self._text_begins(step, 0)
-            self._show("response.output_text.delta", **text_delta(self._text, text))
-        self._at(_ENDED)
-        self._end_text(text, status, kept=True)
+        self._growing.complete(step, text, status)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
         risky = set(data.get("risky_calls") or ())
         for place, call in enumerate(calls):
-            self._at(_CALLS + _OF_CALL * place)
+            self._out.go_to(_CALLS + _OF_CALL * place)
             by_client = call["name"] in self._by_client and call["id"] not in refused
             kind = "fc" if by_client else "mcp"
-            made = self._calls[call["id"]] = CallBegun(call, self._id(kind, step, place), by_client)
+            made = self._calls[call["id"]] = CallBegun(call, self._out.id_of(kind, step, place), by_client)
             if by_client:
                 self._function(made)
             elif call["id"] in refused or not self._agent.approvals.ask(
@@ -312,82 +211,62 @@ class ResponseProjection:
                 self._open_call(made)
 
     def _function(self, made: CallBegun) -> None:
-        index, call = self._next(), made.call
-        self._show("response.output_item.added", output_index=index, item=function_item(made.item, call, "in_progress"))
+        index, call = self._out.next_index(), made.call
+        self._out.show(
+            "response.output_item.added", output_index=index, item=function_item(made.item, call, "in_progress")
+        )
         place = {"item_id": made.item, "output_index": index}
-        self._show("response.function_call_arguments.delta", **place, delta=call["arguments"])
-        self._show("response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"])
-        self._whole(index, function_item(made.item, call, "completed"))
+        self._out.show("response.function_call_arguments.delta", **place, delta=call["arguments"])
+        self._out.show("response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"])
+        self._out.whole(index, function_item(made.item, call, "completed"))
 
     def _open_call(self, made: CallBegun) -> None:
-        made.index = index = self._next()
+        made.index = index = self._out.next_index()
         place = {"item_id": made.item, "output_index": index}
         item = server_item(made.item, made.call, "in_progress", request=made.request)
-        self._show("response.output_item.added", output_index=index, item=item)
-        self._show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
-        self._show("response.mcp_call.in_progress", **place)
+        self._out.show("response.output_item.added", output_index=index, item=item)
+        self._out.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
+        self._out.show("response.mcp_call.in_progress", **place)
 
     def _close_call(self, made: CallBegun, status: str, output: str | None) -> None:
         index, made.index = made.index, None
         if index is None:
             return
         if status != "incomplete":
-            self._show(f"response.mcp_call.{status}", item_id=made.item, output_index=index)
-        self._whole(index, server_item(made.item, made.call, status, output, made.request))
+            self._out.show(f"response.mcp_call.{status}", item_id=made.item, output_index=index)
+        self._out.whole(index, server_item(made.item, made.call, status, output, made.request))
 
     def _tool_result(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         message = data["message"]
         made = self._calls.pop(message["call_id"], None)
         if made is None or made.by_client:
-            if made is not None and self._mine and self._response.part:
+            if made is not None and self._out.mine and self._response.part:
                 self.input.append(output_item(made.item, message))
             return
         if made.index is None:
             self._open_call(made)
-        self._at(_OF_CALL)
+        self._out.go_to(_OF_CALL)
         self._close_call(made, "failed" if message.get("is_error") else "completed", text_in(message))
 
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         action = data["action"]
         if action["type"] == "approval":
             self._requests.add(action["id"])
-            item, index = approval_item(action), self._next()
-            self._show("response.output_item.added", output_index=index, item=item)
-            self._whole(index, item)
+            item, index = approval_item(action), self._out.next_index()
+            self._out.show("response.output_item.added", output_index=index, item=item)
+            self._out.whole(index, item)
 
     def _decision(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         made = self._calls.get(data["call_id"])
         if made is None or data["action_id"] not in self._requests:
             return
         made.request = data["action_id"]
-        if self._mine:
+        if self._out.mine:
             self.input.append(approval_response_item(data))
         if data["decision"] == "edit":
             made.call = {**made.call, "arguments": data["arguments"]}
         if data["decision"] in ("approve", "edit") and made.index is None:
             self._open_call(made)
-
-    def _next(self) -> int:
-        index = self._index
-        self._index += 1
-        return index
-
-    def _id(self, kind: str, *parts: object) -> str:
-        return "_".join((kind, self._response.tail, *map(str, parts)))
-
-    def _fresh_id(self, kind: str, step: str) -> str:
-        """Return the id of an item of an attempt. It follows from the log, but where an attempt is made again that did
-        not fail."""
-        failed = self._failed[step]
-        item_id = self._id(kind, step, *([failed] if failed else []))
-        self._opened[item_id] += 1
-        again = self._opened[item_id]
-        return f"{item_id}_again{again - 1}" if again > 1 else item_id
-
-    def _whole(self, index: int, item: dict[str, Any], *, kept: bool = True) -> None:
-        self._show("response.output_item.done", output_index=index, item=item)
-        if kept and self._mine:
-            self.output.append(item)
 
 
 def _is_answer(event: StoredEvent, data: Mapping[str, Any]) -> bool:

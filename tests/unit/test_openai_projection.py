@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from api.openai import projection as projecting
+from api.openai import growing, projection, writing
 from api.openai.ids import ResponseId
 from api.openai.projection import ResponseProjection
 from api.openai.shown import LIFECYCLE, SPREAD, ShownEvent
@@ -293,21 +293,22 @@ def test_of_whatever_a_run_does(check: Callable[[int], None]) -> None:
         check(seed)
 
 
+_CLASSES: Final = ("ResponseWriter", "GrowingItems", "ResponseProjection")
 MUTANTS: Final[dict[str, tuple[str, str]]] = {
-    "numbers by what was shown": ("(self._seq - self._base) * SPREAD + self._place", "self.last + 1"),
+    "numbers by what was shown": ("self.number_of(self._seq) + self._place", "self.last + 1"),
     "a joined delta has the first number": ("if event.seq != self._seq:", "if False:"),
-    "a delta at once has another number": ("number = (event.seq - self._base) * SPREAD", "number = self.last + 1"),
+    "a delta at once has another number": ("number = self._out.number_of(event.seq)", "number = self._out.last + 1"),
     "what was taken at once is forgotten": ('opened.pieces.append(shown.fields["delta"])', "pass"),
-    "a lost worker's text goes on": ("self._discard()\n            self._failed[step] += 1", "pass"),
+    "a lost worker's text goes on": ("self.discard()\n        self._failed[step] += 1", "pass"),
     "the next attempt has the same id": (
         'return f"{item_id}_again{again - 1}" if again > 1 else item_id',
         "return item_id",
     ),
-    "what was discarded is in the output": ("if kept and self._mine:", "if self._mine:"),
+    "what was discarded is in the output": ("if kept and self.mine:", "if self.mine:"),
     "a part begins with whatever comes": ('and data["decision"] != "cancelled"', ""),
-    "the place of an end depends on what is open": ("self._at(_LAST)", "pass"),
-    "the place of a text's end depends on its deltas": ("self._at(_ENDED)", "pass"),
-    "open items stay open at the end": ("        self._discard()\n        for call", "        for call"),
+    "the place of an end depends on what is open": ("self._out.go_to(_LAST)", "pass"),
+    "the place of a text's end depends on its deltas": ("self._out.go_to(_ENDED)", "pass"),
+    "open items stay open at the end": ("        self._growing.discard()\n        for call", "        for call"),
     "a thought stays open behind the text": (
         'self._end_thought("completed")\n        if self._text is None',
         "if self._text is None",
@@ -318,12 +319,21 @@ MUTANTS: Final[dict[str, tuple[str, str]]] = {
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_each_mutant_is_noticed(mutant: str) -> None:
     before, after = MUTANTS[mutant]
-    source = Path(projecting.__file__).read_text()
-    assert source.count(before) >= 1, mutant
-    space = {"__name__": "api.openai.projection", "__package__": "api.openai"}
-    exec(compile(source.replace(before, after), mutant, "exec"), space)
+    made: dict[str, Any] = {}
+    found = 0
+    for module in (writing, growing, projection):
+        assert module.__file__ is not None
+        source = Path(module.__file__).read_text()
+        found += source.count(before)
+        space: dict[str, Any] = {"__name__": module.__name__, "__package__": "api.openai"}
+        exec(compile(source.replace(before, after), mutant, "exec"), space)
+        space |= made
+        made |= {
+            name: space[name] for name in ("ResponseWriter", "GrowingItems", "ResponseProjection") if name in space
+        }
+    assert found >= 1, mutant
     original = globals()["ResponseProjection"]
-    globals()["ResponseProjection"] = space["ResponseProjection"]
+    globals()["ResponseProjection"] = made["ResponseProjection"]
     try:
         for check in CHECKS:
             try:
