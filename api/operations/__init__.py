@@ -108,11 +108,13 @@ from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 from .webhooks import (
+    WebhookState,
     change_webhook,
     create_webhook,
     list_deliveries,
     list_webhooks,
     read_webhook,
+    read_webhooks,
     remove_webhook,
     replay_deliveries,
     rotate_webhook,
@@ -167,6 +169,7 @@ __all__ = [
     "Until",
     "UsageReport",
     "UsageRow",
+    "WebhookState",
     "act",
     "act_on_runs",
     "acting_for",
@@ -258,6 +261,7 @@ __all__ = [
     "read_tools",
     "read_usage",
     "read_webhook",
+    "read_webhooks",
     "refuse_held",
     "remove_agent",
     "remove_batch",
