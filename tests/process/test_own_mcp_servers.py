@@ -155,9 +155,10 @@ def test_a_server_that_is_down_holds_up_nobody_and_is_asked_again_by_the_model(o
 def test_one_that_comes_back_is_found_by_the_call(own: Own) -> None:
     own.two.kill()
     agent = own.agent(own.two.port)
-    run_id = own.submit("list_tools", agent=agent)
-    own.cluster.saw(run_id, "run.retrying", attempt=1)
+    run_id = own.submit("list_tools", agent={**agent, "approvals": {"require": "always"}})
+    (action,) = own.cluster.pending(run_id)
     own.two.start()
+    own.cluster.approve(run_id, action.id)
     run = own.cluster.ended(run_id, within=60)
     assert own.said(run_id).startswith("web has these tools now: web__asks, web__brief")
     body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
@@ -172,11 +173,12 @@ def test_what_a_server_offered_first_is_what_the_conversation_has(own: Own) -> N
     own.one.kill()
     own.cluster.heal()
     # Nobody can ask for the list now, and no process remembers it: it is the conversation's.
-    agent = own.agent(own.one.port)
+    agent = {**own.agent(own.one.port), "approvals": {"require": "always"}}
     body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
     run_id = own.cluster.post({**body, "input": "[[args {}]]"})
-    own.cluster.saw(run_id, "run.retrying", attempt=1)
+    (action,) = own.cluster.pending(run_id)
     own.one.start()
+    own.cluster.approve(run_id, action.id)
     assert own.cluster.ended(run_id, within=60).status == "completed"
     assert told(own.cluster, run_id) == [""]
 

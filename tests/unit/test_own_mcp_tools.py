@@ -95,7 +95,7 @@ async def asking(server: McpServer, *, kept: Kept | None = None, hosts: tuple[st
         await process.own.close()
 
 
-async def test_what_is_fit_is_taken_and_no_word_about_it_counts() -> None:
+async def test_what_is_fit_is_taken_and_no_word_about_it_counts(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(McpServer(listed=HOSTILE)) as server, asking(server) as process:
         tools = await process.tools(web={"url": server.url})
         assert sorted(tools.declarations) == ["web__a-b", "web__fit", "web__hidden"]
@@ -104,6 +104,8 @@ async def test_what_is_fit_is_taken_and_no_word_about_it_counts() -> None:
         (text,) = process.kept.texts.values()
         assert b"annotations" not in text
         assert b"outputSchema" not in text
+    # What a stranger calls his tools is no line of our log.
+    assert not caplog.records
 
 
 async def test_it_is_asked_once_in_a_conversation_whatever_comes_of_the_process() -> None:
@@ -134,6 +136,13 @@ async def test_more_than_may_be_is_left_out(listed: list[Any], number: int) -> N
         assert len(tools.declarations) == number
         (text,) = process.kept.texts.values()
         assert len(text) < limit_of("own_list") + 1024
+
+
+async def test_only_those_are_taken_that_the_agent_allows() -> None:
+    listed = [*(tool(f"t{number}", description="x" * 30_000) for number in range(9)), tool("read_a"), tool("read_b")]
+    async with serving(McpServer(listed=listed)) as server, asking(server) as process:
+        tools = await process.tools(web={"url": server.url, "allow": ["read_*"]})
+        assert list(tools.declarations) == ["web__read_a", "web__read_b"]
 
 
 async def test_all_of_an_agent_are_no_more_than_an_agent_may_have() -> None:

@@ -63,7 +63,7 @@ def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[
     left_out: list[str] = []
     for tool in tools:
         name = tool.get("name") if isinstance(tool, dict) else None
-        if isinstance(name, str) and section.allow is not None and not _allowed(name, section.allow):
+        if isinstance(name, str) and not allowed(name, section.allow):
             continue
         try:
             offer = _offer(label, section, tool)
@@ -79,8 +79,9 @@ def offers_of(label: str, section: McpServer, tools: Iterable[object]) -> tuple[
     return list(taken.values()), left_out
 
 
-def _allowed(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def allowed(name: str, patterns: Iterable[str] | None) -> bool:
+    """Tell whether a tool of this name is one of those that are taken."""
+    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:

@@ -29,7 +29,7 @@ from .credentials import Credentials
 from .failures import ENDED, failure_of_call
 from .http_channel import HttpChannel
 from .lists import OfferedList, read_list
-from .offers import OfferedTool, offers_of
+from .offers import OfferedTool, allowed, offers_of
 from .section import McpServer
 from .server import Server
 from .source import McpTools
@@ -74,25 +74,35 @@ class OwnServer(Server):
             raise ToolError(f"nothing was asked: {VARIABLE} of the worker does not allow the host {self.host}")
 
     def told(self, listed: OfferedList) -> bytes:
-        """The part of a list that is kept, as JSON: tools that are fit, and no more than may be."""
-        fit = {offer.name for offer in offers_of(self.label, self.section, listed.tools)[0]}
-        kept: list[dict[str, Any]] = []
+        """The part of a list that is kept, as JSON: no more than may be, and of that the tools that are fit."""
+        looked_at: list[dict[str, Any]] = []
         size = 0
         for tool in listed.tools:
-            if not isinstance(tool, dict) or tool.get("name") not in fit:
+            if not isinstance(tool, dict) or not allowed(str(tool.get("name")), self.section.allow):
                 continue
             definition = {field: tool[field] for field in _TOLD if field in tool}
             size += len(orjson.dumps(definition))
-            too_many, too_large = len(kept) >= limit_of("own_tools"), size > limit_of("own_list")
+            too_many, too_large = len(looked_at) >= limit_of("own_tools"), size > limit_of("own_list")
             if too_many or too_large:
                 count_exceeded("own_tools" if too_many else "own_list")
                 break
-            kept.append(definition)
-        return orjson.dumps(kept)
+            looked_at.append(definition)
+        fit = {offer.name for offer in offers_of(self.label, self.section, looked_at)[0]}
+        return orjson.dumps([definition for definition in looked_at if definition.get("name") in fit])
 
     def take_told(self, text: bytes) -> None:
-        """Take the tools that are kept."""
-        self.take(OfferedList(tuple(orjson.loads(text)), time.time()))
+        """Take the tools that are kept. The log has nothing of what a stranger calls them."""
+        self._accept(OfferedList(tuple(orjson.loads(text)), time.time()))
+
+
+class _OwnTools(McpTools):
+    """The tools of such servers, which are bounded already, and whose labels never meet."""
+
+    def renew(self) -> None:
+        """As ``McpTools``."""
+        found = [(server, offer) for server in self._servers for offer in server.offers.values()]
+        self._tools = {offer.declaration.name: (server, offer) for server, offer in found}
+        self.declarations = tuple(offer.declaration for _, offer in found)
 
 
 class _Conversation:
@@ -103,13 +113,13 @@ class _Conversation:
         self.users = 0
         self.used_at = 0.0
         self._of: tuple[OfferedList | None, ...] = ()
-        self._tools = McpTools(())
+        self._tools = _OwnTools(())
 
-    def tools_of(self, servers: Sequence[OwnServer]) -> McpTools:
+    def tools_of(self, servers: Sequence[OwnServer]) -> _OwnTools:
         """The tools of those whose lists are known."""
         lists = tuple(server.listed for server in servers)
         if len(lists) != len(self._of) or any(one is not other for one, other in zip(lists, self._of, strict=True)):
-            self._of, self._tools = lists, McpTools(servers)
+            self._of, self._tools = lists, _OwnTools(servers)
         return self._tools
 
 

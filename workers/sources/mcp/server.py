@@ -98,12 +98,16 @@ class Server:
             self._say_what_changed(known)
 
     def take(self, listed: OfferedList) -> list[str]:
-        """Take the tools of a list that are fit for it; return sentences about the others."""
+        """Take the tools of a list that are fit for it; return sentences about the others, which the log has, too."""
+        left_out = self._accept(listed)
+        for sentence in left_out:
+            log.warning("[mcp.%s]: %s", self.label, sentence)
+        return left_out
+
+    def _accept(self, listed: OfferedList) -> list[str]:
         offers, left_out = offers_of(self.label, self.section, listed.tools)
         self.listed = listed
         self.offers = {offer.declaration.name: offer for offer in offers}
-        for sentence in left_out:
-            log.warning("[mcp.%s]: %s", self.label, sentence)
         return left_out
 
     def renew(self, listed: OfferedList) -> bool:
