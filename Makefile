@@ -92,7 +92,7 @@ typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ 
 check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, the AI SDK's own, and the examples
 	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_example_pages.py -m chaos $(ARGS)
 
-check-openai: $(DEV) ## run five versions of OpenAI's client, loose and strict
+check-openai: $(DEV) $(CLIENTS)/.installed ## run five versions of OpenAI's client, loose and strict, and that for Node.js
 	$(BIN)/python -m tests.openai_clients.install
 	$(BIN)/python -m pytest tests/process/test_openai_versions.py -m chaos $(ARGS)
 

