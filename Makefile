@@ -105,7 +105,7 @@ check-deploy: $(DEV) $(DEPLOY)/.installed ## check the image, compose file, char
 check-frameworks: $(DEV) $(FRAMEWORKS)/.installed ## call tools of LangChain, pydantic-ai and the OpenAI Agents SDK
 	$(BIN)/python -m pytest tests/frameworks $(ARGS)
 
-check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: a LiteLLM proxy, and llama.cpp's
+check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: LiteLLM, behind and in front, and llama.cpp's
 	$(BIN)/python -m pytest tests/real_servers -m chaos $(ARGS)
 
 twin: $(DEV) ## make the blocking client from the asyncio one
@@ -192,10 +192,11 @@ $(FRAMEWORKS)/.installed: constraints-frameworks.txt | $(STACK)
 	$(FRAMEWORKS)/bin/python $(LOCKED) --requirement constraints-frameworks.txt
 	@touch $@
 
+# As constraints, too: a requirement with an extra, such as pydantic[email], is else taken for one of any version.
 $(SERVERS)/.installed: constraints-servers.txt | $(STACK)
 	@echo "installing LiteLLM and llama.cpp into $(SERVERS) (once, 750 MB)"
 	$(PYTHON) -m venv --clear $(SERVERS)
-	$(SERVERS)/bin/python $(LOCKED) --requirement constraints-servers.txt
+	$(SERVERS)/bin/python $(LOCKED) --requirement constraints-servers.txt --constraint constraints-servers.txt
 	@touch $@
 
 $(REDIS): .ci/redis
