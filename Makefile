@@ -92,7 +92,7 @@ typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ 
 check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, those of chat kits, and the examples
 	$(BIN)/python -m pytest --forks 2 tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_ag_ui_client.py tests/process/test_chat_pages.py tests/process/test_example_pages.py -m chaos $(ARGS)
 
-check-openai: $(DEV) ## run five versions of OpenAI's client, loose and strict
+check-openai: $(DEV) $(CLIENTS)/.installed ## run five versions of OpenAI's client, loose and strict, and that for Node.js
 	$(BIN)/python -m tests.openai_clients.install
 	$(BIN)/python -m pytest tests/process/test_openai_versions.py -m chaos $(ARGS)
 
@@ -105,7 +105,7 @@ check-deploy: $(DEV) $(DEPLOY)/.installed ## check the image, compose file, char
 check-frameworks: $(DEV) $(FRAMEWORKS)/.installed ## call tools of LangChain, pydantic-ai and the OpenAI Agents SDK
 	$(BIN)/python -m pytest tests/frameworks $(ARGS)
 
-check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: a LiteLLM proxy, and llama.cpp's
+check-servers: $(DEV) $(SERVERS)/.installed ## run against servers that others wrote: LiteLLM, behind and in front, and llama.cpp's
 	$(BIN)/python -m pytest tests/real_servers -m chaos $(ARGS)
 
 twin: $(DEV) ## make the blocking client from the asyncio one
@@ -192,10 +192,11 @@ $(FRAMEWORKS)/.installed: constraints-frameworks.txt | $(STACK)
 	$(FRAMEWORKS)/bin/python $(LOCKED) --requirement constraints-frameworks.txt
 	@touch $@
 
+# As constraints, too: a requirement with an extra, such as pydantic[email], is else taken for one of any version.
 $(SERVERS)/.installed: constraints-servers.txt | $(STACK)
 	@echo "installing LiteLLM and llama.cpp into $(SERVERS) (once, 750 MB)"
 	$(PYTHON) -m venv --clear $(SERVERS)
-	$(SERVERS)/bin/python $(LOCKED) --requirement constraints-servers.txt
+	$(SERVERS)/bin/python $(LOCKED) --requirement constraints-servers.txt --constraint constraints-servers.txt
 	@touch $@
 
 $(REDIS): .ci/redis

@@ -19,7 +19,8 @@ from .messages import results_in, said_in, snapshot_of
 from .projection import RunProjection
 from .wire import RunAgentInput
 
-Snapshot = Callable[[], Awaitable[AgEvent | None]]
+Snapshot = Callable[[int], Awaitable[AgEvent | None]]
+"""A function that shows the messages that there are up to an event of the run."""
 _HEADERS: Final = {"Cache-Control": "no-cache"}
 
 
@@ -112,7 +113,7 @@ async def _frames(
             for piece in followed.pieces(events):
                 if machine.wants_snapshot:
                     machine.wants_snapshot = False
-                    shown = await snapshot()
+                    shown = await snapshot(machine.reached)
                     piece = piece if shown is None else _before_the_end(piece, written([shown]), machine.over)
                 if piece:
                     said = True
@@ -150,7 +151,9 @@ async def stream_of(
     edge = run.last_event_id
     said = said_in(body.messages)
     reads = caller.scopes is None or "runs:read" in caller.scopes
-    before = await snapshot_of(backend, run.conversation_id, said, without=run.id) if again and reads else None
+    before = None
+    if again and reads:
+        before = await snapshot_of(backend, run.conversation_id, said, before=(run.id, 0))
     machine = RunProjection(
         body.threadId,
         body.runId,
@@ -163,8 +166,9 @@ async def stream_of(
     followed = FollowedRun(machine, edge)
     opening = [machine.opening(), *([] if before is None else [before])]
 
-    async def snapshot() -> AgEvent | None:
-        return await snapshot_of(backend, run.conversation_id, said) if reads else None
+    async def snapshot(reached: int) -> AgEvent | None:
+        # The log may have more already, which the client is told of by what comes behind.
+        return await snapshot_of(backend, run.conversation_id, said, before=(run.id, reached)) if reads else None
 
     way = ProjectionOutlet(followed)
     batches = operations.follow(backend, run.id, include="reasoning", pass_on=way.pass_on)

@@ -76,11 +76,11 @@ def _words(content: Any) -> str | None:
 
 
 async def snapshot_of(
-    backend: Backend, conversation_id: str, said: Sequence[SaidWords], *, without: str | None = None
+    backend: Backend, conversation_id: str, said: Sequence[SaidWords], *, before: tuple[str, int] | None = None
 ) -> AgEvent | None:
-    """Return the messages of a thread for a client that has ``said`` these words; but for those that the run
-    ``without`` has brought, which come behind it. None for a thread of more than may be shown: clients keep what they
-    have.
+    """Return the messages of a thread for a client that has ``said`` these words; but for those that came behind an
+    event of a run, ``before`` which it is shown: the client hears of them next. None for a thread of more than may be
+    shown: clients keep what they have.
 
     Raises:
         StoreUnavailable: a part of it took too long.
@@ -92,7 +92,7 @@ async def snapshot_of(
             async for page in pages:
                 for entry in page:
                     size += len(entry.payload)
-                    made = None if entry.withdrawn or entry.type not in _OURS else _message(entry, known, without)
+                    made = None if entry.withdrawn or entry.type not in _OURS else _message(entry, known, before)
                     if made is not None:
                         shown.append(made)
                 if size > limit_of("ag_ui_snapshot"):
@@ -103,12 +103,12 @@ async def snapshot_of(
     return {"type": "MESSAGES_SNAPSHOT", "messages": shown}
 
 
-def _message(entry: LogEntry, known: KnownMessages, without: str | None) -> AgEvent | None:
+def _message(entry: LogEntry, known: KnownMessages, before: tuple[str, int] | None) -> AgEvent | None:
     data = entry.data
     message = data["message"]
     if message["role"] == "user":
         return None if data.get("nudge") else _users(entry, message["content"], known)
-    if entry.run_id == without:
+    if before is not None and entry.run_id == before[0] and entry.seq > before[1]:
         return None
     if message["role"] == "tool":
         step, call_id = (data["step"] or "").partition("/")[0], message["call_id"] or ""

@@ -43,6 +43,8 @@ class RunProjection:
         """True once the last event was made."""
         self.wants_snapshot = False
         """True if the client has shown what is not so: the messages of the log put that right."""
+        self.reached = 0
+        """The number of the event that was read last."""
         self._thread_id, self._ag_run_id, self._run_id = thread_id, ag_run_id, run_id
         self._edge = edge
         self._known = known
@@ -65,6 +67,7 @@ class RunProjection:
         """Return what an event says, up to the end of the run or the place where it waits for somebody."""
         if self.over:
             return []
+        self.reached = event.seq
         made = list(HANDLERS[event.type](self, event, event.data)) if event.type in HANDLERS else []
         if self.interrupts.waiting and event.seq >= self._edge and not self.over:
             made += self._interrupted()

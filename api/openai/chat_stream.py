@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -15,12 +15,14 @@ from palaver.schemas.models import Run
 
 from .. import operations
 from ..operations import Backend, Caller, StoredEvent
-from ..streams import EventStream
+from ..streams import EventStream, Outlet
 from .completions import about, finish_of, let_go, refusal_of, tool_calls, usage_of
 from .shown import KEEP_ALIVE, QUIET
 from .wire import ChatCreate
 
 _DONE: Final = b"data: [DONE]\n\n"
+_MARK: Final = "<the text of a chunk>"
+"""The place of the text; behind it, nothing in a chunk comes from a request."""
 _APART: Final = "\n\n"
 """The text between two messages of a run: a completion has one."""
 
@@ -47,6 +49,14 @@ class ChatText:
             case EventKind.MESSAGE_CREATED:
                 return self._whole(event.data)
         return ""
+
+    def tail(self, event: StoredEvent) -> str | None:
+        """Return the text of a delta that only goes on with what is shown; None for any other event. If it was sent,
+        ``add`` has to be told."""
+        if event.type != EventKind.MESSAGE_DELTA or self._stale:
+            return None
+        data = event.data
+        return data["text"] or None if (data["step"], data["attempt"]) == self._attempt else None
 
     def _more(self, step: str, attempt: int, text: str) -> str:
         added = ""
@@ -84,6 +94,23 @@ class ChatText:
         return text.removeprefix(seen) if text.startswith(seen) else f"{_APART}{text}"
 
 
+class ChatOutlet(Outlet):
+    """The way of deltas to a client that has all before them."""
+
+    def __init__(self, text: ChatText, chunk: Callable[[str], bytes]) -> None:
+        super().__init__(StoredEvent.to_json)
+        self._text = text
+        self._chunk = chunk
+
+    def pass_on(self, event: StoredEvent) -> bool:
+        """Send a delta at once, if that can be; tell whether it was."""
+        more = None if self.connection is None else self._text.tail(event)
+        if more is None or self.connection is None or not self.connection.write_chunk(self._chunk(more)):
+            return False
+        self._text.add(event)
+        return True
+
+
 class ChatStream(EventStream):
     """The answer that sends it. If the client goes before it has all of it, the run is cancelled, unless it ``keeps``
     on."""
@@ -104,23 +131,26 @@ class ChatStream(EventStream):
         self._usage = body.stream_options is not None and body.stream_options.include_usage is True
         self._keeps = keeps
         self._over = False
-        super().__init__(self._chunks(), backend.closing, headers)
+        self._text = ChatText()
+        self._head, self._tail = self._chunk({"content": _MARK}).rsplit(orjson.dumps(_MARK), 1)
+        outlet = ChatOutlet(self._text, self._said)
+        super().__init__(self._chunks(outlet), backend.closing, headers, outlet=outlet)
 
     @property
     def whole(self) -> bool:
         """True if the client was sent all of it."""
         return self._over
 
-    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, outlet: Outlet) -> AsyncGenerator[bytes, None]:
         try:
             yield self._chunk({"role": "assistant", "content": ""})
-            text, sent = ChatText(), time.monotonic()
-            batches = operations.follow(self._backend, self._run.id)
+            sent = time.monotonic()
+            batches = operations.follow(self._backend, self._run.id, pass_on=outlet.pass_on)
             async with aclosing(batches):
                 async for events in batches:
-                    more = "".join(text.add(event) for event in events)
+                    more = "".join(self._text.add(event) for event in events)
                     if more or not events or time.monotonic() - sent > QUIET:
-                        yield self._chunk({"content": more}) if more else KEEP_ALIVE
+                        yield self._said(more) if more else KEEP_ALIVE
                         sent = time.monotonic()
                     if any(event.type in (EventKind.RUN_FINISHED, EventKind.RUN_REQUIRES_ACTION) for event in events):
                         break
@@ -145,6 +175,10 @@ class ChatStream(EventStream):
             fields = {**about(run, "chat.completion.chunk"), "choices": [], "usage": usage_of(run.usage)}
             last += b"data: %b\n\n" % orjson.dumps(fields)
         return last + _DONE
+
+    def _said(self, text: str) -> bytes:
+        """Return the chunk of a text: most of it is that of the one before."""
+        return self._head + orjson.dumps(text) + self._tail
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}

@@ -45,6 +45,26 @@ def frame(number: int, kind: str, fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
 
+class TailFrames:
+    """Deltas on the wire. The last one is kept: all who watch a response ask for it together."""
+
+    def __init__(self) -> None:
+        self._event: StoredEvent | None = None
+        self._place: tuple[object, ...] = ()
+        self._frame = b""
+
+    def of(self, event: StoredEvent, shown: ShownEvent) -> bytes:
+        """Return the frame of what a delta is in a response."""
+        # Who has come late, when earlier items were gone, has the same item at another place.
+        place = shown.number, shown.fields["item_id"], shown.fields["output_index"]
+        if self._event is not event or self._place != place:
+            self._event, self._place, self._frame = event, place, frame(*shown)
+        return self._frame
+
+
+_TAILS: Final = TailFrames()
+
+
 class ResponseOutlet(Outlet):
     """The way of deltas to a client that has all before them."""
 
@@ -55,7 +75,7 @@ class ResponseOutlet(Outlet):
     def pass_on(self, event: StoredEvent) -> bool:
         """Send a delta at once, if that can be; tell whether it was."""
         shown = None if self.connection is None else self._projection.tail(event)
-        if shown is None or self.connection is None or not self.connection.write_chunk(frame(*shown)):
+        if shown is None or self.connection is None or not self.connection.write_chunk(_TAILS.of(event, shown)):
             return False
         self._projection.take(shown)
         return True

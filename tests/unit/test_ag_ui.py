@@ -85,7 +85,7 @@ async def test_the_same_run_again_begins_nothing_and_shows_the_thread_first() ->
 async def test_text_that_is_tried_again_is_taken_back() -> None:
     async with page() as (api, user):
         user.say("hello")
-        heard = user.begin(user.body())
+        heard = user.begin(body := user.body())
         run = await user.active()
         lease = await api.claim(run)
         await api.say(lease, "rub", "bish")
@@ -107,6 +107,10 @@ async def test_text_that_is_tried_again_is_taken_back() -> None:
         await api.finish(run, "good", lease=again)
         events = await heard
         assert "MESSAGES_SNAPSHOT" in kinds(events)
+        assert [(each["role"], each["content"]) for each in user.messages] == [("user", "hello"), ("assistant", "good")]
+        # The answer is in the log by then: what takes the text back does not bring it before it is streamed.
+        events = await user.run(body)
+        assert kinds(events).count("MESSAGES_SNAPSHOT") == 2
         assert [(each["role"], each["content"]) for each in user.messages] == [("user", "hello"), ("assistant", "good")]
 
 

@@ -158,14 +158,18 @@ async def test_models_are_agents_and_those_of_providers(there: OpenAiWorld) -> N
 def test_text_that_was_shown_is_not_shown_again() -> None:
     def said(*events: tuple[str, int, str]) -> list[str]:
         text = ChatText()
-        return [
-            text.add(
-                StoredEvent("run", seq, AT, EventKind.MESSAGE_DELTA, orjson.dumps({"step": s, "attempt": a, "text": t}))
-            )
-            for seq, (s, a, t) in enumerate(events)
-        ]
+        told = []
+        for seq, (step, attempt, words) in enumerate(events):
+            data = {"step": step, "attempt": attempt, "text": words}
+            event = StoredEvent("run", seq, AT, EventKind.MESSAGE_DELTA, orjson.dumps(data))
+            at_once = text.tail(event)
+            told.append(text.add(event))
+            assert at_once in (None, told[-1])
+            assert at_once is None or (step, attempt) == events[seq - 1][:2]
+        return told
 
     assert said(("1", 1, "one "), ("1", 1, "two"), ("2", 1, "three")) == ["one ", "two", "\n\nthree"]
+    assert said(("1", 1, "one "), ("1", 2, "two"), ("1", 2, " three")) == ["one ", "\n\ntwo", " three"]
     assert said(("1", 1, "one two"), ("1", 2, "one"), ("1", 2, " two th"), ("1", 2, "ree")) == [
         "one two", "", " th", "ree",
     ]  # fmt: skip
@@ -173,6 +177,16 @@ def test_text_that_was_shown_is_not_shown_again() -> None:
         "one two", "", "\n\nother", "",
     ]  # fmt: skip
     assert said(("1", 1, "one two"), ("1", 2, "one"), ("1", 3, "one two three")) == ["one two", "", " three"]
+
+
+def test_a_delta_that_only_goes_on_is_said_at_once() -> None:
+    deltas = [StoredEvent("run", 1, AT, EventKind.MESSAGE_DELTA, orjson.dumps({"step": "1", "attempt": a, "text": t}))
+              for a, t in ((1, "one "), (1, "two"), (2, "one "), (2, "two"), (2, " three"), (2, " four"))]  # fmt: skip
+    text, said = ChatText(), []
+    for event in deltas:
+        said.append(text.tail(event))
+        text.add(event)
+    assert said == [None, "two", None, None, None, " four"]
 
 
 def test_a_whole_message_brings_what_its_deltas_left_out() -> None:
