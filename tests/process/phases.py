@@ -64,7 +64,8 @@ def scheduled(cluster: Cluster, **more: Any) -> str:
 
 
 def behind_another(cluster: Cluster, **more: Any) -> str:
-    ahead = cluster.run(cluster.submit("say-20+rate-20"))
+    """The other one takes three seconds: so long a busy machine may need until whoever asks has done so."""
+    ahead = cluster.run(cluster.submit("say-60+rate-20"))
     return cluster.submit("echo", conversation_id=ahead.conversation_id, **more)
 
 
