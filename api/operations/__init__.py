@@ -98,6 +98,7 @@ from .scopes import (
 )
 from .secrets import secret_names, set_secrets
 from .services import ServiceState, read_services
+from .statistics import StatisticsReport, read_statistics
 from .stored_keys import StoredKeys
 from .submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
@@ -107,11 +108,13 @@ from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 from .webhooks import (
+    WebhookState,
     change_webhook,
     create_webhook,
     list_deliveries,
     list_webhooks,
     read_webhook,
+    read_webhooks,
     remove_webhook,
     replay_deliveries,
     rotate_webhook,
@@ -158,6 +161,7 @@ __all__ = [
     "SchedulePage",
     "ServiceState",
     "SingleFlight",
+    "StatisticsReport",
     "StoredEvent",
     "StoredKeys",
     "Taken",
@@ -165,6 +169,7 @@ __all__ = [
     "Until",
     "UsageReport",
     "UsageRow",
+    "WebhookState",
     "act",
     "act_on_runs",
     "acting_for",
@@ -251,10 +256,12 @@ __all__ = [
     "read_run_log",
     "read_schedule",
     "read_services",
+    "read_statistics",
     "read_tenant",
     "read_tools",
     "read_usage",
     "read_webhook",
+    "read_webhooks",
     "refuse_held",
     "remove_agent",
     "remove_batch",

@@ -44,12 +44,14 @@ from palaver.store.schedules.schedules import Schedules
 from palaver.store.schedules.ticks import Ticks
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
+from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.queues import ToolQueues
 from palaver.store.steps.steps import Steps
 from palaver.store.tenants.caps import TenantCaps
 from palaver.store.tenants.tenants import Tenants
+from palaver.store.webhooks.backlog import WebhookBacklogs
 from palaver.store.webhooks.deliveries import Deliveries
 from palaver.store.webhooks.webhooks import Webhooks
 
@@ -90,13 +92,15 @@ class Store:
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, settings)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
-        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues)
+        self.statistics = Statistics(connection, scripts, settings)
+        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues, self.statistics)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
         self.webhooks = Webhooks(connection, scripts, settings)
         self.deliveries = Deliveries(connection, scripts, settings, self.webhooks)
+        self.webhook_backlogs = WebhookBacklogs(connection, settings)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
         self.exports = Exports(
@@ -114,7 +118,14 @@ class Store:
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
         self.measuring = Measuring(
-            connection, settings, self.fleet, self.providers, self.capacity, self.rewinds, self.queues
+            connection,
+            settings,
+            self.fleet,
+            self.providers,
+            self.capacity,
+            self.rewinds,
+            self.queues,
+            self.webhook_backlogs.samples,
         )
 
     @classmethod

@@ -470,6 +470,7 @@ _ALL: Final = (
     ),
     *_group(
         "Store",
+        ("webhooks_measured", "webhooks that metrics look at", 1_000, "webhooks", "those that wait longest are"),
         ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
         ("usage_days", "days of usage that one asks for", 92, "days", "422 `invalid_time`"),
         ("usage_ledgers", "days times tenants of usage that are added up", 2_000, "ledgers", "422 `invalid_time`"),
@@ -482,6 +483,14 @@ _ALL: Final = (
             "the cap may be overdrawn by the rest",
         ),
         ("usage_rows", "agents with a model and a key in the ledger of a day, in a shard", 1000, "rows", "one row"),
+        ("statistics_models", "models that the statistics of a span tell apart, of a tenant", 20, "models", "`other`"),
+        (
+            "statistics_journal",
+            "lines of a shard that are in no statistics yet, as no worker runs and nobody asks",
+            100_000,
+            "lines",
+            "the oldest go",
+        ),
         ("script_page", "log entries that one script reads", 200, "entries", "the rest in the next page"),
         ("verdict", "what a step brings: its answer, results and calls", 4 * MIB, "bytes", "`response_too_large`"),
         (

@@ -38,7 +38,8 @@ OTHERS: Final = frozenset(
         *("{p00}:sender", "{p00}:counts", "{p00}:generation", "{p00}:rewound", "{p00}:promised"),
         *("palaver:worker:<id>", "palaver:workers", "palaver:worker-tools:<digest>", "palaver:worker-tools"),
         *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
-        *("{palaver:schedules}:counts", "{palaver:keys}:signing", "{palaver:keys}:version"),
+        *("{palaver:schedules}:counts", "{palaver:webhooks}:counts"),
+        *("{palaver:keys}:signing", "{palaver:keys}:version"),
     }
 )
 """Kinds of keys that have nothing of one tenant."""
@@ -115,6 +116,8 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         _, lacking = await driver.begin(input=words, agent=agent)
         await store.steps.settle(lacking, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
         await _deliver_one(store, tenant.tag)
+        # What happened until now is added up, and what happens next is not yet.
+        await store.statistics.fold()
         _, last = await driver.begin(input=words, agent=agent)
         await driver.finish(last)
         await _wait_for_caps(store, driver, tenant.tag)

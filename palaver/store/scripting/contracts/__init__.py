@@ -54,6 +54,7 @@ from palaver.store.scripting.contracts.schedules import (
 )
 from palaver.store.scripting.contracts.secrets import KeepSecrets
 from palaver.store.scripting.contracts.server_lists import KeepServerList
+from palaver.store.scripting.contracts.statistics import FoldJournal
 from palaver.store.scripting.contracts.steps import (
     Ask,
     Attend,
@@ -111,6 +112,7 @@ __all__ = [
     "Find",
     "FindAllowed",
     "FindPlace",
+    "FoldJournal",
     "ForgetConversations",
     "ForgetEvents",
     "Fork",
@@ -155,7 +157,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant, Reserve, FindAllowed,
+    CreateTenant, Reserve, FindAllowed, FoldJournal,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
     PutWebhook, RemoveWebhook, MarkRuns, ForgetEvents, QueueDeliveries, ClaimDelivery, SettleAttempt,
 )  # fmt: skip
