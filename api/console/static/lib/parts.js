@@ -8,10 +8,10 @@ const GROUPS = {
 };
 const MANY = 200;
 
-/** A status: a word and a colour. */
-export function Status({ status, detail }) {
+/** A status: a word and a colour; what is no run's has the colour of one, and a word of its own. */
+export function Status({ status, word = status.replace("_", " "), detail }) {
   const group = Object.keys(GROUPS).find((name) => GROUPS[name].includes(status)) ?? "dull";
-  return html`<span class="status ${group}">${status.replace("_", " ")}${detail ? html`<small> ${detail}</small>` : ""}</span>`;
+  return html`<span class="status ${group}">${word}${detail ? html`<small> ${detail}</small>` : ""}</span>`;
 }
 
 /** A link to a page. */
@@ -48,6 +48,11 @@ export function Trouble({ problem }) {
 /** Numbers that are easier to read with few digits. */
 export function count(number) {
   return number === null || number === undefined ? "–" : number.toLocaleString();
+}
+
+/** What is, and what may be at most: "3 of 10"; without a bound the number alone. */
+export function limited(is, most) {
+  return is === null || is === undefined || most === null || most === undefined ? count(is) : `${count(is)} of ${count(most)}`;
 }
 
 /** Dollars, as precise as they are few. */

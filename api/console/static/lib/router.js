@@ -8,6 +8,20 @@ import { useEffect, useState } from "../vendor/htm/standalone.module.js";
  */
 export const PAGES = [
   ["runs", "Runs", ["runs:read"], () => import("../pages/runs.js")],
+  ["agents", "Agents", ["runs:read"], () => import("../pages/agents.js")],
+  ["agents/:name", null, ["runs:read"], () => import("../pages/agent.js")],
+  ["schedules", "Schedules", ["runs:read"], () => import("../pages/schedules.js")],
+  ["schedules/:name", null, ["runs:read"], () => import("../pages/schedule.js")],
+  ["batches", "Batches", ["runs:read"], () => import("../pages/batches.js")],
+  ["batches/:id", null, ["runs:read"], () => import("../pages/batch.js")],
+  ["webhooks", "Webhooks", ["webhooks:write"], () => import("../pages/webhooks.js")],
+  ["webhooks/:id", null, ["webhooks:write"], () => import("../pages/webhook.js")],
+  ["fleet", "Queues and workers", ["runs:read"], () => import("../pages/fleet.js")],
+  ["tools", "Tools and models", ["runs:read"], () => import("../pages/tools.js")],
+  ["usage", "Usage", ["usage:read"], () => import("../pages/usage.js")],
+  ["tenants", "Tenants", ["admin"], () => import("../pages/tenants.js")],
+  ["keys", "Keys", ["admin"], () => import("../pages/keys.js")],
+  ["audit", "Audit", ["admin"], () => import("../pages/audit.js")],
 ];
 
 /** The page to begin with. */
