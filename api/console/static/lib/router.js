@@ -18,6 +18,7 @@ export const PAGES = [
   ["webhooks/:id", null, ["webhooks:write"], () => import("../pages/webhook.js")],
   ["fleet", "Queues and workers", ["runs:read"], () => import("../pages/fleet.js")],
   ["tools", "Tools and models", ["runs:read"], () => import("../pages/tools.js")],
+  ["statistics", "Statistics", ["usage:read"], () => import("../pages/statistics.js")],
   ["usage", "Usage", ["usage:read"], () => import("../pages/usage.js")],
   ["tenants", "Tenants", ["admin"], () => import("../pages/tenants.js")],
   ["keys", "Keys", ["admin"], () => import("../pages/keys.js")],
