@@ -17,8 +17,9 @@ from palaver.events import EventKind
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 from ..operations import StoredEvent
+from ..shown_run import text_in
 from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, interrupt_id, message_id, result_id
-from .messages import result_text, text_in
+from .messages import result_text
 from .tables import ERRORS, OUTCOMES
 
 ANSWER: Final[Mapping[str, Any]] = MappingProxyType(

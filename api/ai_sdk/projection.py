@@ -17,9 +17,10 @@ from palaver.events import EventKind
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 
 from ..operations import StoredEvent
+from ..shown_run import text_in
 from .chunks import DELTAS, Chunk, DeltaFrame, part_id
 from .tables import ERRORS, FINISHES, STATUSES, WAITS
-from .values import input_of, output_of, parts_of, question_of, text_in, waiting_below
+from .values import input_of, output_of, parts_of, question_of, waiting_below
 
 _REASONS: Final = {"expired": "Nobody decided in time.", "cancelled": "The answer was stopped."}
 

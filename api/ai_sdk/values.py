@@ -11,14 +11,7 @@ import orjson
 
 from palaver.schemas.content import inline_data
 
-Content = str | Sequence[Mapping[str, Any]]
-
-
-def text_in(content: Content) -> str:
-    """Return the text of a message, without what is not text."""
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content if part["type"] == "text")
+from ..shown_run import Content
 
 
 def parts_of(content: Content) -> list[dict[str, Any]]:

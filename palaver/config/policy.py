@@ -92,6 +92,8 @@ class PolicyRule(Strict):
     """False: only agents on the server."""
     tools: ToolPatterns | None = None
     """The only server tools that an agent may have."""
+    mcp_hosts: Annotated[tuple[Pattern, ...], AtMost("policy_patterns")] | None = None
+    """The only hosts at which an agent may have MCP servers of its own; an empty list: it may have none."""
     models: Patterns | None = None
     """The only models that an agent may have, its fallbacks included."""
     max_steps: int | None = Field(default=None, ge=1)
@@ -102,12 +104,12 @@ class PolicyRule(Strict):
 
     @model_validator(mode="after")
     def _demands_something(self) -> PolicyRule:
-        if self.inline_agents and not any(getattr(self, name) for name in _DEMANDS):
+        if self.inline_agents and self.mcp_hosts is None and not any(getattr(self, name) for name in _DEMANDS):
             raise ValueError(f"demands nothing; a rule has {', '.join(_DEMANDS)} or inline_agents")
         return self
 
 
-_DEMANDS: Final = ("approvals", "tools", "models", "max_steps", "budget", "retry")
+_DEMANDS: Final = ("approvals", "tools", "mcp_hosts", "models", "max_steps", "budget", "retry")
 
 
 class OperatorPolicy(BaseModel):
