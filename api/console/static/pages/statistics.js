@@ -63,7 +63,7 @@ export default function Statistics({ query }) {
   const spans = data ? spansOf(data) : [];
   const times = spans.map(([at]) => at);
   const plot = (title, series, words, more) => html`<${Plot} key=${title} title=${title} times=${times} span=${data.span_seconds} series=${series} words=${words} ...${more} />`;
-  const rate = (value) => `${(value / data.span_seconds).toFixed(2)}/s`;
+  const aSecond = (series) => series.map(({ name, values }) => ({ name, values: values.map((value) => value / data.span_seconds) }));
   return html`<h1>Statistics</h1><${Trouble} problem=${problem} />
     <p class="row end">
       <label>Of<select value=${chosen} onChange=${(event) => setQuery({ window: event.target.value })}>
@@ -73,7 +73,7 @@ export default function Statistics({ query }) {
     ${data && html`<${Totals} total=${data.total} seconds=${spans.length * data.span_seconds} />
       <div class="plots">
         ${plot("Runs by what became of them", ENDS.map((name) => ({ name, values: spans.map(([, span]) => span?.runs[name] ?? 0) })), count)}
-        ${plot("Steps a second", byName(spans, steps), rate)}
+        ${plot("Steps a second", aSecond(byName(spans, steps)), (value) => value.toFixed(2))}
         ${plot("Queue time", percentiles(spans, "queue_time"), time, { lines: true })}
         ${plot("Model calls", percentiles(spans, "model_calls"), time, { lines: true })}
         ${plot("Tokens by model", byName(spans, (span) => models(span, (model) => model.input_tokens + model.output_tokens)), count)}
