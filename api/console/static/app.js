@@ -61,7 +61,7 @@ function Navigation({ path, caller, keyed }) {
     <ul>${PAGES.filter(([, name, scopes]) => name && whole && may(...scopes)).map(([to, name]) => html`<li key=${to}>
       <${To} path=${to} aria-current=${path.split("/")[0] === to ? "page" : undefined}>${name}<//></li>`)}</ul>
     <div class="who">
-      <span class="faint">${[caller.name, caller.tenant].filter(Boolean).join(", ") || "no key"}</span>
+      <span class="faint">${caller.name ?? (keyed ? "a key without a name" : "no key")}${caller.tenant && caller.tenant !== "default" ? `, ${caller.tenant}` : ""}</span>
       ${keyed && html`<button class="small" onClick=${() => signOut()}>Sign out</button>`}
     </div>
   </nav>`;

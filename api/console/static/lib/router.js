@@ -8,6 +8,11 @@ import { useEffect, useState } from "../vendor/htm/standalone.module.js";
  */
 export const PAGES = [
   ["runs", "Runs", ["runs:read"], () => import("../pages/runs.js")],
+  ["runs/:id", null, ["runs:read"], () => import("../pages/run.js")],
+  ["actions", "Actions", ["runs:read"], () => import("../pages/actions.js")],
+  ["conversations", "Conversations", ["runs:read"], () => import("../pages/conversations.js")],
+  ["conversations/:id", null, ["runs:read"], () => import("../pages/conversation.js")],
+  ["playground", "Playground", ["runs:submit"], () => import("../pages/playground.js")],
 ];
 
 /** The page to begin with. */
