@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pytest
 
+from palaver.stack.ports import free_port
 from tests.browser import Page, browser, needs_chromium, page
 from tests.process.cluster import Cluster
-from tests.waiting import eventually
+from tests.process.relay import Relay
 
 pytestmark = [pytest.mark.process, needs_chromium]
 
@@ -193,12 +194,12 @@ def test_arguments_are_edited_and_a_clients_tool_gets_its_output(cluster: Cluste
         " field.dispatchEvent(new Event('input', { bubbles: true })) })()"
     )
     console.press("Run with these")
-    console.sees("completed", "the last one: 42")
+    console.sees("completed", "The user changed the arguments of this call", "42")
     declared = {"client_tools": [{"name": "open_file", "parameters": {"type": "object", "properties": {}}}]}
     asked = cluster.submit("tool-1", agent=declared)
     cluster.pending(asked)
     console.open(f"runs/{asked}")
-    console.sees("open_file waits for its client")
+    console.sees("open_file", "waits for its client")
     console.write("textarea[aria-label=Output]", "opened")
     console.press("Send output")
     console.sees("completed", "the last one: opened")
@@ -230,10 +231,10 @@ HOSTILE: Final = (
 
 def test_a_hostile_transcript_executes_nothing(cluster: Cluster, console: Console) -> None:
     word = "x" * 300_000
-    run = cluster.submit("echo", HOSTILE + word, tags=["<img src=x onerror='window.hit=1'>"])
+    run = cluster.submit("echo", HOSTILE + word, tags=["<img/src=x/onerror=hit=1>"])
     cluster.ended(run)
     console.open(f"runs/{run}")
-    console.sees("echo: <script>", "‹U+202E›gpj.exe", "‹U+200B›zero", "show all")
+    console.sees("echo: <script>", "«U+202E»gpj.exe", "«U+200B»zero", "show all")
     for place in ("steps", "waterfall", "events", "more"):
         console.open(f"runs/{run}?tab={place}")
         console.sees("completed")
@@ -257,7 +258,9 @@ def test_a_key_without_a_right_sees_why(cluster: Cluster, console: Console) -> N
     cluster.pending(run)
     console.open(f"runs/{run}", key=_key(cluster, "runs:read"))
     console.sees("Waits for a decision", "Your key has no right to decide: actions:approve.", "runs:act")
-    active = "[...document.querySelectorAll('main button')].filter((each) => !each.disabled).map((each) => each.innerText)"
+    active = (
+        "[...document.querySelectorAll('main button')].filter((each) => !each.disabled).map((each) => each.innerText)"
+    )
     offered = {*console.tab.evaluate(active)}
     assert offered.isdisjoint({"Approve", "Deny", "Edit arguments", "Cancel", "Pause", "Steer"}), offered
     console.type("a")
@@ -287,3 +290,18 @@ def test_a_conversation_is_begun_and_goes_on(cluster: Cluster, console: Console)
     runs: list[Any] = cluster.http.get("/v1/runs?tag=playground").json()["data"]
     assert [run["status"] for run in runs] == ["completed"]
     console.holds()
+
+
+def test_below_a_prefix_that_a_proxy_takes_off(cluster: Cluster, chromium: str) -> None:
+    run = cluster.submit("echo", "below")
+    cluster.ended(run)
+    port = free_port()
+    with Relay(cluster.stack.url, "/agents/palaver").listening(port), page(chromium) as tab:
+        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
+        console = Console(tab, f"http://127.0.0.1:{port}/agents/palaver")
+        console.open(f"runs/{run}")
+        console.sees("completed", "echo: below")
+        tab.open(f"{console.url}/")
+        console.sees("Runs")
+        assert tab.evaluate("location.pathname") == "/agents/palaver/console"
+        console.holds()

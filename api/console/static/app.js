@@ -1,5 +1,5 @@
 // The frame of all pages: who looks, where to go, and the page at the address.
-import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/htm/standalone.module.js";
+import { html, render, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { Act, DialogPlace } from "./lib/dialogs.js";
 import "./lib/keys.js";
 import { To } from "./lib/parts.js";

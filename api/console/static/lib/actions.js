@@ -1,5 +1,5 @@
 // What waits for a person: shown whole, and answered. A decision is for exactly the arguments that were shown.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "./html.js";
 import { fresh, request } from "./api.js";
 import { Act } from "./dialogs.js";
 import { may } from "./session.js";

@@ -1,5 +1,5 @@
 // Requests to the public API, from the root that this file came from: a proxy may have put something before it.
-import { useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { useEffect, useRef, useState } from "./html.js";
 import { key as ownKey, signOut } from "./session.js";
 
 export const ROOT = new URL("../../../../", import.meta.url);

@@ -1,5 +1,5 @@
 // Keyboard: a letter does what a page says, unless somebody writes into a field or a dialog is open.
-import { html, useLayoutEffect, useRef } from "../vendor/htm/standalone.module.js";
+import { html, useLayoutEffect, useRef } from "./html.js";
 import { go } from "./router.js";
 import { openDialog } from "./dialogs.js";
 

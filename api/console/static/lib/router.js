@@ -1,5 +1,5 @@
 // Pages, and where we are: behind the # of the address, which no server sees. Every filter is a part of it.
-import { useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { useEffect, useState } from "./html.js";
 
 /**
  * One line a page: its path (`:name` is a part), its name in the navigation (null: not there), the scopes of which one

@@ -1,5 +1,5 @@
 // What a run does or waits for, and what to do next, in a sentence each.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "./html.js";
 import { Id } from "./parts.js";
 import { line } from "./text.js";
 import { Time } from "./time.js";

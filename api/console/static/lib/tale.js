@@ -1,6 +1,6 @@
 // What events tell of a run, or of a conversation: messages, calls with their results, steps with their attempts and
 // waits. Each event is taken once, in order; nothing here looks at the page.
-import { useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { useEffect, useRef, useState } from "./html.js";
 import { follow } from "./stream.js";
 
 const MOST_EVENTS = 20_000;

@@ -1,5 +1,5 @@
 // Times, as seen from now: one clock for all of them, which stands still while nobody looks.
-import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "./html.js";
 
 const watchers = new Set();
 let timer = null;

@@ -1,5 +1,5 @@
 // What was said: messages, thoughts folded, each call with its result, and the text that is being written.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "./html.js";
 import { Markdown, Picture } from "./markdown.js";
 import { Copy } from "./parts.js";
 import { Clipped, Plain, line, pretty, visible } from "./text.js";

@@ -1,5 +1,5 @@
 // What waits for a person, over all runs: what expires first is first, and one key answers it.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../lib/html.js";
 import { Action, decide } from "../lib/actions.js";
 import { listAll, useLive } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";

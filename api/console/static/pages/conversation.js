@@ -1,5 +1,5 @@
 // A conversation: what was said, live, what waits in it, and the next thing to say.
-import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { Action } from "../lib/actions.js";
 import { fresh, request, useLive } from "../lib/api.js";
 import { Act } from "../lib/dialogs.js";

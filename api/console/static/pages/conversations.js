@@ -1,5 +1,5 @@
 // Conversations: what was last said in each, what it has cost, and whether it goes on.
-import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";

@@ -1,5 +1,5 @@
 // A conversation to try an agent of the server or a model with: it goes on at the page of the conversation.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../lib/html.js";
 import { fresh, listAll, request, useLive } from "../lib/api.js";
 import { Act } from "../lib/dialogs.js";
 import { Trouble } from "../lib/parts.js";

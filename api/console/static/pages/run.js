@@ -1,5 +1,5 @@
 // A run: what it does or waits for and what to do next, its steps, what was said, and everything that happened.
-import { html, useEffect, useMemo } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useMemo } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Action, decide } from "../lib/actions.js";
 import { useKeys } from "../lib/keys.js";

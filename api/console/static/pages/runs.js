@@ -1,5 +1,5 @@
 // Runs: what there is, newest first, as the filters in the address say.
-import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { openDialog } from "../lib/dialogs.js";
 import { useKeys } from "../lib/keys.js";

@@ -1,5 +1,5 @@
 // What can be done to a run, as its status allows.
-import { html, useState } from "../../vendor/htm/standalone.module.js";
+import { html, useState } from "../../lib/html.js";
 import { send } from "../../lib/actions.js";
 import { fresh, request } from "../../lib/api.js";
 import { Act, closeDialog, confirm, openDialog } from "../../lib/dialogs.js";

@@ -1,5 +1,5 @@
 // Everything that happened, as it came: newest last, each event whole when unfolded.
-import { html, useState } from "../../vendor/htm/standalone.module.js";
+import { html, useState } from "../../lib/html.js";
 import { openDialog } from "../../lib/dialogs.js";
 import { Copy, Table, count } from "../../lib/parts.js";
 import { Plain, line } from "../../lib/text.js";

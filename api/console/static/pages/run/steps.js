@@ -1,5 +1,5 @@
 // The steps of a run, one line each: what failed is bold, input and output unfold in place.
-import { html, useState } from "../../vendor/htm/standalone.module.js";
+import { html, useState } from "../../lib/html.js";
 import { Plain, line, pretty, visible } from "../../lib/text.js";
 import { Status, Table, count } from "../../lib/parts.js";
 import { textOf } from "../../lib/transcript.js";

@@ -1,5 +1,5 @@
 // Steps over time: in a queue, under way by attempts, waiting; calls of one turn beside each other.
-import { html } from "../../vendor/htm/standalone.module.js";
+import { html } from "../../lib/html.js";
 import { count } from "../../lib/parts.js";
 import { ended } from "../../lib/situation.js";
 import { visible } from "../../lib/text.js";

@@ -1,5 +1,5 @@
 // An act on all runs that the filters admit: counted first, then done, page by page.
-import { html, useEffect, useState } from "../../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "../../lib/html.js";
 import { request } from "../../lib/api.js";
 import { Act, closeDialog } from "../../lib/dialogs.js";
 import { Trouble, count } from "../../lib/parts.js";
