@@ -27,10 +27,14 @@ _HEADERS: Final = {
 _TYPES: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 """The media type of each kind of file that is served; licences and lists beside them are for who reads the wheel."""
+_NAMED: Final = (b'from"preact"', b'from"./preact.mjs"')
+"""The one import of a vendored module that names a package, and the address for it: a map of names would have to stand
+in the page, where the policy lets no script be."""
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _ASK: Final = "no-cache"
 
@@ -38,7 +42,7 @@ _ASK: Final = "no-cache"
 def read_folder(folder: Path) -> dict[str, bytes]:
     """Return the files of a folder and of those below it that are served, by their relative paths."""
     found = sorted(path for path in folder.rglob("*") if path.suffix in _TYPES)
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    return {path.relative_to(folder).as_posix(): path.read_bytes().replace(*_NAMED) for path in found}
 
 
 def fingerprint(files: Mapping[str, bytes]) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 import api.console.dialect
 from api.console import CONSOLE
-from api.console.files import fingerprint
+from api.console.files import fingerprint, read_folder
 from api.installed import dialects_of
 from palaver.config.settings import Settings
 from tests.pages import ROOT
@@ -43,7 +43,9 @@ async def keyed() -> AsyncIterator[World]:
 @pytest.mark.parametrize("path", ["/console", *ASSETS])
 async def test_each_file_is_there_for_who_has_no_key(keyed: World, path: str) -> None:
     answer = await keyed.client.get(path)
-    kind = {"": "html", ".html": "html", ".js": "javascript", ".css": "css", ".svg": "svg"}[Path(path).suffix]
+    kind = {"": "html", ".html": "html", ".js": "javascript", ".mjs": "javascript", ".css": "css", ".svg": "svg"}[
+        Path(path).suffix
+    ]
     assert (answer.status_code, kind in answer.headers["content-type"]) == (200, True)
     told = {name: answer.headers[name] for name in ("content-security-policy", "x-content-type-options")}
     assert told == {"content-security-policy": POLICY, "x-content-type-options": "nosniff"}
@@ -126,6 +128,14 @@ def test_vendored_files_are_those_of_their_packages() -> None:
     there = {path.relative_to(VENDORED).as_posix(): path for path in VENDORED.rglob("*") if path.is_file()}
     there.pop("manifest.json")
     assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in there.items()} == listed
+
+
+def test_no_module_names_a_package() -> None:
+    served = read_folder(STATIC)
+    names = [name for name in served if name.endswith("js")]
+    imported = {text for name in names for text in re.findall(r'(?:from|import)\s*\(?"([^"]+)"', served[name].decode())}
+    assert imported
+    assert all(address.startswith(("./", "../")) for address in imported)
 
 
 def test_a_folder_has_another_name_when_anything_in_it_is_another() -> None:

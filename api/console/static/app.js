@@ -1,5 +1,5 @@
 // The frame of all pages: who looks, where to go, and the page at the address.
-import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/htm/standalone.module.js";
+import { html, render, useEffect, useErrorBoundary, useState } from "./lib/html.js";
 import { Act, DialogPlace } from "./lib/dialogs.js";
 import "./lib/keys.js";
 import { To } from "./lib/parts.js";
@@ -61,7 +61,7 @@ function Navigation({ path, caller, keyed }) {
     <ul>${PAGES.filter(([, name, scopes]) => name && whole && may(...scopes)).map(([to, name]) => html`<li key=${to}>
       <${To} path=${to} aria-current=${path.split("/")[0] === to ? "page" : undefined}>${name}<//></li>`)}</ul>
     <div class="who">
-      <span class="faint">${[caller.name, caller.tenant].filter(Boolean).join(", ") || "no key"}</span>
+      <span class="faint">${caller.name ?? (keyed ? "a key without a name" : "no key")}${caller.tenant && caller.tenant !== "default" ? `, ${caller.tenant}` : ""}</span>
       ${keyed && html`<button class="small" onClick=${() => signOut()}>Sign out</button>`}
     </div>
   </nav>`;

@@ -1,5 +1,5 @@
 // Requests to the public API, from the root that this file came from: a proxy may have put something before it.
-import { useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { useEffect, useRef, useState } from "./html.js";
 import { key as ownKey, signOut } from "./session.js";
 
 export const ROOT = new URL("../../../../", import.meta.url);
@@ -84,7 +84,8 @@ export async function listAll(path, query, most = 1000, signal) {
 
 /**
  * What `load(signal)` returns, asked again every so many milliseconds while somebody looks: {data, problem, reload}.
- * A problem leaves what was there before. `on` are the values it depends on.
+ * A problem leaves what was there before. `on` are the values it depends on; `every` may be a function of the data,
+ * and 0 is never.
  */
 export function useLive(load, on, every = 3000) {
   const [seen, see] = useState({ data: null, problem: null });
@@ -93,18 +94,21 @@ export function useLive(load, on, every = 3000) {
     const leaving = new AbortController();
     let timer;
     let asking = false;
+    let latest = null;
     async function ask() {
       clearTimeout(timer);
       if (asking || leaving.signal.aborted) return;
       asking = true;
       try {
         const data = await load(leaving.signal);
+        latest = data;
         if (!leaving.signal.aborted) see({ data, problem: null });
       } catch (problem) {
         if (!leaving.signal.aborted) see(({ data }) => ({ data, problem }));
       }
       asking = false;
-      if (every && !document.hidden) timer = setTimeout(ask, every);
+      const pause = typeof every === "function" ? every(latest) : every;
+      if (pause && !document.hidden && !leaving.signal.aborted) timer = setTimeout(ask, pause);
     }
     const shown = () => document.hidden || ask();
     document.addEventListener("visibilitychange", shown);

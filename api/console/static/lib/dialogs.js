@@ -1,5 +1,5 @@
 // One dialog at a time, over everything: the browser's own, so that focus and Escape are as people expect.
-import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 
 let tell = () => {};
 

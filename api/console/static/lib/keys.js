@@ -1,5 +1,5 @@
 // Keyboard: a letter does what a page says, unless somebody writes into a field or a dialog is open.
-import { html, useEffect } from "../vendor/htm/standalone.module.js";
+import { html, useLayoutEffect, useRef } from "./html.js";
 import { go } from "./router.js";
 import { openDialog } from "./dialogs.js";
 
@@ -38,11 +38,12 @@ addEventListener("keydown", (event) => {
 
 /** Let keys do something while the component is there: {key: [what it does, function]}. */
 export function useKeys(map) {
-  useEffect(() => {
-    const mine = { current: map };
+  const mine = useRef(map);
+  mine.current = map; // at once, so that a key acts on what is shown
+  useLayoutEffect(() => {
     active.add(mine);
     return () => active.delete(mine);
-  });
+  }, []);
 }
 
 function Help() {

@@ -1,6 +1,6 @@
 // Markdown of models as nodes: no HTML of theirs is ever read as such. Links lead to http(s) alone; an image is a word
 // until somebody asks for it, and then only if it brings its own bytes: an address of somebody else's would tell them.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "./html.js";
 import { Clipped, visible } from "./text.js";
 
 const LONGEST = 200_000;

@@ -1,5 +1,5 @@
 // Parts that all pages are made of: status, links to runs, copy, tables, problems.
-import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { href } from "./router.js";
 
 const GROUPS = {

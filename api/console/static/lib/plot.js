@@ -1,5 +1,5 @@
 // Plots over time, in SVG: bars on top of each other, or lines. What a plot shows stands in a table below it, too.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "./html.js";
 
 const WIDTH = 640;
 const HEIGHT = 150;

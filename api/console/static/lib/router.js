@@ -1,5 +1,5 @@
 // Pages, and where we are: behind the # of the address, which no server sees. Every filter is a part of it.
-import { useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { useEffect, useState } from "./html.js";
 
 /**
  * One line a page: its path (`:name` is a part), its name in the navigation (null: not there), the scopes of which one
@@ -8,6 +8,11 @@ import { useEffect, useState } from "../vendor/htm/standalone.module.js";
  */
 export const PAGES = [
   ["runs", "Runs", ["runs:read"], () => import("../pages/runs.js")],
+  ["runs/:id", null, ["runs:read"], () => import("../pages/run.js")],
+  ["actions", "Actions", ["runs:read"], () => import("../pages/actions.js")],
+  ["conversations", "Conversations", ["runs:read"], () => import("../pages/conversations.js")],
+  ["conversations/:id", null, ["runs:read"], () => import("../pages/conversation.js")],
+  ["playground", "Playground", ["runs:submit"], () => import("../pages/playground.js")],
   ["agents", "Agents", ["runs:read"], () => import("../pages/agents.js")],
   ["agents/:name", null, ["runs:read"], () => import("../pages/agent.js")],
   ["schedules", "Schedules", ["runs:read"], () => import("../pages/schedules.js")],

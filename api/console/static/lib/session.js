@@ -1,6 +1,6 @@
 // Who looks. A key is kept in this tab's sessionStorage: a reload keeps it, the end of the tab or of the time ends it.
 // It is in no address, no cookie and no history, and goes nowhere but into the Authorization header of this API.
-import { useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { useEffect, useState } from "./html.js";
 import { Problem, request } from "./api.js";
 
 const PLACE = "palaver.console";

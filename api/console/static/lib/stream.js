@@ -1,5 +1,4 @@
 // Server-sent events by fetch, since EventSource sends no key: read on behind the last one after any interruption.
-import { useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { Problem, address, authorization } from "./api.js";
 import { signOut } from "./session.js";
 
@@ -80,17 +79,4 @@ export async function follow(path, { query, take, say, last, signal }) {
     await new Promise((done) => setTimeout(done, delay * (0.75 + Math.random() / 2)));
     delay = Math.min(delay * 2, LONGEST);
   }
-}
-
-/** The state of a stream that is followed as long as the component is there, one for each `path`. */
-export function useStream(path, { query, take, last }) {
-  const [state, say] = useState("connecting");
-  useEffect(() => {
-    if (!path) return undefined;
-    const leaving = new AbortController();
-    say("connecting");
-    follow(path, { query, take, say: (told) => leaving.signal.aborted || say(told), last, signal: leaving.signal });
-    return () => leaving.abort();
-  }, [path]);
-  return state;
 }

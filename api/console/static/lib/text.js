@@ -1,5 +1,5 @@
 // Text of others: shown as it is, with what would hide or turn it made visible, and never more than was asked for.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "./html.js";
 
 // Controls but tab and newline, marks that turn the direction or have no width, tags; a joiner is a part of emoji.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
@@ -7,7 +7,7 @@ const MOST = 20_000;
 
 /** The text with each hidden character by its number. */
 export function visible(text) {
-  return text.replace(/\r\n/g, "\n").replace(HIDDEN, (found) => `‹U+${hex(found)}›`);
+  return text.replace(/\r\n/g, "\n").replace(HIDDEN, (found) => `«U+${hex(found)}»`);
 }
 
 function hex(character) {

@@ -1,5 +1,5 @@
 // Times, as seen from now: one clock for all of them, which stands still while nobody looks.
-import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "./html.js";
 
 const watchers = new Set();
 let timer = null;
@@ -52,7 +52,7 @@ export function duration(milliseconds) {
 export function relative(at, now) {
   const distance = Date.parse(at) - now;
   if (Math.abs(distance) < 1000) return "now";
-  const whole = duration(Math.round(distance / 1000) * 1000).replace(/\.0 s$/, " s");
+  const whole = duration(Math.round(distance / 1000) * 1000).replace(/\.0 s$/, " s").replace(/^(\d+ (?:d|h|min)) .*/, "$1");
   return distance < 0 ? `${whole} ago` : `in ${whole}`;
 }
 

@@ -1,5 +1,5 @@
 // An agent on the server: a version of it, and what another version has otherwise.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { compare } from "../lib/compare.js";
 import { Copy, To, Trouble } from "../lib/parts.js";

@@ -1,5 +1,5 @@
 // Agents on the server, each in its newest version.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { listAll, useLive } from "../lib/api.js";
 import { Table, To, Trouble } from "../lib/parts.js";
 import { line } from "../lib/text.js";

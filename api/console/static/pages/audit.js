@@ -1,5 +1,5 @@
 // Who did what, newest first, as the API recorded it.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Id, Status, Table, Trouble } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";

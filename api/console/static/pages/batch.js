@@ -1,5 +1,5 @@
 // A batch: what came of its items, agent beside agent, and beside those of another batch.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act, confirm } from "../lib/dialogs.js";
 import { Id, Status, Table, To, Trouble, count, limited, money } from "../lib/parts.js";

@@ -1,5 +1,5 @@
 // Batches: agents over many inputs, and how far they are.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { listAll, useLive } from "../lib/api.js";
 import { Id, Status, Table, Trouble, count, limited, money } from "../lib/parts.js";
 import { line } from "../lib/text.js";

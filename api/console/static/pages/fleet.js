@@ -1,5 +1,5 @@
 // Queues, who works on them, and the providers and services that their steps call.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Id, Status, Table, Trouble, count, limited } from "../lib/parts.js";
 import { visible } from "../lib/text.js";

@@ -1,5 +1,5 @@
 // Keys of the API: who has which rights, made, replaced and revoked here.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act, confirm, openDialog } from "../lib/dialogs.js";
 import { Copy, Id, Table, Trouble } from "../lib/parts.js";

@@ -1,5 +1,5 @@
 // A schedule: its next times, its last ticks and what it runs.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Id, Status, Table, Trouble } from "../lib/parts.js";
 import { Plain, pretty, visible } from "../lib/text.js";

@@ -1,5 +1,5 @@
 // Schedules: when runs begin by themselves.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { fresh, listAll, request, useLive } from "../lib/api.js";
 import { Act } from "../lib/dialogs.js";
 import { Id, Status, Table, To, Trouble } from "../lib/parts.js";

@@ -1,5 +1,5 @@
 // What became of runs and steps in the last hour, day or week.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Trouble, count, money } from "../lib/parts.js";
 import { Plot } from "../lib/plot.js";

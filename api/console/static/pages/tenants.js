@@ -1,5 +1,5 @@
 // Tenants: their shares, their caps, and what they have spent.
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act, closeDialog, openDialog } from "../lib/dialogs.js";
 import { Table, To, Trouble, count, limited, money } from "../lib/parts.js";

@@ -1,5 +1,5 @@
 // Tools that workers have, and models that can be asked.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { listAll, request, useLive } from "../lib/api.js";
 import { Status, Table, Trouble, count } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";

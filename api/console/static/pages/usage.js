@@ -1,5 +1,5 @@
 // Tokens and money, by day, agent, model, key or tenant.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Table, Trouble, count, money } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";

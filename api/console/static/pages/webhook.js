@@ -1,5 +1,5 @@
 // A webhook: its deliveries with their attempts, and their replay.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act } from "../lib/dialogs.js";
 import { Id, Status, Table, Trouble, count } from "../lib/parts.js";

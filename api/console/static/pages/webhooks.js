@@ -1,5 +1,5 @@
 // Webhooks: who hears of what becomes of runs, and whether they take it.
-import { html } from "../vendor/htm/standalone.module.js";
+import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Status, Table, To, Trouble, count } from "../lib/parts.js";
 import { line } from "../lib/text.js";
