@@ -19,7 +19,8 @@ from .dialect import ChatId
 
 _ID: Final = 200
 _REASON: Final = limit_of("deny_reason")
-_ANSWERED: Final = frozenset({"approval-responded", "output-available", "output-error"})
+_ANSWERED: Final = ("approval-responded", "output-available", "output-error")
+"""States of parts with answers; compared, as what comes may be no text."""
 
 
 class ChatRequest(Strict):

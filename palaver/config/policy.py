@@ -25,6 +25,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from palaver.config.toml_file import read_strictly
 from palaver.schemas.actions import ToolPattern
 from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.mcp_servers import may_fit
 from palaver.schemas.models import AgentSpec, Budget
 from palaver.vocabulary.limits import limit_of
 
@@ -57,9 +58,13 @@ class When(Strict):
         return (
             _any_fits(self.tenants, (tenant,))
             and _any_fits(self.agents, (agent.name or "",))
-            and _any_fits(self.tools, agent.tools)
+            and (_any_fits(self.tools, agent.tools) or self._may_fit_own(agent))
             and _any_fits(self.models, agent.models)
         )
+
+
+    def _may_fit_own(self, agent: AgentSpec) -> bool:
+        return any(may_fit(pattern, label) for label in agent.mcp_servers for pattern in self.tools or ())
 
 
 class RequiredApprovals(Strict):

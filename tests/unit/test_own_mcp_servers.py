@@ -3,6 +3,7 @@ reads, and by the operator's rules."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +27,14 @@ CANARY = "canary-of-a-header-77aa"
 def github__search(text: str) -> str:
     """Search."""
     return text
+
+
+@pytest.fixture
+def own_settings() -> Iterator[None]:
+    """Settings that are read in the test, and by nobody after it."""
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
 
 
 def agent(url: str = URL, label: str = "web", **more: Any) -> dict[str, Any]:
@@ -62,6 +71,7 @@ def test_a_host_is_allowed_as_it_is_listed(url: str, allowed: bool) -> None:
     assert OwnMcpServer(url=url).allowed_by(HOSTS) is allowed
 
 
+@pytest.mark.usefixtures("own_settings")
 @pytest.mark.parametrize("entry", ["*.com", "*.a.*", "*.10.0.0.1", "*.example.com:80", "https://a.example", "a*.b.c"])
 def test_a_list_of_hosts_that_does_not_fit_is_refused(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALAVER_INLINE_MCP_HOSTS", f"example.com,{entry}")
@@ -69,6 +79,7 @@ def test_a_list_of_hosts_that_does_not_fit_is_refused(entry: str, monkeypatch: p
         settings()
 
 
+@pytest.mark.usefixtures("own_settings")
 def test_a_list_of_hosts_is_read_as_it_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALAVER_INLINE_MCP_HOSTS", "MCP.example.com, *.Customers.example,10.0.0.8:80")
     assert settings().inline_mcp_hosts == ("mcp.example.com", "*.customers.example", "10.0.0.8:80")
@@ -181,6 +192,13 @@ async def test_a_rule_is_of_some_tenants() -> None:
         assert (await api.submit(agent=agent()))["agent"]["mcp_servers"]
     why = {"when": {"tenants": ["default"]}, "mcp_hosts": []}
     await refused(agent(), 403, "policy_violation", "/agent/mcp_servers/web", rules={"r": why})
+
+
+async def test_a_rule_for_agents_with_a_tool_is_for_those_that_may_have_it() -> None:
+    rules = {"r": {"when": {"tools": ["*delete*"]}, "max_steps": 3}}
+    async with world(ALLOWING, rules=rules) as api:
+        assert (await api.submit(agent=agent()))["agent"]["max_steps"] == 3
+        assert (await api.submit(agent={"model": "fake/echo"}))["agent"]["max_steps"] == 100
 
 
 async def test_a_rule_that_fits_allows_it() -> None:

@@ -3,7 +3,7 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./lib/html.
 import { Act, DialogPlace } from "./lib/dialogs.js";
 import "./lib/keys.js";
 import { To } from "./lib/parts.js";
-import { FIRST, PAGES, match, useRoute } from "./lib/router.js";
+import { FIRST, PAGES, go, match, useRoute } from "./lib/router.js";
 import { may, open, signIn, signOut, useSession } from "./lib/session.js";
 
 const modules = new Map();
@@ -74,6 +74,11 @@ function App() {
   useEffect(() => {
     document.title = `${found?.page[1] ?? path} · Palaver`;
   }, [path]);
+  useEffect(() => {
+    // A token of one conversation opens no list.
+    const only = session.caller?.conversation;
+    if (only && path === FIRST) go(`conversations/${only}`);
+  }, [session, path]);
   useEffect(() => {
     if (session.state !== "away") return undefined;
     const timer = setTimeout(open, 2000);

@@ -109,8 +109,8 @@ const KINDS = { approval: Approval, client_tool: ClientTool, question: Question 
 export function Action({ runId, action, done }) {
   const Kind = KINDS[action.type];
   const title = { approval: "wants to run", client_tool: "waits for its client", question: "asks" }[action.type];
-  return html`<section class="action" aria-label=${`${action.tool} ${title}`}>
+  return html`<div class="action" role="group" aria-label=${`${action.tool} ${title}`}>
     <p class="row"><strong>${visible(action.tool)}</strong> <span>${title}</span> <span class="faint">expires <${Time} at=${action.expires_at} /></span></p>
     <${Kind} runId=${runId} action=${action} done=${done} />
-  </section>`;
+  </div>`;
 }

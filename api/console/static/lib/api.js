@@ -4,6 +4,7 @@ import { key as ownKey, signOut } from "./session.js";
 
 export const ROOT = new URL("../../../../", import.meta.url);
 const PATIENCE = 30_000;
+const PATIENT = 10; // after so many answers that were all the same, a page asks every six times as long
 
 /** What the API answers instead, as a sentence. Status 0: it did not answer. */
 export class Problem extends Error {
@@ -85,7 +86,7 @@ export async function listAll(path, query, most = 1000, signal) {
 /**
  * What `load(signal)` returns, asked again every so many milliseconds while somebody looks: {data, problem, reload}.
  * A problem leaves what was there before. `on` are the values it depends on; `every` may be a function of the data,
- * and 0 is never.
+ * and 0 is never; where nothing changes it is asked more and more seldom.
  */
 export function useLive(load, on, every = 3000) {
   const [seen, see] = useState({ data: null, problem: null });
@@ -94,25 +95,40 @@ export function useLive(load, on, every = 3000) {
     const leaving = new AbortController();
     let timer;
     let asking = false;
+    let wanted = false; // asked for while an answer was on its way, which may be older than the cause
     let latest = null;
+    let before = null;
+    let unchanged = 0;
     async function ask() {
       clearTimeout(timer);
+      wanted = asking;
       if (asking || leaving.signal.aborted) return;
       asking = true;
       try {
         const data = await load(leaving.signal);
-        latest = data;
-        if (!leaving.signal.aborted) see({ data, problem: null });
+        const text = JSON.stringify(data);
+        unchanged = text === before ? Math.min(unchanged + 1, PATIENT) : 0;
+        before = text;
+        latest = unchanged ? latest : data;
+        // What is as it was is not drawn anew.
+        if (!leaving.signal.aborted) see((seen) => (seen.data === latest && !seen.problem ? seen : { data: latest, problem: null }));
       } catch (problem) {
         if (!leaving.signal.aborted) see(({ data }) => ({ data, problem }));
       }
       asking = false;
+      if (wanted) return void ask();
       const pause = typeof every === "function" ? every(latest) : every;
-      if (pause && !document.hidden && !leaving.signal.aborted) timer = setTimeout(ask, pause);
+      if (pause && !document.hidden && !leaving.signal.aborted) timer = setTimeout(ask, pause * (1 + unchanged / 2));
     }
-    const shown = () => document.hidden || ask();
+    const shown = () => {
+      unchanged = 0;
+      if (!document.hidden) ask();
+    };
     document.addEventListener("visibilitychange", shown);
-    again.current = ask;
+    again.current = () => {
+      unchanged = 0;
+      return ask();
+    };
     see({ data: null, problem: null });
     ask();
     return () => {

@@ -32,7 +32,8 @@ function stepOf(tale, event) {
   let step = tale.steps.get(key);
   if (!step) {
     const call = event.step.includes("/") ? event.step.slice(event.step.indexOf("/") + 1) : null;
-    step = { key, run: event.run_id, name: event.step, call, ready: tale.ready ?? event.at, attempts: [], waits: [], state: "ready", error: null, ended: null };
+    const ready = (call && tale.calls.get(keyOf(event, call))?.at) || tale.ready || event.at;
+    step = { key, run: event.run_id, name: event.step, call, ready, attempts: [], waits: [], state: "ready", error: null, ended: null };
     tale.steps.set(key, step);
   }
   return step;
@@ -84,7 +85,7 @@ const TOLD = {
       const step = settle(tale, event, event.error);
       Object.assign(step, { model: event.model, tokens: event.prompt_tokens, message });
     }
-    for (const call of message.tool_calls) tale.calls.set(keyOf(event, call.id), { ...call, step: event.step });
+    for (const call of message.tool_calls) tale.calls.set(keyOf(event, call.id), { ...call, step: event.step, at: event.at });
     tale.messages.push({ ...event, thought: before?.thought, key: `${event.run_id} ${event.seq} ${event.position ?? ""}` });
   },
   "message.delta": (tale, event) => void (live(tale, event).text += event.text),

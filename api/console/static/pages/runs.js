@@ -11,7 +11,7 @@ import { Lasting, Time } from "../lib/time.js";
 import { Bulk } from "./runs/bulk.js";
 import { ERRORS, STATUSES, TIMES, asked } from "./runs/filters.js";
 
-const PAGE = 200;
+const PAGE = 100;
 const RUN = /^run_[0-9a-z]{20,}$/;
 
 function Filters({ query }) {
@@ -36,7 +36,7 @@ function Filters({ query }) {
     <label>Submitted<select value=${query.since ?? ""} onChange=${change("since")}>
       <option value="">any time</option>${Object.entries(TIMES).map(([name, [words]]) => html`<option value=${name}>${words}</option>`)}</select></label>
     ${["agent", "model", "tool", "submitted_by"].map((name) => html`<label>${name.replace("_", " ")}
-      <input value=${query[name] ?? ""} size="9" onChange=${change(name)} /></label>`)}
+      <input value=${query[name] ?? ""} size="7" onChange=${change(name)} /></label>`)}
     <button hidden>Search</button>
   </form>`;
 }

@@ -3,7 +3,7 @@ import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act, closeDialog, openDialog } from "../lib/dialogs.js";
 import { Table, To, Trouble, count, limited, money } from "../lib/parts.js";
-import { may } from "../lib/session.js";
+import { may, useSession } from "../lib/session.js";
 
 const number = { class: "number" };
 const CAPS = {
@@ -30,6 +30,7 @@ function usedBy(usage, name) {
 }
 
 export default function Tenants() {
+  const { caller } = useSession();
   const { data, problem, reload } = useLive(async (signal) => {
     const today = new Date().toISOString().slice(0, 10);
     const used = (start) => (may("usage:read") ? request("GET", "v1/usage", { query: { start, group_by: "tenant" }, signal }) : null);
@@ -50,7 +51,7 @@ export default function Tenants() {
     ["this month", (tenant) => `${money(usedBy(data.month, tenant.name))}${tenant.usd_per_month === null ? "" : ` of ${money(tenant.usd_per_month)}`}`, number],
     ["requests a minute", (tenant) => count(tenant.requests_per_minute), number],
     ["tokens a minute", (tenant) => count(tenant.tokens_per_minute), number],
-    ["", (tenant) => html`<button onClick=${() => openDialog(html`<${Caps} tenant=${tenant} done=${reload} />`)}>caps</button> <${To} path="audit" query=${{ tenant: tenant.name }}>audit<//>`],
+    ["", (tenant) => html`<button disabled=${!caller?.operator} title=${caller?.operator ? "" : "Caps are changed with keys of operators."} onClick=${() => openDialog(html`<${Caps} tenant=${tenant} done=${reload} />`)}>caps</button> <${To} path="audit" query=${{ tenant: tenant.name }}>audit<//>`],
   ];
   return html`<h1>Tenants</h1><${Trouble} problem=${problem} />
     ${data && html`<${Table} label="Tenants" rows=${data.tenants} keyOf=${(tenant) => tenant.name} columns=${columns} height=${46} />`}`;

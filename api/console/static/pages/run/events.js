@@ -22,7 +22,7 @@ const COLUMNS = [
   ["seq", (event) => html`<button class="small" onClick=${() => openDialog(html`<${Whole} event=${event} />`)}>${event.seq}</button>`, { class: "number" }],
   ["type", (event) => html`<code>${event.type}</code>${event.pieces ? html` <span class="faint">× ${event.pieces}</span>` : ""}`],
   ["step", (event) => event.step ?? ""], ["at", (event) => html`<${Time} at=${event.at} />`],
-  ["", (event) => line(typeof rest(event) === "string" ? rest(event) : JSON.stringify(rest(event)), 140), { class: "wide" }],
+  ["what", (event) => line(typeof rest(event) === "string" ? rest(event) : JSON.stringify(rest(event)), 140), { class: "wide" }],
 ];
 
 export function Events({ tale }) {

@@ -32,8 +32,7 @@ function Detail({ tale, step }) {
     ${call && html`<h3>Input</h3><${Plain} text=${pretty(call.arguments)} label="Input" />`}
     ${step.error && html`<h3>Error</h3><p class="problem">${step.error.class}${step.error.code ? ` (${visible(step.error.code)})` : ""}: ${visible(step.error.message ?? "")}</p>`}
     ${(step.result || step.message) && html`<h3>Output</h3><${Plain} label="Output" text=${step.result ? pretty(textOf(step.result.content)) : textOf(step.message.content) || pretty(step.message.tool_calls)} />`}
-    ${step.attempts.length > 0 && html`<h3>Attempts</h3><ul>${step.attempts.map((each) => html`<li>${each.number}: ${each.outcome ?? "under way"} at
-      <code>${each.worker}</code>${each.error ? html` <span class="bad-text">${each.error.class}: ${line(each.error.message, 200)}</span>` : ""}</li>`)}</ul>
+    ${step.attempts.length > 0 && html`<h3>Attempts</h3><ul>${step.attempts.map((each) => html`<li>${each.number}: ${each.outcome ?? "under way"}, <code>${each.worker}</code>${each.error ? html` <span class="bad-text">${each.error.class}: ${line(each.error.message, 200)}</span>` : ""}</li>`)}</ul>
       <p class="faint">Its task in Flower: <code>${step.run}:${step.call ? step.name.replace("/", ":") : step.name}</code></p>`}
   </div>`;
 }
