@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import pytest
 from tests.browser import needs_chromium, page
 from tests.process.cluster import Cluster
 from tests.process.test_console import BEARER, KEY, VIOLATIONS, Console, chromium
-from tests.terminal import CLEAN, palaver
+from tests.process.typed import palaver
 from tests.process.webhook_receivers import Receivers, receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
@@ -43,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Itera
 
 
 @pytest.fixture
-def console(cluster: Cluster, chromium: str) -> Iterator[Console]:  # noqa: F811
+def console(cluster: Cluster, chromium: str) -> Iterator[Console]:
     cluster.mark()
     with page(chromium) as tab:
         tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
@@ -56,10 +57,13 @@ def _done(answer: Any) -> Any:
     return answer.json()
 
 
-def _operator(cluster: Cluster) -> str:
+def _operator(cluster: Cluster, name: str) -> str:
     """The key of an operator, as it is made beside the store."""
-    environment = {**CLEAN, "PALAVER_REDIS_URL": cluster.stack.redis_url}
-    done = palaver("keys", "create", "root", "--operator", "--json", environment=environment)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")},
+        "PALAVER_REDIS_URL": cluster.stack.redis_url,
+    }
+    done = palaver("keys", "create", name, "--operator", "--json", environment=environment)
     assert done.returncode == 0, done.stderr
     return str(json.loads(done.stdout)["key"])
 
@@ -150,7 +154,7 @@ def test_a_delivery_is_replayed(cluster: Cluster, console: Console, heard: Recei
 
 
 def test_a_key_is_made_shown_once_and_revoked(cluster: Cluster, console: Console) -> None:
-    console.open("keys")
+    console.open("keys", key=_operator(cluster, "warden"))
     console.tab.until("!!document.querySelector('summary')")
     console.tab.evaluate("document.querySelector('summary').click()")
     console.write("details input", "of-the-browser")
@@ -160,14 +164,15 @@ def test_a_key_is_made_shown_once_and_revoked(cluster: Cluster, console: Console
     console.tab.evaluate("document.querySelector('dialog .close').click()")
     console.sees("of-the-browser", "runs:read")
     assert made not in console.tab.evaluate("document.documentElement.innerHTML")
-    console.press("revoke")
+    made_row = "[...document.querySelectorAll('main tr')].find((row) => row.innerText.includes('of-the-browser'))"
+    console.tab.evaluate(f"{made_row}.querySelector('button.danger').click()")
     console.press("Revoke it")
     console.tab.until("!document.querySelector('main').innerText.includes('of-the-browser')")
     eventually(
         lambda: cluster.http.get("/v1/runs", headers={"Authorization": f"Bearer {made}"}).status_code == 401, within=10
     )
     console.open("audit")
-    console.sees("ops", "keys", "201", "204")
+    console.sees("warden", "operator", "201", "204")
     console.holds()
 
 
@@ -176,7 +181,7 @@ def test_a_tenant_gets_a_cap(cluster: Cluster, console: Console) -> None:
     console.sees("default")
     console.tab.until("document.querySelector('main td button')?.title === 'Caps are changed with keys of operators.'")
     console.press("Sign out")
-    console.open("tenants", key=_operator(cluster))
+    console.open("tenants", key=_operator(cluster, "owner"))
     console.press("caps")
     console.tab.until("!!document.querySelector('dialog input')")
     console.tab.evaluate("[...document.querySelectorAll('dialog input')][1].focus()")
@@ -184,7 +189,14 @@ def test_a_tenant_gets_a_cap(cluster: Cluster, console: Console) -> None:
     console.press("Set")
     console.sees("0 of 7")
     assert _done(cluster.http.get("/v1/tenants/default"))["max_in_flight"] == 7
-    _done(cluster.http.patch("/v1/tenants/default", json={"max_in_flight": None}))
+    console.press("caps")
+    console.tab.until("[...document.querySelectorAll('dialog input')][1]?.value === '7'")
+    console.tab.evaluate(
+        "(() => { const field = [...document.querySelectorAll('dialog input')][1]; field.value = '';"
+        " field.dispatchEvent(new Event('input', { bubbles: true })) })()"
+    )
+    console.press("Set")
+    console.tab.until("!document.querySelector('main').innerText.includes('of 7')")
     console.holds()
 
 
@@ -220,7 +232,9 @@ def test_pages_say_which_right_they_need(cluster: Cluster, console: Console) -> 
     made = _done(cluster.http.post("/v1/keys", json={"name": "reader", "scopes": ["runs:read"]}))
     console.open("keys", key=made["key"])
     console.sees("none of the rights admin")
-    shown = json.loads(console.tab.evaluate("JSON.stringify([...document.querySelectorAll('nav li')].map((each) => each.innerText))"))
+    shown = json.loads(
+        console.tab.evaluate("JSON.stringify([...document.querySelectorAll('nav li')].map((each) => each.innerText))")
+    )
     assert {"Webhooks", "Keys", "Audit", "Tenants", "Usage", "Statistics", "Playground"}.isdisjoint(shown)
     assert {"Runs", "Queues and workers", "Schedules", "Batches"} <= {*shown}
     console.open("schedules", key=None)
