@@ -89,8 +89,8 @@ typescript: $(STACK) ## make the package of the client for TypeScript, in dist/ 
 	@mkdir -p dist
 	cd clients/typescript && npm pack --ignore-scripts --pack-destination ../../dist
 
-check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, the AI SDK's own, and the examples
-	$(BIN)/python -m pytest tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_example_pages.py -m chaos $(ARGS)
+check-clients: $(DEV) $(CLIENTS)/.installed ## run clients made from the API's document, those of chat kits, and the examples
+	$(BIN)/python -m pytest --forks 2 tests/process/test_generated_clients.py tests/process/test_ai_sdk_client.py tests/process/test_ag_ui_client.py tests/process/test_chat_pages.py tests/process/test_example_pages.py -m chaos $(ARGS)
 
 check-openai: $(DEV) ## run five versions of OpenAI's client, loose and strict
 	$(BIN)/python -m tests.openai_clients.install

@@ -20,6 +20,19 @@ from tests.waiting import eventually
 PROGRAM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="NO PAGE IS CHECKED: there is no chromium")
 _LOADS: Final = 30
+_HEARING: Final = """
+const plain = window.fetch;
+window.fetch = async (...request) => {
+  const answer = await plain(...request);
+  if (!answer.headers.get("content-type")?.startsWith("text/event-stream")) return answer;
+  const [kept, heard] = answer.body.tee();
+  const stream = crypto.randomUUID();
+  const tell = (text) => window.tell(JSON.stringify({ stream, text }));
+  heard.pipeThrough(new TextDecoderStream()).pipeTo(new WritableStream({ write: tell })).catch(() => undefined);
+  return new Response(kept, answer);
+};
+"""
+"""What has a page tell of each stream that it is sent, as it comes."""
 
 
 class Page:
@@ -30,6 +43,7 @@ class Page:
         self._ids = count(1)
         self.errors: list[str] = []
         """What its scripts raised and nobody caught."""
+        self._streams: dict[str, str] = {}
         for domain in ("Page", "Runtime"):
             self._call(f"{domain}.enable")
 
@@ -42,6 +56,22 @@ class Page:
         """Load it again, as with F5."""
         self._call("Page.reload")
         self.until("document.readyState === 'complete'")
+
+    def hear(self) -> None:
+        """From its next opening on, keep what its streams bring."""
+        self._call("Runtime.addBinding", name="tell")
+        self._call("Page.addScriptToEvaluateOnNewDocument", source=_HEARING)
+
+    def heard(self) -> list[list[dict[str, Any]]]:
+        """The events of each stream so far. The last frame of one that broke off may be a part of one."""
+        self.evaluate("true")
+        frames = [text.split("\n\n")[:-1] for text in self._streams.values()]
+        told = [[each.removeprefix("data: ") for each in stream if each.startswith("data: ")] for stream in frames]
+        return [[json.loads(data) for data in stream if data != "[DONE]"] for stream in told]
+
+    def to_front(self) -> None:
+        """Show it in the place of the other tabs."""
+        self._call("Page.bringToFront")
 
     def evaluate(self, expression: str) -> Any:
         """Return what an expression is in the page, once it is there if it is a promise."""
@@ -69,6 +99,9 @@ class Page:
             if told.get("method") == "Runtime.exceptionThrown":
                 details = told["params"]["exceptionDetails"]
                 self.errors.append(details.get("exception", {}).get("description") or details["text"])
+            if told.get("method") == "Runtime.bindingCalled":
+                piece = json.loads(told["params"]["payload"])
+                self._streams[piece["stream"]] = self._streams.get(piece["stream"], "") + piece["text"]
             if told.get("id") == number:
                 assert "error" not in told, told["error"]
                 return dict(told["result"])

@@ -25,7 +25,19 @@ _SHARES_CLIENTS: Final = "tests/openhands/"
 _STARTS_PROCESSES: Final = "tests/process/"
 _COMPUTES: Final = ("tests/contract/", "tests/cost/", "tests/unit/")
 _GIVES_WAY: Final = 5
-"""How nice the process of a run is that takes only what computes, while others wait for the processes they started."""
+"""How nice the process of a run is that takes what computes, while others wait for the processes they started."""
+_LONG: Final = (
+    "tests/chaos/test_aimed_kills.py",
+    "tests/contract/test_random_walk.py",
+    "tests/process/test_fault_table.py",
+    "tests/process/test_followed_pages.py",
+    "tests/process/test_leaks.py",
+    "tests/process/test_poison.py",
+    "tests/process/test_provider_outages.py",
+    "tests/process/test_wheel.py",
+    "tests/unit/test_deploy_kit.py",
+)
+"""Files that take longest: they begin first, so that no process of a run has one left when the others are done."""
 
 
 def run(session: pytest.Session, forks: int) -> None:
@@ -69,7 +81,8 @@ class _Run:
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         starts_processes = any(file.startswith(_STARTS_PROCESSES) for file in self._files)
         self._computes = forks - 1 if forks > 3 and starts_processes else None
-        """The process that takes only what computes: the last of four or more, beside files that start processes."""
+        """The process that takes what computes, as long as there is some: the last of four or more, beside files that
+        start processes."""
 
     def to_its_end(self) -> None:
         """Answer the processes, and hand on what they report. Raises as pytest does where a run is to stop."""
@@ -119,9 +132,9 @@ class _Run:
         self._forks[here] = _Fork(number, pid, os.pidfd_open(pid), here, mine)
 
     def _next_file(self, number: int) -> Sequence[int]:
-        """Another file for a process: its tests, and none if there is no file left that it takes."""
-        takes = _COMPUTES if number == self._computes else ("",)
-        file = next((file for file in self._files if file.startswith(takes)), None)
+        """Another file for a process: its tests, and none if there is no file left."""
+        computing = [file for file in self._files if file.startswith(_COMPUTES)] if number == self._computes else []
+        file = next(iter(computing or self._files), None)
         return () if file is None else self._files.pop(file)
 
     def _hear(self, fork: _Fork, what: str, said: Any) -> None:
@@ -167,12 +180,13 @@ class _Run:
 
 
 def _by_file(items: Iterable[pytest.Item]) -> dict[str, list[int]]:
-    """The tests of each file, in order; all that need OpenHands' clients, whose start costs most, are one."""
+    """The tests of each file, in order, and long files first; all that need OpenHands' clients are one: to start these
+    costs most."""
     files: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         file = item.nodeid.partition("::")[0]
         files.setdefault(_SHARES_CLIENTS if file.startswith(_SHARES_CLIENTS) else file, []).append(number)
-    return files
+    return {file: files[file] for file in sorted(files, key=lambda file: file not in (_SHARES_CLIENTS, *_LONG))}
 
 
 # In a process of the run.

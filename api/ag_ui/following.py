@@ -15,7 +15,7 @@ from ..operations import Backend, Batches, Caller, StoredEvent
 from ..projections import KEEP_ALIVE, ProjectionOutlet
 from ..streams import EventStream
 from .frames import DELTAS, AgDelta, AgEvent, written
-from .messages import said_in, snapshot_of
+from .messages import results_in, said_in, snapshot_of
 from .projection import RunProjection
 from .wire import RunAgentInput
 
@@ -148,14 +148,20 @@ async def stream_of(
         StoreUnavailable: the snapshot took too long.
     """
     edge = run.last_event_id
-    machine = RunProjection(body.threadId, body.runId, run.id, edge=edge, answers=frozenset() if again else answers)
-    followed = FollowedRun(machine, edge)
-    opening = [machine.opening()]
     said = said_in(body.messages)
     reads = caller.scopes is None or "runs:read" in caller.scopes
-    if again and reads:
-        before = await snapshot_of(backend, run.conversation_id, said, without=run.id)
-        opening += [] if before is None else [before]
+    before = await snapshot_of(backend, run.conversation_id, said, without=run.id) if again and reads else None
+    machine = RunProjection(
+        body.threadId,
+        body.runId,
+        run.id,
+        edge=edge,
+        answers=frozenset() if again else answers,
+        # A snapshot takes from the client what it had of the run.
+        known=results_in(body.messages) if before is None else frozenset(),
+    )
+    followed = FollowedRun(machine, edge)
+    opening = [machine.opening(), *([] if before is None else [before])]
 
     async def snapshot() -> AgEvent | None:
         return await snapshot_of(backend, run.conversation_id, said) if reads else None

@@ -44,6 +44,11 @@ def said_in(messages: Sequence[Mapping[str, Any]]) -> Sequence[SaidWords]:
     return [SaidWords(of, words) for of, words in said if isinstance(of, str) and words is not None]
 
 
+def results_in(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the ids of the calls whose results a client has."""
+    return frozenset(str(each.get("toolCallId")) for each in messages if each.get("role") == "tool")
+
+
 class KnownMessages:
     """The words of the user as a client has them: it finds them again in a snapshot by ids of its own alone."""
 

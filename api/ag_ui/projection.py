@@ -27,16 +27,25 @@ class RunProjection:
     """A run, or the part of it behind an answer, as one run of AG-UI."""
 
     def __init__(
-        self, thread_id: str, ag_run_id: str, run_id: str, *, edge: int = 0, answers: frozenset[str] = frozenset()
+        self,
+        thread_id: str,
+        ag_run_id: str,
+        run_id: str,
+        *,
+        edge: int = 0,
+        answers: frozenset[str] = frozenset(),
+        known: frozenset[str] = frozenset(),
     ) -> None:
         """``edge`` is the number of an event: up to there it is known how the run went on, so that waiting for somebody
-        is an end only if nothing came behind it. ``answers`` are ids of actions and of calls."""
+        is an end only if nothing came behind it. ``answers`` are ids of actions and of calls; ``known`` are the calls,
+        as clients name them, whose results the client has: it would show them once more."""
         self.over = False
         """True once the last event was made."""
         self.wants_snapshot = False
         """True if the client has shown what is not so: the messages of the log put that right."""
         self._thread_id, self._ag_run_id, self._run_id = thread_id, ag_run_id, run_id
         self._edge = edge
+        self._known = known
         self._step: str | None = None
         self._attempt: int | None = None
         self._open: tuple[str, str] | None = None
@@ -196,7 +205,7 @@ class RunProjection:
         message = data["message"]
         call_id = message["call_id"] or ""
         name = self._calls.end(data["step"], call_id)
-        if name is not None:
+        if name is not None and name not in self._known:
             yield {
                 "type": "TOOL_CALL_RESULT",
                 "messageId": result_id(self._run_id, data["step"].partition("/")[0], call_id),

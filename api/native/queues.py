@@ -11,7 +11,7 @@ from palaver.vocabulary.step_kinds import OWN_QUEUE
 
 from .. import operations
 from ..answers import answer
-from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState
+from ..operations import Backend, LackedState, ProviderState, QueueState, RoomState, ServiceState, WebhookState
 from ..queries import Query
 from .dialect import NATIVE
 
@@ -30,13 +30,14 @@ class QueuesQuery(Query):
 
 
 class QueueList(BaseModel):
-    """Every queue, every provider that the API knows, the services of tools, what steps lack a worker for, and how much
-    room there is."""
+    """Every queue, every provider that the API knows, the services of tools, what steps lack a worker for, the webhooks
+    that have something to be sent, and how much room there is."""
 
     data: list[QueueState]
     providers: list[ProviderState]
     services: list[ServiceState]
     no_worker: list[LackedState]
+    webhooks: list[WebhookState]
     room: RoomState
 
 
@@ -63,5 +64,8 @@ async def queues(backend: Backend, query: QueuesQuery) -> Response:
     providers = await operations.read_providers(backend)
     services = await operations.read_services(backend)
     lacked = await operations.read_lacked(backend)
+    webhooks = await operations.read_webhooks(backend)
     room = await operations.read_room(backend)
-    return answer(QueueList(data=states, providers=providers, services=services, no_worker=lacked, room=room))
+    return answer(
+        QueueList(data=states, providers=providers, services=services, no_worker=lacked, webhooks=webhooks, room=room)
+    )

@@ -109,11 +109,13 @@ from .usage import UsageReport, UsageRow, read_usage
 from .waiting import Until, admit_watcher, await_run, may_watch, place_of_watcher, read_run
 from .watching import Batches, EventSlice, Included, follow, read_events, watch
 from .webhooks import (
+    WebhookState,
     change_webhook,
     create_webhook,
     list_deliveries,
     list_webhooks,
     read_webhook,
+    read_webhooks,
     remove_webhook,
     replay_deliveries,
     rotate_webhook,
@@ -168,6 +170,7 @@ __all__ = [
     "Until",
     "UsageReport",
     "UsageRow",
+    "WebhookState",
     "act",
     "act_on_runs",
     "acting_for",
@@ -260,6 +263,7 @@ __all__ = [
     "read_tools",
     "read_usage",
     "read_webhook",
+    "read_webhooks",
     "refuse_held",
     "remove_agent",
     "remove_batch",

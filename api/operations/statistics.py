@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.statistics.histograms import Histogram, percentile
-from palaver.store.statistics.tallies import Tally
+from palaver.store.statistics.tallies import SpanTally
 from palaver.telemetry.metrics import StepOutcome
 from palaver.vocabulary.windows import WINDOWS, WindowName
 
@@ -30,7 +30,7 @@ class RunCounts(BaseModel):
 
 
 class TimeSummary(BaseModel):
-    """How long something took, from a histogram: each percentile is at most 9.1 % from the time of its rank, and at
+    """Times that something took, from a histogram: each percentile is at most 9.1 % from the time of its rank, and at
     least a millisecond."""
 
     count: int
@@ -40,7 +40,7 @@ class TimeSummary(BaseModel):
 
 
 class ModelCounts(BaseModel):
-    """What a model used."""
+    """The use of a model."""
 
     model: str
     """`other`: those beyond the 20 first ones of a span."""
@@ -53,7 +53,7 @@ class ModelCounts(BaseModel):
 
 
 class StatisticsCounts(BaseModel):
-    """What happened within a span."""
+    """The counts of a span, or of all."""
 
     runs: RunCounts
     run_errors: dict[str, int]
@@ -63,15 +63,15 @@ class StatisticsCounts(BaseModel):
     step_errors: dict[str, int]
     """Attempts that failed, were retried or whose worker was lost, by error class."""
     queue_time: TimeSummary
-    """How long steps were ready before a worker took them, since their last delivery."""
+    """Times for which steps were ready before a worker took them, since their last delivery."""
     model_calls: TimeSummary
-    """How long attempts of model steps took that were answered or failed."""
+    """Times of attempts of model steps that were answered or failed."""
     models: list[ModelCounts]
     """In the order of their names."""
 
 
 class StatisticsSpan(StatisticsCounts):
-    """What happened within a span."""
+    """A span, and the counts of it."""
 
     start: datetime
 
@@ -101,7 +101,7 @@ async def read_statistics(backend: Backend, caller: Caller, window: WindowName, 
     tag = None if tenant is None else (await tenant_of(backend, tenant, caller))[0]
     of = WINDOWS[window]
     present, tallies = await within_deadline(backend.store.statistics.read(of, tag))
-    total = Tally()
+    total = SpanTally()
     for tally in tallies.values():
         total.merge(tally)
 
@@ -119,7 +119,7 @@ async def read_statistics(backend: Backend, caller: Caller, window: WindowName, 
     )
 
 
-def _counts(tally: Tally) -> StatisticsCounts:
+def _counts(tally: SpanTally) -> StatisticsCounts:
     steps: dict[str, dict[StepOutcome, int]] = {}
     for name, number in sorted(tally.steps.items()):
         kind, outcome = name.split(" ")

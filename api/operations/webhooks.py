@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+
+from pydantic import BaseModel
 
 from palaver.errors import FieldError, Refused
 from palaver.schemas.endpoints import webhook_fault
@@ -15,11 +18,28 @@ from palaver.schemas.webhooks import (
     WebhookInfo,
     WebhookRequest,
 )
+from palaver.store.fleet.turns import MOST_SHOWN
 from palaver.store.webhooks.webhooks import WebhookSecret
+from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.webhooks import DeliveryState
+from palaver.vocabulary.webhooks import DeliveryState, OffReason
 
+from .acting import check_sees_installation
 from .backend import Backend, Caller, within_deadline
+
+
+class WebhookState(BaseModel):
+    """A webhook that has something to be sent, that fails, or that is off."""
+
+    id: str
+    tenant: str
+    """The name of its tenant."""
+    pending: int
+    """Deliveries that have not ended."""
+    due_seconds: float
+    """The time for which the next attempt has been due; 0: it is not yet, or never."""
+    failing_since: datetime | None
+    off_because: OffReason | None
 
 
 async def create_webhook(backend: Backend, request: WebhookRequest, caller: Caller) -> MadeWebhook:
@@ -121,6 +141,33 @@ async def replay_deliveries(backend: Backend, webhook_id: str, request: ReplayRe
     ]:
         raise Refused.of_faults(faults)
     return await within_deadline(deliveries.replay_range(webhook_id, since, request.until, request.state))
+
+
+async def read_webhooks(backend: Backend) -> list[WebhookState]:
+    """Return webhooks that have something to be sent, that fail, or that are off: those first that wait longest, 100 at
+    most.
+
+    Raises:
+        Refused: ``operators_only``.
+    """
+    check_sees_installation()
+    store = backend.store
+    known = await within_deadline(store.webhook_backlogs.read(limit_of("webhooks_measured")))
+    shown = [each for each in known if each.pending or each.state != "on"][:MOST_SHOWN]
+    if not shown:
+        return []
+    names = {tenant.tag: tenant.name for tenant in await within_deadline(store.tenants.list())}
+    return [
+        WebhookState(
+            id=each.id,
+            tenant=names.get(tag := tenant_of(each.id), tag),
+            pending=each.pending,
+            due_seconds=round(each.due_for, 3),
+            failing_since=each.failing_since,
+            off_because=each.off,
+        )
+        for each in shown
+    ]
 
 
 def _check_url(backend: Backend, url: str) -> None:

@@ -259,9 +259,29 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             {"{{outcome}}": "max by (outcome) (increase(palaver_schedule_ticks_total[1h]))"},
         ),
         Panel(
+            "Attempts to send events to webhooks",
+            "ops",
+            {"{{outcome}}": "max by (outcome) (rate(palaver_webhook_attempts_total[$__rate_interval]))"},
+            stacked=True,
+        ),
+        Panel(
+            "For how long an event for webhooks has waited whose turn it is",
+            "s",
+            {"oldest": "max(palaver_webhook_oldest_seconds)"},
+            "Above a minute: no worker delivers, or too few.",
+        ),
+        Panel(
+            "Webhooks, and what they are to be sent",
+            "short",
+            {"{{state}}": "max by (state) (palaver_webhooks)", "pending": "max(palaver_webhook_pending)"},
+        ),
+        Panel(
             "Events that webhooks will not hear of, in an hour",
             "short",
-            {"lost": "max(increase(palaver_webhook_events_lost_total[1h]))"},
+            {
+                "lost": "max(increase(palaver_webhook_events_lost_total[1h]))",
+                "dropped": "max(increase(palaver_webhook_deliveries_dropped_total[1h]))",
+            },
         ),
     ),
 }

@@ -62,7 +62,6 @@ class When(Strict):
             and _any_fits(self.models, agent.models)
         )
 
-
     def _may_fit_own(self, agent: AgentSpec) -> bool:
         return any(may_fit(pattern, label) for label in agent.mcp_servers for pattern in self.tools or ())
 

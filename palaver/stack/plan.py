@@ -81,8 +81,6 @@ class Plan:
             "PALAVER_FLOWER_PORT": str(self.ports.flower),
             # On the loopback address, for who started it.
             "PALAVER_FLOWER_OPEN": "true",
-            # So is the console, unless the user says otherwise.
-            "PALAVER_CONSOLE": os.environ.get("PALAVER_CONSOLE") or "true",
             # Readiness is read from logs: they must not wait in a buffer.
             "PYTHONUNBUFFERED": "1",
         }

@@ -51,6 +51,7 @@ from palaver.store.steps.queues import ToolQueues
 from palaver.store.steps.steps import Steps
 from palaver.store.tenants.caps import TenantCaps
 from palaver.store.tenants.tenants import Tenants
+from palaver.store.webhooks.backlog import WebhookBacklogs
 from palaver.store.webhooks.deliveries import Deliveries
 from palaver.store.webhooks.webhooks import Webhooks
 
@@ -99,6 +100,7 @@ class Store:
         self.api_keys = ApiKeys(connection, scripts)
         self.webhooks = Webhooks(connection, scripts, settings)
         self.deliveries = Deliveries(connection, scripts, settings, self.webhooks)
+        self.webhook_backlogs = WebhookBacklogs(connection, settings)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
         self.exports = Exports(
@@ -116,7 +118,14 @@ class Store:
         self.providers = Providers(connection, scripts, settings)
         self.rewinds = Rewinds(connection, settings)
         self.measuring = Measuring(
-            connection, settings, self.fleet, self.providers, self.capacity, self.rewinds, self.queues
+            connection,
+            settings,
+            self.fleet,
+            self.providers,
+            self.capacity,
+            self.rewinds,
+            self.queues,
+            self.webhook_backlogs.samples,
         )
 
     @classmethod

@@ -18,6 +18,7 @@ from palaver.schemas.schedules import TickOutcome
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, QUEUES
+from palaver.vocabulary.webhooks import AttemptResult, WebhookCondition
 
 Source = Literal["scripts", "store", "process", "worker"]
 """The origin of a metric: counted by the scripts, in the very step that writes what is counted; read off the store when
@@ -336,6 +337,48 @@ _ALL: Final = (
         "Calls under way, of providers with `max_in_flight`.",
         "store",
         ("provider",),
+    ),
+    Metric(
+        _WEBHOOKS,
+        "palaver_webhook_attempts_total",
+        "counter",
+        "Attempts to send an event to a webhook, by what became of them.",
+        "store",
+        ("outcome",),
+        always=_one_label(*get_args(AttemptResult)),
+    ),
+    Metric(
+        _WEBHOOKS,
+        "palaver_webhook_pending",
+        "gauge",
+        "Deliveries that have not ended.",
+        "store",
+        always=((),),
+    ),
+    Metric(
+        _WEBHOOKS,
+        "palaver_webhook_oldest_seconds",
+        "gauge",
+        "For how long the event has waited whose turn it is, or that nobody has taken yet; 0 without one.",
+        "store",
+        always=((),),
+    ),
+    Metric(
+        _WEBHOOKS,
+        "palaver_webhooks",
+        "gauge",
+        "Webhooks, of all tenants: the last attempt was no failure, it was one, or they are turned off.",
+        "store",
+        ("state",),
+        always=_one_label(*get_args(WebhookCondition)),
+    ),
+    Metric(
+        _WEBHOOKS,
+        "palaver_webhook_deliveries_dropped_total",
+        "counter",
+        "Deliveries that were not tried because too many of their webhook waited.",
+        "store",
+        always=((),),
     ),
     Metric(
         _WEBHOOKS,

@@ -470,6 +470,7 @@ _ALL: Final = (
     ),
     *_group(
         "Store",
+        ("webhooks_measured", "webhooks that metrics look at", 1_000, "webhooks", "those that wait longest are"),
         ("metric_models", "models that metrics name, in a shard", 50, "models", "counted as `other`"),
         ("usage_days", "days of usage that one asks for", 92, "days", "422 `invalid_time`"),
         ("usage_ledgers", "days times tenants of usage that are added up", 2_000, "ledgers", "422 `invalid_time`"),

@@ -53,3 +53,8 @@ DeliveryState = Literal["pending", "delivered", "failed"]
 """Pending: it will be tried, for the first time or again."""
 OffReason = Literal["disabled", "gone", "failing"]
 """By a request; the receiver answered 410; every attempt of five days failed."""
+AttemptResult = Literal["delivered", "again", "failed", "gone"]
+"""The result of an attempt: again, there will be another one; failed, it was the last; gone, the receiver wants nothing
+any more."""
+WebhookCondition = Literal["on", "failing", "off"]
+"""Failing: the last attempt did."""

@@ -30,6 +30,7 @@ from tests.chaos.queue_mutants import QUEUE_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.service_mutants import SERVICE_MUTANTS
+from tests.chaos.statistics_mutants import STATISTICS_MUTANTS
 from tests.chaos.tool_mutants import TOOL_MUTANTS
 from tests.chaos.turn_mutants import TURN_MUTANTS
 from tests.chaos.webhook_mutants import WEBHOOK_MUTANTS
@@ -50,6 +51,7 @@ KINDS = (
     IN_PLACE_MUTANTS,
     ISSUER_MUTANTS,
     LEDGER_MUTANTS,
+    STATISTICS_MUTANTS,
     OUTAGE_MUTANTS,
     PLANNED_MUTANTS,
     POLICY_MUTANTS,

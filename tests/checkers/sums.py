@@ -8,11 +8,14 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from palaver.schemas.models import Run
 from palaver.store import Store
 from palaver.store.reading.usage_ledger import today
+from palaver.store.statistics.tallies import MODEL_COLUMNS
 from palaver.telemetry.exposition import Samples, Times
 from palaver.telemetry.metrics import COUNTED
 from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.windows import WINDOWS
 from tests.checkers.evidence import History
 
 Sums = Mapping[str, Counter[tuple[str, ...]]]
@@ -20,6 +23,7 @@ Sums = Mapping[str, Counter[tuple[str, ...]]]
 
 
 LEDGER: Final = "the ledger of usage"
+STATISTICS: Final = "statistics"
 
 
 async def counted(store: Store) -> Sums:
@@ -28,7 +32,14 @@ async def counted(store: Store) -> Sums:
     async for _, used in store.usage.read(today() - timedelta(days=1), today() + timedelta(days=1), [""]):
         for numbers in used.values():
             ledger.update({(column,): number for column, number in numbers.items()})
-    return {**sums_of(await store.measuring.read(())), LEDGER: ledger}
+    told, spans = Counter[tuple[str, ...]](), (await store.statistics.read(WINDOWS["week"]))[1].values()
+    for tally in spans:
+        told.update({("run", name): number for name, number in tally.runs.items()})
+        told.update({("step", *name.split(" ")): number for name, number in tally.steps.items()})
+        told.update({("error", name): number for name, number in tally.step_errors.items()})
+        told["waited",] += tally.waited.total()
+        told.update({(name,): sum(used[name] for used in tally.models.values()) for name in MODEL_COLUMNS})
+    return {**sums_of(await store.measuring.read(())), LEDGER: ledger, STATISTICS: told}
 
 
 def sums_of(samples: Samples) -> Sums:
@@ -87,6 +98,20 @@ def check_sums(counts: Sums, histories: Iterable[History]) -> None:
             for name in ("model_calls", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
         },
     }
+    told |= {
+        f"statistics: {what}": (counts[STATISTICS][labels], truth)
+        for what, labels, truth in (
+            ("runs that were submitted", ("run", "submitted"), len(runs)),
+            *((f"runs that are {status}", ("run", status), number) for status, number in _by_status(runs).items()),
+            ("attempts", ("waited",), kinds["step.started"]),
+            ("retries", ("step", "model", "retried"), leases["model", "retried"]),
+            ("attempts of models", ("step", "model", "done"), leases["model", "done"]),
+            ("attempts of tools", ("step", "tool", "done"), leases["tool", "done"]),
+            ("input", ("input_tokens",), used["input_tokens"]),
+            ("output", ("output_tokens",), used["output_tokens"]),
+            ("calls of models", ("calls",), used["model_calls"]),
+        )
+    }
     wrong = {what: (number, truth) for what, (number, truth) in told.items() if number != truth}
     assert not wrong, f"counted, and true: {wrong}"
     assert outcomes["lost"] >= kinds["step.lost"], (outcomes, kinds)
@@ -98,6 +123,12 @@ def _by(numbers: Counter[tuple[str, ...]], place: int) -> Counter[str]:
     for labels, number in numbers.items():
         found[labels[place]] += number
     return found
+
+
+def _by_status(runs: Iterable[Run]) -> Counter[RunStatus]:
+    """The number of runs of each status; those that none has are 0."""
+    found = Counter(run.status for run in runs)
+    return Counter({status: found[status] for status in RunStatus if status.terminal})
 
 
 def _total(value: float | Decimal | Times) -> Any:

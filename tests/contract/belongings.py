@@ -38,7 +38,8 @@ OTHERS: Final = frozenset(
         *("{p00}:sender", "{p00}:counts", "{p00}:generation", "{p00}:rewound", "{p00}:promised"),
         *("palaver:worker:<id>", "palaver:workers", "palaver:worker-tools:<digest>", "palaver:worker-tools"),
         *("palaver:worker-providers", "palaver:worker-queues", "palaver:cancel:<worker>", "palaver:providers"),
-        *("{palaver:schedules}:counts", "{palaver:keys}:signing", "{palaver:keys}:version"),
+        *("{palaver:schedules}:counts", "{palaver:webhooks}:counts"),
+        *("{palaver:keys}:signing", "{palaver:keys}:version"),
     }
 )
 """Kinds of keys that have nothing of one tenant."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from palaver.store.redis import keys
-from palaver.store.statistics.tallies import Line, Tally
+from palaver.store.statistics.tallies import JournalLine, SpanTally
 from tests.contract.families import used_by_itself
 
 if TYPE_CHECKING:
@@ -93,16 +93,16 @@ def check_statistics(shard: Shard) -> None:
     """What the tallies of the longest window and the journal have is what was counted, each thing once; and what all
     tenants but the default one have together is what they have."""
     tallies = {owner: _whole(places) for owner, places in shard.statistics.items()}
-    together = tallies.pop(keys.OTHER_TENANTS, Tally())
+    together = tallies.pop(keys.OTHER_TENANTS, SpanTally())
     if not shard.erased:
-        owned = Tally()
+        owned = SpanTally()
         for tally in (tally for owner, tally in tallies.items() if owner):
             owned.merge(tally)
         assert vars(owned) == vars(together), "tallies of tenants, and of all of them"
     total = together
-    total.merge(tallies.get("", Tally()))
+    total.merge(tallies.get("", SpanTally()))
     for line in shard.journal:
-        total.add(Line.of(line.encode()).words)
+        total.add(JournalLine.of(line.encode()).words)
     counts, ends, failures = shard.counts, Counter[str](), Counter[str]()
     for series, number in _of(counts, "runs_finished").items():
         ends[series.partition(" ")[0]] += number
@@ -124,12 +124,12 @@ def check_statistics(shard: Shard) -> None:
     assert used["cost"] == _of(counts, "cost_usd").total(), "money"
 
 
-def _whole(places: dict[str, str]) -> Tally:
+def _whole(places: dict[str, str]) -> SpanTally:
     """All that the tallies of the longest window have."""
-    whole = Tally()
+    whole = SpanTally()
     for place, text in places.items():
         if place.startswith("week:"):
-            whole.merge(Tally.of_json(text.encode())[1])
+            whole.merge(SpanTally.of_json(text.encode())[1])
     return whole
 
 

@@ -319,10 +319,10 @@ class StoreDriver:
         return await self.claim(delivery, step["worker"], nonce=step["nonce"])
 
     async def everything(self) -> dict[str, Any]:
-        """What all keys hold, but for the counts and for what traces are still to be told: these outlive the runs."""
+        """What all keys hold, but for counts, statistics and what traces are still to be told: these outlive runs."""
         found: dict[str, Any] = {}
         for name in await self.redis.keys("*"):
-            if name.endswith((b":spans", b":counts")):
+            if name.endswith((b":spans", b":counts", b":journal", b":statistics")):
                 continue
             match await self.redis.type(name):
                 case b"hash":

@@ -17,7 +17,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.statistics.histograms import bucket_of
-from palaver.store.statistics.tallies import Tally
+from palaver.store.statistics.tallies import SpanTally
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.windows import LASTS, WINDOWS, WindowName
@@ -30,9 +30,9 @@ DONE = Finish(Message(role="assistant", content="bye"), StopReason.END_TURN, usa
 BROKEN = Failure.of(ErrorClass.PROVIDER_ERROR)
 
 
-async def total(store: Store, window: WindowName = "hour", tag: str | None = None) -> Tally:
+async def total(store: Store, window: WindowName = "hour", tag: str | None = None) -> SpanTally:
     """What happened within the window."""
-    whole = Tally()
+    whole = SpanTally()
     for tally in (await store.statistics.read(WINDOWS[window], tag))[1].values():
         whole.merge(tally)
     return whole
@@ -123,6 +123,16 @@ async def test_calls_of_tools_are_no_calls_of_models(driver: StoreDriver) -> Non
     assert (tally.waited.total(), tally.called.total()) == (2, 1)
 
 
+async def test_what_a_call_used_is_not_what_those_beside_it_used(driver: StoreDriver) -> None:
+    """It ends the run, and with that their leases, in the same script."""
+    _, deliveries = await driver.turn("a", "b")
+    lease, _ = [await driver.claim(delivery) for delivery in deliveries]
+    await driver.store.steps.settle(lease, GiveUp(Failure.of(ErrorClass.INTERNAL), StopReason.ERROR, usage=USED))
+    tally = await total(driver.store)
+    assert (tally.steps["tool failed"], tally.steps["tool abandoned"]) == (1, 1)
+    assert tally.models[AGENT.model]["input_tokens"] == 100
+
+
 async def test_a_tenant_has_its_own_and_sees_no_others(driver: StoreDriver, store: Store) -> None:
     for tag in ("", ACME, OTHER):
         with within(Reach(tag)):
@@ -132,7 +142,7 @@ async def test_a_tenant_has_its_own_and_sees_no_others(driver: StoreDriver, stor
             own = await total(store)
             assert [*own.models] == [f"fake/{tag or 'default'}"]
             assert await total(store, tag=tag) == own
-            assert (await total(store, tag=ACME if tag != ACME else OTHER)) == Tally()
+            assert (await total(store, tag=ACME if tag != ACME else OTHER)) == SpanTally()
         assert [*(await total(store, tag=tag)).models] == [f"fake/{tag or 'default'}"]
     assert sorted((await total(store)).models) == ["fake/0ther0", "fake/acme00", "fake/default"]
 
@@ -166,13 +176,13 @@ async def test_what_happened_passes_with_its_window(
     clock: Clock, driver: StoreDriver, store: Store, name: WindowName
 ) -> None:
     window, first = WINDOWS[name], await total(store, name)
-    assert first == Tally()
+    assert first == SpanTally()
     await finish(driver)
     number = window.number(int(clock.now * 1000))
     clock.now = float((number + window.spans - 1) * window.seconds)
     assert (await total(store, name)).runs == {"submitted": 1, "completed": 1}
     clock.now += window.seconds
-    assert await total(store, name) == Tally()
+    assert await total(store, name) == SpanTally()
 
 
 @pytest.mark.parametrize("redis", ["fake"], indirect=True)
@@ -200,7 +210,7 @@ async def test_lines_that_nobody_folds_are_bounded(redis: Any, store: Store, dri
     most = limit_of("statistics_journal")
     pipeline = redis.pipeline(transaction=False)
     for _ in range(most + 300):
-        pipeline.xadd(keys.journal("00"), {"line": "1@acme00: submitted"})
+        pipeline.xadd(keys.journal("00"), {"line": "1@acme00: submitted "})
     await pipeline.execute()
     await finish(driver)
     assert await redis.xlen(keys.journal("00")) <= most + 100

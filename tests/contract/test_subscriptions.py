@@ -77,10 +77,19 @@ class Heard:
         self.redis = redis
         self.client = Watched(redis)
         self.messages: list[tuple[str, str]] = []
+        self.may_hear = asyncio.Event()
+        self.may_hear.set()
+        self.comes_with: tuple[tuple[str, str], str] | None = None
+        """A message, and the channel that somebody comes for at the moment at which it is heard."""
         self.channels = Subscriptions(self.client.pubsub, self._hear)
 
     async def _hear(self, message: PubSubMessage) -> None:
-        self.messages.append((message["type"], message["channel"].decode()))
+        said = message["type"], message["channel"].decode()
+        self.messages.append(said)
+        if self.comes_with is not None and self.comes_with[0] == said:
+            self.channels.add(self.comes_with[1])
+            self.comes_with = None
+        await self.may_hear.wait()
 
     @property
     def in_use(self) -> int:
@@ -248,4 +257,23 @@ async def test_what_a_new_connection_of_the_library_hears_too_much_is_dropped(he
     heard.client.loses_unsubscribes = False
     await redis.client_kill_filter(_type="pubsub")
     await heard.hears_no_more("another")
+    await heard.hears("run")
+
+
+async def test_who_comes_as_an_old_confirmation_is_heard_is_not_taken_for_subscribed(heard: Heard) -> None:
+    """The process is busy: it has subscribed for one, and for nobody any more, before it hears the first of that."""
+    heard.channels.add("another")
+    await heard.hears("another")
+    heard.may_hear.clear()
+    await heard.redis.publish("another", "news")
+    heard.channels.add("run")
+
+    async def subscribed() -> bool:
+        return await heard.subscribed("run")
+
+    await aeventually(subscribed)
+    heard.channels.discard("run")
+    await heard.hears_no_more("run")
+    heard.comes_with = (("subscribe", "run"), "run")
+    heard.may_hear.set()
     await heard.hears("run")

@@ -23,7 +23,7 @@ from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.scripting.scripts import _sources
 from palaver.store.scripting.shared_names import shared_names
 from palaver.store.webhooks.deliveries import DeliveryLease
-from palaver.store.webhooks.delivery_records import RecordedAttempt
+from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
@@ -200,6 +200,22 @@ async def test_deliveries_of_a_time_are_made_again(driver: StoreDriver, store: S
     assert (await replay(hook, begin, begin - timedelta(days=1), None)).replayed == 0
     assert (await replay(hook, begin, None, "delivered")).replayed == 1
     assert (await replay(hook, begin, None, None)).replayed == 0, "it is pending"
+
+
+async def test_a_range_is_made_again_though_an_older_event_came_behind_a_newer_one(
+    driver: StoreDriver, store: Store
+) -> None:
+    """As after an outage of all who deliver, where the outboxes of shards are of different lengths."""
+    hook = (await store.webhooks.create("", URL)).webhook.id
+    now = await store.deliveries.now()
+    for number, age in enumerate((0, 7_200_000)):
+        record = DeliveryRecord(f"msg_{number}", "run.failed", now - age, "pending", 0, {"run_id": "run_1"}, ())
+        await store.deliveries.queue(hook, [record])
+        await store.deliveries.settle(await claimed(store, hook), AttemptOutcome.FAILED, BAD)
+    since = datetime.fromtimestamp(now / 1000, UTC) - timedelta(hours=1)
+    assert (await store.deliveries.replay_range(hook, since, None, "failed")).replayed == 1
+    assert [each.id for each in await listed(store, hook) if each.state == "pending"] == ["msg_0"]
+    assert (await store.deliveries.replay_range(hook, since - timedelta(hours=2), None, "failed")).replayed == 1
 
 
 async def test_who_fails_again_and_again_is_left_alone(driver: StoreDriver, store: Store, redis: Any) -> None:

@@ -14,7 +14,7 @@ async def check_webhook(redis: Any, name: str, ttl: int) -> None:
     outlives one."""
     _, _, kind, *rest = name.split(":")
     assert (ttl > 0) == (kind == "erasure"), f"{name} has the TTL {ttl}"
-    if kind in ("of", "due", "tenants", "erasure"):
+    if kind in ("of", "due", "tenants", "counts", "erasure"):
         return
     assert kind in ("hook", "waiting", "listed", "ended", "records"), f"{name} is a key that nobody knows"
     of = keys.of_webhook(rest[0])

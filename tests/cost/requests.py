@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -22,12 +23,14 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.batches import EndedCell
+from palaver.store.statistics.tallies import SpanTally
 from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
 from palaver.vocabulary.limits import MIB, limit_of
 from palaver.vocabulary.scopes import SCOPES
+from palaver.vocabulary.windows import WINDOWS
 from tests.unit.api_world import World, call
 
 ROUTES: Final = frozenset(
@@ -422,6 +425,17 @@ async def _rows_of_usage(api: World, n: int) -> Ask:
     return Ask("/v1/usage?group_by=agent")
 
 
+async def _statistics(api: World, n: int) -> Ask:
+    window, tally = WINDOWS["day"], SpanTally()
+    for model in range(n):
+        tally.add(f"model failed timeout {2 ** (model % 30)} {2 ** (model % 30)} fake/{model} 1 1 1 1".split(" "))
+    now = window.number(int(time.time() * 1000))
+    numbers = range(now - window.spans + 1, now + 1)
+    spans: dict[Any, Any] = {window.place(number): tally.to_json(number) for number in numbers}
+    await api.redis.hset(keys.statistics("00"), mapping=spans)
+    return Ask("/v1/statistics?window=day")
+
+
 _SECRETS: Final = "PATCH /v1/conversations/{conversation_id}/secrets"
 _INPUT: Final = "POST /v1/runs/{run_id}/input"
 _PAIRS: Final = limit_of("input_messages") // 2
@@ -557,6 +571,7 @@ CASES: Final = (
     Case("GET /v1/queues", "services of tools", limit_of("services"), _services, counted_at=50),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),
     Case("GET /v1/usage", "rows of a day", limit_of("usage_rows"), _rows_of_usage),
+    Case("GET /v1/statistics", "models in each span", limit_of("statistics_models"), _statistics),
     Case("GET /v1/models", "workers", 1_000, _workers("/v1/models"), counted_at=200),
     Case("GET /v1/tools", "tools of each version", limit_of("declared_tools"), _tools),
     Case("GET /readyz", "workers", 1_000, _workers("/readyz"), counted_at=200),

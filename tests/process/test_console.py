@@ -295,7 +295,7 @@ def test_below_a_prefix_that_a_proxy_takes_off(cluster: Cluster, chromium: str) 
     run = cluster.submit("echo", "below")
     cluster.ended(run)
     port = free_port()
-    with Relay(cluster.stack.url, "/agents/palaver").listening(port), page(chromium) as tab:
+    with Relay(cluster.stack.url, prefix="/agents/palaver").listening(port), page(chromium) as tab:
         tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
         console = Console(tab, f"http://127.0.0.1:{port}/agents/palaver")
         console.open(f"runs/{run}")

@@ -40,7 +40,11 @@ def test_a_chat_by_plain_fetch(tmp_path: Path) -> None:
     log, ready = tmp_path / "served.log", f"http://127.0.0.1:{ports.api}/readyz"
     with log.open("w") as written:
         serving = subprocess.Popen(
-            [sys.executable, "examples/plain-fetch/serve.py"], cwd=ROOT, env=environment, stdout=written, stderr=written
+            [sys.executable, "examples/serve.py", "plain-fetch"],
+            cwd=ROOT,
+            env=environment,
+            stdout=written,
+            stderr=written,
         )
     try:
         eventually(lambda: "open http" in log.read_text(), within=90, why="the page is served")

@@ -162,6 +162,7 @@ def shown(before: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) ->
                         if call["id"] == event["toolCallId"]:
                             call["function"]["arguments"] += event["delta"]
             case "TOOL_CALL_RESULT":
-                message = of(event["messageId"], "tool")
-                message |= {"content": event["content"], "toolCallId": event["toolCallId"]}
+                # The client has it as one more, whether it had one of this call or not.
+                result = {"id": event["messageId"], "role": "tool", "content": event["content"]}
+                messages.append({**result, "toolCallId": event["toolCallId"]})
     return messages

@@ -166,7 +166,8 @@ async def test_a_clients_tool_is_left_to_it_and_its_message_answers() -> None:
         await aeventually(goes_on)
         await api.finish(run, "painted")
         events = await heard
-        assert [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"] == ["blue"]
+        assert "TOOL_CALL_RESULT" not in kinds(events), "the client has it, and would show it once more"
+        assert [each["content"] for each in user.messages if each["role"] == "tool"] == ["blue"]
         before = len(user.messages)
         again = await user.run(body)
         assert kinds(again)[1] == "MESSAGES_SNAPSHOT"
@@ -362,8 +363,9 @@ async def test_a_call_id_that_comes_again_is_answered_again() -> None:
 
             await aeventually(goes_on)
         await api.finish(run, "painted")
-        results = [event["toolCallId"] for event in await heard if event["type"] == "TOOL_CALL_RESULT"]
-        assert results == [f"{run['id']}:2:c1"]
+        assert "TOOL_CALL_RESULT" not in kinds(await heard)
+        results = [each["toolCallId"] for each in user.messages if each["role"] == "tool"]
+        assert results == [f"{run['id']}:{step}:c1" for step in (1, 2)]
 
 
 async def test_a_key_that_may_not_read_has_its_run_and_nothing_else_of_the_thread() -> None:

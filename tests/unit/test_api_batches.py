@@ -295,6 +295,22 @@ async def test_where_a_cell_cannot_be_submitted_the_others_are_and_no_content_is
         assert (await each.read(made))["totals"][0]["ended"] == {"completed": 3}
 
 
+async def test_an_item_that_cannot_be_read_holds_up_no_other_one() -> None:
+    async with batching() as each:
+        made = await each.create(3)
+        redis: Any = each.api.redis
+        await redis.hset(keys.of_batch("", made["id"]).items, "1", "{")
+        await each.look()
+        assert await each.answer_all() == 2
+        assert (await each.read(made))["state"] == "done"
+        results = await each.results(made)
+        assert [(result["status"], result["code"]) for result in results] == [
+            ("completed", None),
+            ("unknown", "corrupt_record"),
+            ("completed", None),
+        ]
+
+
 async def test_the_table_is_there_as_csv_and_as_lines_of_json() -> None:
     async with batching() as each:
         made = await each.create(2)

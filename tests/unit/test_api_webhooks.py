@@ -129,3 +129,52 @@ async def test_deliveries_are_listed_page_by_page_and_made_again(api: World) -> 
     assert again.json() == {"replayed": 1, "more": False}
     since = {"since": "2020-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z", "state": None}
     assert (await api.client.post(f"{place}/replay", json=since)).json() == {"replayed": 0, "more": False}
+
+
+async def test_what_is_to_be_sent_is_seen_by_operators_and_measured(api: World) -> None:
+    """By all webhooks together: what each is to be sent, and what became of attempts."""
+    quiet, failing, gone = [(await made(api))["id"] for _ in range(3)]
+    await api.finish(await api.submit())
+    await api.finish(await api.submit())
+
+    async def samples() -> dict[str, Any]:
+        found = await api.store.webhook_backlogs.samples()
+        return {
+            " ".join((name.removeprefix("palaver_webhook"), *labels)): value
+            for name, values in found.items()
+            for labels, value in values.items()
+        }
+
+    before = await samples()
+    assert (before["_pending"], before["s on"]) == (0, 3)
+    assert before["_oldest_seconds"] > 0, "nobody has taken them yet"
+    deliveries = api.store.deliveries
+    await deliveries.take_events("00")
+    results = {failing: AttemptOutcome.AGAIN, gone: AttemptOutcome.GONE}
+    for webhook_id in (quiet, failing, gone):
+        lease = await deliveries.claim(webhook_id)
+        assert lease is not None
+        outcome = results.get(webhook_id, AttemptOutcome.DELIVERED)
+        await deliveries.settle(lease, outcome, RecordedAttempt(1, 1, 500, None, ""), again_in=600)
+    lease = await deliveries.claim(quiet)
+    assert lease is not None
+    await deliveries.settle(lease, AttemptOutcome.DELIVERED, RecordedAttempt(1, 1, 204, None, ""))
+    lease = await deliveries.claim(failing)
+    assert lease is not None
+    await deliveries.let_go(lease, 60.0)
+    after = await samples()
+    assert {name: value for name, value in after.items() if value} == {
+        "_attempts_total delivered": 2,
+        "_attempts_total again": 1,
+        "_attempts_total gone": 1,
+        "_pending": 3,
+        "s on": 1,
+        "s failing": 1,
+        "s off": 1,
+    }, "one that was left to others is no attempt"
+    shown = (await api.client.get("/v1/queues")).json()["webhooks"]
+    assert {each["id"]: (each["tenant"], each["pending"], each["off_because"]) for each in shown} == {
+        failing: ("default", 2, None),
+        gone: ("default", 1, "gone"),
+    }
+    assert all(each["due_seconds"] == 0 and each["failing_since"] for each in shown)

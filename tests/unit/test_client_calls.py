@@ -83,6 +83,13 @@ class TestCalls:
         assert api.seen[0].body == {"mode": "now", "reason": "enough"}
         assert call(api.url, "queues") == {"data": [{"name": "model", "ready": 3}]}
 
+    def test_statistics(self, api: ScriptedAPI, call: Call) -> None:
+        api.on("GET", "/v1/statistics", answer({"window": "week", "data": []}))
+        assert call(api.url, "statistics", window="week", tenant="acme") == {"window": "week", "data": []}
+        assert api.asked("GET", "/v1/statistics")[-1].query == {"window": "week", "tenant": "acme"}
+        call(api.url, "statistics")
+        assert api.asked("GET", "/v1/statistics")[-1].query == {"window": "hour"}
+
     def test_models_follow_the_pages(self, api: ScriptedAPI, call: Call) -> None:
         page = {"data": [model_object("a/x"), model_object("a/y")], "next_cursor": "c1", "has_more": True}
         last = {"data": [model_object("b/*", price=None)], "next_cursor": None, "has_more": False}

@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests import forks
 from tests.pages import ROOT
 
 pytestmark = pytest.mark.process
@@ -64,7 +67,9 @@ def test_is_killed_as_the_last_one():
 
 def _run(folder: Path, *options: str, **files: str) -> str:
     for name, text in {"conftest": CONFTEST, **files}.items():
-        (folder / f"{name}.py").write_text(text)
+        path = folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     # What is printed goes to a file: the end of a pipe comes only when whatever a test has left behind ends as well.
     with (folder / "printed").open("w+b") as printed:
         done = subprocess.run(
@@ -95,6 +100,33 @@ def test_each_test_is_run_once_whatever_becomes_of_a_process(tmp_path: Path) -> 
     assert len(ended) == len(set(ended)) >= 2, "fixtures end once in each process that lives to its end"
 
 
+def test_who_has_computed_all_that_there_is_helps_the_others(tmp_path: Path) -> None:
+    """Three processes have a file that starts processes, and wait for a fourth one to have one as well. Each that is at
+    its last test has taken another file by then."""
+    together = """
+import os
+from pathlib import Path
+from tests.waiting import eventually
+
+def test_together():
+    begun = Path(os.environ["LEDGER"]).parent / "begun"
+    begun.mkdir(exist_ok=True)
+    (begun / str(os.getpid())).touch()
+    eventually(lambda: len(list(begun.iterdir())) == 4, within=30)
+"""
+    files = {f"tests/process/test_{number}": together for number in range(7)} | {"tests/unit/test_7": WELL}
+    printed = _run(tmp_path, conftest=CONFTEST.replace("(session, 3)", "(session, 4)"), **files)
+    assert "exit 0" in printed, printed
+    assert "13 passed, 1 skipped" in printed
+
+
+def test_long_files_are_there_and_begin_first() -> None:
+    assert all((ROOT / file).is_file() for file in forks._LONG)
+    nodes = ["tests/a/test_a.py::test_a", f"{forks._LONG[0]}::test_b", f"{forks._LONG[0]}::test_c"]
+    items: Any = [SimpleNamespace(nodeid=node) for node in nodes]
+    assert list(forks._by_file(items).items()) == [(forks._LONG[0], [1, 2]), ("tests/a/test_a.py", [0])]
+
+
 def test_an_interrupt_within_a_test_loses_no_failure(tmp_path: Path) -> None:
     interrupts = """
 def test_well():
@@ -112,7 +144,7 @@ def test_no():
 
 
 def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(tmp_path: Path) -> None:
-    forks = """
+    leaves = """
 import os, signal, time
 
 def test_leaves_one_behind():
@@ -123,7 +155,7 @@ def test_leaves_one_behind():
         print(pid, file=left)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    printed = _run(tmp_path, "-rf", test_1=forks, test_2=WELL)
+    printed = _run(tmp_path, "-rf", test_1=leaves, test_2=WELL)
     assert "has ended with -9" in printed
     assert "exit 1" in printed
     # It lives until here.

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from palaver.store.statistics.histograms import EDGES, ERROR, bucket_of, percentile
-from palaver.store.statistics.tallies import Line, Tally
+from palaver.store.statistics.tallies import JournalLine, SpanTally
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.windows import WINDOWS, Window
 
@@ -42,12 +42,12 @@ def a_call(model: str = "fake/echo", cost: str = "250") -> list[str]:
 
 
 def test_a_tally_is_stored_as_it_is() -> None:
-    tally = Tally()
-    for line in ("submitted", "completed ", "failed timeout", "tool lost worker_lost 0 15000"):
-        tally.add(Line.of(f"1000@acme00: {line}".encode()).words)
+    tally = SpanTally()
+    for line in ("submitted ", "completed ", "failed timeout", "tool lost worker_lost 0 15000"):
+        tally.add(JournalLine.of(f"1000@acme00: {line}".encode()).words)
     tally.add(a_call())
     tally.add(a_call(cost="-"))
-    assert Tally.of_json(tally.to_json(9)) == (9, tally)
+    assert SpanTally.of_json(tally.to_json(9)) == (9, tally)
     assert tally.runs == {"submitted": 1, "completed": 1, "failed": 1}
     assert tally.run_errors == {"timeout": 1}
     assert tally.steps == {"tool lost": 1, "model done": 2}
@@ -59,7 +59,7 @@ def test_a_tally_is_stored_as_it_is() -> None:
 
 
 def test_a_tally_has_no_more_models_than_it_may_have() -> None:
-    one, other, most = Tally(), Tally(), limit_of("statistics_models")
+    one, other, most = SpanTally(), SpanTally(), limit_of("statistics_models")
     for number in range(most + 5):
         one.add(a_call(f"fake/{number}"))
         other.add(a_call(f"fake/{most + 5 - number}"))
@@ -70,7 +70,7 @@ def test_a_tally_has_no_more_models_than_it_may_have() -> None:
 
 
 def test_a_tally_is_bounded() -> None:
-    tally = Tally()
+    tally = SpanTally()
     for number in range(2000):
         times = f"{2 ** (number % 40)} {2 ** (number % 40)}"
         tally.add(f"model done - {times} fake/{number} 1 1000000 1000000 9999999".split(" "))

@@ -18,7 +18,6 @@ from typing import Any
 import fakeredis
 import orjson
 import pytest
-from openai import OpenAI
 from standardwebhooks import Webhook
 
 from palaver.config.settings import Settings
@@ -241,6 +240,8 @@ def test_signatures_are_those_of_the_standard() -> None:
 
 
 def test_openai_s_client_reads_its_own_form() -> None:
+    from openai import OpenAI
+
     secret = "whsec_" + "A" * 43 + "="
     for event_type, theirs in OPENAI_TYPES.items():
         record = DeliveryRecord("msg_00abc_7", event_type, 1_700_000_000_123, "pending", 0, {"run_id": "run_00abc"}, ())

@@ -110,7 +110,7 @@ class Deliverer:
         if now - self._marked_at >= _MARKS:
             self._marked_at = now
             await self._store.webhooks.see_to_marks()
-        taken = sum([await deliveries.take_events(shard) for shard in deliveries.shards])
+        taken = sum([await deliveries.take_events(shard) for shard in await deliveries.shards_with_events()])
         self._unable = {webhook_id: until for webhook_id, until in self._unable.items() if until > now}
         # Those that are left out stand before others.
         due = await deliveries.due(_LOOKED + len(self._busy) + len(self._unable))

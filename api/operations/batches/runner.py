@@ -164,7 +164,9 @@ class BatchRunner:
         if claimed.now - entry.at > self._backend.settings.retention * 500 and entry.run_id is None:
             # An idempotency key is not kept for ever: nobody knows any more whether the run was submitted.
             return self._ended(claimed, entry, {"status": "unknown", "code": "unknown_outcome"})
-        item = items[claimed.order.item(entry.cell)]
+        item = items.get(claimed.order.item(entry.cell))
+        if item is None:
+            return self._ended(claimed, entry, entry.result or {"status": "unknown", "code": "corrupt_record"})
         key = f"{_KEY} {claimed.batch_id} {entry.cell} {entry.attempt}"
         if entry.result is not None:
             key = f"{key} score"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, Final
 
 import orjson
 
+from palaver.errors import UNREADABLE
 from palaver.schemas.batches import BatchItem, BatchState
 from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import keys
@@ -107,17 +109,17 @@ class BatchProgress:
         return [*found, *(CellEntry(cell, 1, claimed.now) for cell in range(claimed.next, behind))], behind
 
     async def items(self, claimed: BatchClaim, numbers: Sequence[int]) -> Mapping[int, BatchItem]:
-        """The items of these numbers."""
+        """The items of these numbers, without those that cannot be read."""
         asked = [*dict.fromkeys(numbers)]
         if not asked:
             return {}
         of = keys.of_batch(claimed.tenant, claimed.batch_id)
         texts = await self._redis.hmget(of.items, [str(number) for number in asked])
-        return {
-            number: BatchItem.model_validate_json(text)
-            for number, text in zip(asked, texts, strict=True)
-            if text is not None
-        }
+        found = {}
+        for number, text in zip(asked, texts, strict=True):
+            with suppress(*UNREADABLE):
+                found[number] = BatchItem.model_validate_json(text or b"")
+        return found
 
     async def advance(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, get_args
@@ -85,7 +85,9 @@ class Measuring:
         capacity: Capacity,
         rewinds: Rewinds,
         queues: ToolQueues,
+        more: Callable[[], Awaitable[Samples]],
     ) -> None:
+        """``more`` reads what another room of the store says of itself."""
         self._redis = redis
         self._shards = all_shards(settings.shards)
         self._fleet = fleet
@@ -93,6 +95,7 @@ class Measuring:
         self._capacity = capacity
         self._rewinds = rewinds
         self._queues = queues
+        self._more = more
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
@@ -111,6 +114,7 @@ class Measuring:
             **_of_providers(usage),
             **server,
             **await self._read_ticks(),
+            **await self._more(),
             "palaver_store_rewound_timestamp_seconds": {(): rewind.at if rewind else 0},
         }
 

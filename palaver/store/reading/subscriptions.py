@@ -37,7 +37,9 @@ class Subscriptions:
         """Channels that Redis may not know to be wanted, or not to be any more."""
         self._news = asyncio.Event()
         self._subscribed: set[str] = set()
-        """Channels that Redis was told of, or says that it sends."""
+        """Channels that Redis was told of."""
+        self._unwanted: set[str] = set()
+        """Channels that Redis says it sends, to nobody: it may have been told by now."""
         self._serving: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         """The one that serves, and those that give their connection back."""
@@ -100,10 +102,11 @@ class Subscriptions:
     async def _tell_changes(self, pubsub: PubSub) -> None:
         """Subscribe to what is wanted, and to nothing else."""
         changed, self._changed = self._changed, set()
+        unwanted, self._unwanted = self._unwanted, set()
         if new := (changed & self._wanted) - self._subscribed:
             self._subscribed |= new
             await pubsub.subscribe(*new)
-        if old := (changed & self._subscribed) - self._wanted:
+        if old := (changed & self._subscribed | unwanted) - self._wanted:
             self._subscribed -= old
             await pubsub.unsubscribe(*old)
 
@@ -123,8 +126,9 @@ class Subscriptions:
             if message is None:
                 continue
             if message["type"] == "subscribe" and (channel := message["channel"].decode()) not in self._wanted:
-                # A new connection of redis-py's, which forgets what it was just told to hear no more.
-                self._subscribed.add(channel)
+                # A new connection of redis-py's, which forgets what it was just told to hear no more; or what was told
+                # is not heard yet. Whoever comes now has it subscribed anew.
+                self._unwanted.add(channel)
                 self._change(channel)
             await self._hear(message)
 

@@ -112,11 +112,12 @@ The keys of the API that the store keeps share a hash tag; of what opens it, onl
 {palaver:audit}:erasure:<tag> hash  what was erased of it                  gone at its end
 {palaver:audit}:receipt:<name> string  the receipt of a tenant that was erased  TTL: 30 days
 
-Webhooks share a hash tag; there are none of these keys where there are no webhooks.
+Webhooks share a hash tag; there are none of these keys where there were no webhooks.
 
 {palaver:webhooks}:tenants  hash    a number for each tenant that has some, by its tag                     no TTL
 {palaver:webhooks}:of:<tag> zset    the webhooks of a tenant by time of creation                           no TTL
 {palaver:webhooks}:due      zset    all of them, by when something is to be done about one                 no TTL
+{palaver:webhooks}:counts   hash    attempts at all of them, by what became of them, after the last one, too  no TTL
 {palaver:webhooks}:hook:<id> hash   a webhook: its configuration, its lease, and how it fares              no TTL
 {palaver:webhooks}:waiting:<id> zset  its deliveries that are pending, by the time of the next attempt     no TTL
 {palaver:webhooks}:listed:<id> zset  all of its deliveries, by since when they are there                   no TTL
@@ -545,6 +546,7 @@ def of_run(run_id: str, conversation_id: str) -> RunKeys:
 _WEBHOOKS: Final = "{palaver:webhooks}"
 WEBHOOK_TENANTS: Final = f"{_WEBHOOKS}:tenants"
 WEBHOOKS_DUE: Final = f"{_WEBHOOKS}:due"
+WEBHOOKS_COUNTS: Final = f"{_WEBHOOKS}:counts"
 WEBHOOKS_MARK: Final = "webhooks"
 """The field of a shard's caps, behind the owner, that says that a tenant has webhooks."""
 
@@ -558,6 +560,8 @@ class WebhookKeys(NamedTuple):
     ended: Key
     records: Key
     due: Key
+    counts: Key
+    """The numbers of attempts at all webhooks, by their results."""
 
 
 def of_webhook(webhook_id: str) -> WebhookKeys:
@@ -570,6 +574,7 @@ def of_webhook(webhook_id: str) -> WebhookKeys:
         f"{_WEBHOOKS}:ended:{name}",
         f"{_WEBHOOKS}:records:{name}",
         WEBHOOKS_DUE,
+        WEBHOOKS_COUNTS,
     )
 
 

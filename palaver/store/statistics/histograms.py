@@ -16,10 +16,10 @@ _PER_DOUBLING: Final = 4
 EDGES: Final = tuple(2 ** (n / _PER_DOUBLING) for n in range(27 * _PER_DOUBLING + 1))
 """The upper edges of the buckets, ms."""
 ERROR: Final = 2 ** (1 / _PER_DOUBLING / 2) - 1
-"""How far a percentile may be off, as a part of it."""
+"""The most that a percentile may be off, as a part of it."""
 
 Histogram = Mapping[int, int]
-"""How many times are in each bucket, by its number."""
+"""The number of times in each bucket, by that of the bucket."""
 
 
 def bucket_of(ms: int) -> int:

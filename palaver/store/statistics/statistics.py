@@ -22,7 +22,7 @@ from palaver.store.scripting.contracts import FoldJournal
 from palaver.store.scripting.contracts.replies import Gone
 from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.scripting.scripts import Scripts
-from palaver.store.statistics.tallies import Line, Tally
+from palaver.store.statistics.tallies import JournalLine, SpanTally
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.windows import LASTS, WINDOWS, Window
 
@@ -47,7 +47,7 @@ class Statistics:
         self._scripts = scripts
         self._shards = all_shards(settings.shards)
 
-    async def read(self, window: Window, tag: str | None = None) -> tuple[int, Mapping[int, Tally]]:
+    async def read(self, window: Window, tag: str | None = None) -> tuple[int, Mapping[int, SpanTally]]:
         """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
         number: of the tenant with this tag, if it is within reach, or of all that is. Raises what Redis raises."""
         owners = keys.reached_owners() if tag is None else (keys.owner(tag),) if reaches(tag) else ()
@@ -57,11 +57,11 @@ class Statistics:
             for owner in owners:
                 pipeline.hmget(keys.statistics(shard, owner), window.places)
         present = window.number(await now_ms(self._redis))
-        found: dict[int, Tally] = {}
+        found: dict[int, SpanTally] = {}
         for texts in await pipeline.execute():
-            for number, tally in map(Tally.of_json, filter(None, texts)):
+            for number, tally in map(SpanTally.of_json, filter(None, texts)):
                 if present - window.spans < number <= present:
-                    found.setdefault(number, Tally()).merge(tally)
+                    found.setdefault(number, SpanTally()).merge(tally)
         return present, dict(sorted(found.items()))
 
     async def keep(self) -> None:
@@ -88,7 +88,7 @@ class Statistics:
         entries = await self._redis.xrange(journal, "-", "+", _AT_ONCE)
         if not entries:
             return False
-        tallies = _added_up(shard, (Line.of(fields[b"line"]) for _, fields in entries))
+        tallies = _added_up(shard, (JournalLine.of(fields[b"line"]) for _, fields in entries))
         await self._merge_stored(tallies)
         ms, _, number = entries[-1][0].decode().partition("-")
         fold = FoldJournal(
@@ -103,14 +103,14 @@ class Statistics:
         )
         return isinstance(await self._scripts.run(fold), Gone) or len(entries) == _AT_ONCE
 
-    async def _merge_stored(self, tallies: dict[_Place, Tally]) -> None:
+    async def _merge_stored(self, tallies: dict[_Place, SpanTally]) -> None:
         """Add what is stored of the same spans. What is older than all that a window has is let go."""
         places = list(tallies)
         pipeline = self._redis.pipeline(transaction=False)
         for key, window, number in places:
             pipeline.hget(key, window.place(number))
         for place, text in zip(places, await pipeline.execute(), strict=True):
-            number, stored = Tally.of_json(text) if text else (-1, Tally())
+            number, stored = SpanTally.of_json(text) if text else (-1, SpanTally())
             if number == place[2]:
                 stored.merge(tallies[place])
                 tallies[place] = stored
@@ -118,12 +118,12 @@ class Statistics:
                 del tallies[place]
 
 
-def _added_up(shard: str, lines: Iterable[Line]) -> dict[_Place, Tally]:
+def _added_up(shard: str, lines: Iterable[JournalLine]) -> dict[_Place, SpanTally]:
     """What lines say, by where it belongs: their owner's, and what all owners but the default one have together."""
-    found: dict[_Place, Tally] = {}
+    found: dict[_Place, SpanTally] = {}
     for line in lines:
         for owner in (line.owner, keys.OTHER_TENANTS) if line.owner else (keys.DEFAULT_TENANT,):
             for window in WINDOWS.values():
                 place = (keys.statistics(shard, owner), window, window.number(line.at))
-                found.setdefault(place, Tally()).add(line.words)
+                found.setdefault(place, SpanTally()).add(line.words)
     return found

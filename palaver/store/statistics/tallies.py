@@ -3,7 +3,7 @@
 A line is one of these, with blanks between its words; `_count.lua` writes them. In front of each stands when that was
 (ms) and the owner, without a blank between the two::
 
-    submitted                                   a run is there
+    submitted                                   a run is there; a blank is behind it, as with the next one
     <status> <class>                            a run has ended; the class of its error, if it failed
     <kind> <outcome> <class> <waited> <lasted>  the lease of a step is over: for how long (ms) the step was ready before
                                                 it, and how long it lasted; the class of its failure, or a dash
@@ -29,10 +29,9 @@ _CALLED: Final = frozenset({"done", "failed", "retried"})
 """Outcomes of model steps that were about the answer of a model."""
 MODEL_COLUMNS: Final = ("calls", "input_tokens", "output_tokens", "cost", "unpriced_calls")
 """The numbers of a model; the cost is in nano-dollars."""
-SUBMITTED: Final = "submitted"
 
 
-class Line(NamedTuple):
+class JournalLine(NamedTuple):
     """A line of the journal."""
 
     at: int
@@ -49,8 +48,8 @@ class Line(NamedTuple):
 
 
 @dataclass
-class Tally:
-    """What happened within a span of time."""
+class SpanTally:
+    """The sum of what happened within a span of time."""
 
     runs: Counter[str] = field(default_factory=Counter)
     """Runs that were submitted, and those that have ended, by status."""
@@ -59,7 +58,7 @@ class Tally:
     steps: Counter[str] = field(default_factory=Counter)
     """Leases that are over, by ``kind outcome``."""
     step_errors: Counter[str] = field(default_factory=Counter)
-    """Those that failed, were retried or lost, by error class."""
+    """Leases that failed, were retried or lost, by error class."""
     waited: Counter[int] = field(default_factory=Counter)
     """Times for which steps were ready before their leases, by bucket."""
     called: Counter[int] = field(default_factory=Counter)
@@ -70,8 +69,6 @@ class Tally:
     def add(self, words: list[str]) -> None:
         """Count what a line says."""
         match words:
-            case [what]:
-                self.runs[what] += 1
             case [status, error]:
                 self.runs[status] += 1
                 if error:
@@ -89,7 +86,7 @@ class Tally:
                     numbers = {"calls": int(calls), "input_tokens": int(read), "output_tokens": int(written)}
                     self._add_model(model, Counter({**numbers, priced[0]: priced[1]}))
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: SpanTally) -> None:
         """Add what another one has."""
         for name in ("runs", "run_errors", "steps", "step_errors", "waited", "called"):
             getattr(self, name).update(getattr(other, name))

@@ -16,6 +16,7 @@ from typing import Final
 from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE, Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
+from palaver.store.reading.records import instant
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
@@ -76,6 +77,13 @@ class Deliveries:
     async def are_wanted(self) -> bool:
         """Tell whether there is any webhook."""
         return bool(await self._redis.exists(keys.WEBHOOKS_DUE))
+
+    async def shards_with_events(self) -> list[str]:
+        """Return the shards that have events in their outboxes."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self.shards:
+            pipeline.zcard(keys.outboxes(shard))
+        return [shard for shard, number in zip(self.shards, await pipeline.execute(), strict=True) if number]
 
     async def take_events(self, shard: str) -> int:
         """Make deliveries of events of a shard; return of how many."""
@@ -245,30 +253,31 @@ class Deliveries:
         if place < 0 or place > limit_of("webhook_waiting") + limit_of("webhook_kept"):
             raise Refused("invalid_cursor", "The cursor is none that a list of deliveries gave.")
         found: list[WebhookDelivery] = []
-        async for number, delivery in self._listed(webhook_id, place):
+        async for number, _, delivery in self._listed(webhook_id, place):
             if len(found) == limit:
                 return DeliveryPage(data=found, next_cursor=str(number), has_more=True)
             if state is None or delivery.state == state:
                 found.append(delivery)
         return DeliveryPage(data=found, next_cursor=None, has_more=False)
 
-    async def _listed(self, webhook_id: str, place: int) -> AsyncIterator[tuple[int, WebhookDelivery]]:
-        """Yield the deliveries from that place on, each with its own."""
+    async def _listed(self, webhook_id: str, place: int) -> AsyncIterator[tuple[int, int, WebhookDelivery]]:
+        """Yield the deliveries from that place on, each with its own, and with the time since which it is there (ms):
+        its event may be older."""
         of = keys.of_webhook(webhook_id)
         while True:
             pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrange(of.listed, place, place + _PAGE - 1, desc=True)
-            (ids,) = await pipeline.execute()
-            if not ids:
+            pipeline.zrange(of.listed, place, place + _PAGE - 1, desc=True, withscores=True)
+            (listed,) = await pipeline.execute()
+            if not listed:
                 return
-            pipeline.hmget(of.records, [delivery_id.decode() for delivery_id in ids])
-            for delivery_id in ids:
+            pipeline.hmget(of.records, [delivery_id.decode() for delivery_id, _ in listed])
+            for delivery_id, _ in listed:
                 pipeline.execute_command("ZSCORE", of.waiting, delivery_id)
             texts, *times = await pipeline.execute()
-            for number, (text, at) in enumerate(zip(texts, times, strict=True), place):
+            for number, ((_, there), text, at) in enumerate(zip(listed, texts, times, strict=True), place):
                 if text is not None:
-                    yield number, shown_delivery(DeliveryRecord.of_json(text), at)
-            place += len(ids)
+                    yield number, int(there), shown_delivery(DeliveryRecord.of_json(text), at)
+            place += len(listed)
 
     async def replay(self, webhook_id: str, ids: Sequence[str]) -> ReplayResult:
         """Make deliveries again that have ended. Raises Refused (``webhook_not_found``)."""
@@ -286,10 +295,11 @@ class Deliveries:
         await self._webhooks.get(webhook_id)
         wanted: list[str] = []
         more = False
-        async for _, delivery in self._listed(webhook_id, 0):
-            if delivery.created_at < since:
+        async for _, there, delivery in self._listed(webhook_id, 0):
+            # Not by the event: where nobody delivered for a while, older ones may have come behind newer ones.
+            if instant(there) < since:
                 break
-            inside = until is None or delivery.created_at <= until
+            inside = since <= delivery.created_at and (until is None or delivery.created_at <= until)
             if inside and delivery.state != "pending" and state in (None, delivery.state):
                 if len(wanted) == limit_of("webhook_replay"):
                     count_exceeded("webhook_replay")

@@ -1,5 +1,5 @@
 -- Counts what scripts write, in the very script that writes it: no death of a process loses or doubles it.
--- needs: step
+-- needs: step, limits
 -- COUNTS has a number for each series: the name of a metric and the values of its labels, with blanks between them. Times
 -- have one for each bucket, by its upper edge in ms, and their sum. `models` is how many models have series of their own.
 local COUNTS = PREFIX .. 'counts'
@@ -7,8 +7,13 @@ local COUNTS = PREFIX .. 'counts'
 local function count(series, amount) return redis.call('HINCRBY', COUNTS, series, amount or 1) end
 
 -- For statistics a line of the journal says what happened, to be added up later (palaver/store/statistics/tallies.py).
-local function note(what)
+local function write_line(what)
   redis.call('XADD', PREFIX .. 'journal', 'MAXLEN', '~', Limit.STATISTICS_JOURNAL, '*', 'line', NOW .. OWNER .. ' ' .. what)
+end
+
+local function kind_of(step)
+  local kinds = StepKind.OF_QUEUE
+  return kinds[step.queue] or StepKind.TOOL
 end
 
 local function count_time(series, ms, buckets)
@@ -23,14 +28,19 @@ local function count_time(series, ms, buckets)
   count(series .. ' sum', ms)
 end
 
-local function kind_of(step)
-  local kinds = StepKind.OF_QUEUE
-  return kinds[step.queue] or StepKind.TOOL
-end
-
-local function count_submitted()
-  count(Series.RUNS_SUBMITTED)
-  note('submitted')
+-- A run is there, or has ended, which has a reason.
+local function count_run(status, reason, failure)
+  local class = failure and cjson.decode(failure).class or ''
+  write_line(status .. ' ' .. class)
+  if not reason then return count(Series.RUNS_SUBMITTED) end
+  count(Series.RUNS_FINISHED .. ' ' .. status .. ' ' .. reason .. ' ' .. class)
+  local lasted = math.max(0, NOW - limits().since)
+  count_time(Series.RUN_DURATION_SECONDS .. ' ' .. status, lasted, Buckets.RUN_DURATION_SECONDS)
+  local asked = reason == StopReason.CANCELLED and redis.call('HGET', RUN, 'cancel')
+  if asked then
+    local took = math.max(0, NOW - cjson.decode(asked).requested_at)
+    count_time(Series.CANCEL_DURATION_SECONDS, took, Buckets.CANCEL_DURATION_SECONDS)
+  end
 end
 
 -- What calls of the model used under the lease that is over next: the end of its line.
@@ -40,7 +50,7 @@ local used_under_it = ''
 local function count_lease(step, outcome, class)
   local series = kind_of(step) .. ' ' .. outcome
   count(Series.STEPS .. ' ' .. series)
-  note(series .. ' ' .. (class or '-') .. ' ' .. (step.waited or 0) .. ' ' .. NOW - step.since .. used_under_it)
+  write_line(series .. ' ' .. (class or '-') .. ' ' .. (step.waited or 0) .. ' ' .. NOW - step.since .. used_under_it)
   used_under_it = ''
 end
 

@@ -31,19 +31,6 @@ local function activate_next_run()
   return next_run
 end
 
-local function count_end(status, reason, failure)
-  local class = failure and cjson.decode(failure).class or ''
-  count(Series.RUNS_FINISHED .. ' ' .. status .. ' ' .. reason .. ' ' .. class)
-  note(status .. ' ' .. class)
-  local lasted = math.max(0, NOW - limits().since)
-  count_time(Series.RUN_DURATION_SECONDS .. ' ' .. status, lasted, Buckets.RUN_DURATION_SECONDS)
-  local asked = reason == StopReason.CANCELLED and redis.call('HGET', RUN, 'cancel')
-  if asked then
-    local took = math.max(0, NOW - cjson.decode(asked).requested_at)
-    count_time(Series.CANCEL_DURATION_SECONDS, took, Buckets.CANCEL_DURATION_SECONDS)
-  end
-end
-
 -- What the run used is the conversation's from now on; until here it is counted with the run alone. A child hands it to
 -- its parent, too, and wakes the call that waits for it. Answers whether webhooks are to hear of the end.
 local function hand_on_usage()
@@ -106,7 +93,7 @@ local function finish(reason, failure)
   if PAUSING then redis.call('HDEL', RUN, 'pausing') end
   emit(EventKind.RUN_FINISHED, '{"status":"' .. status .. '","stop_reason":"' .. reason .. '","error":'
     .. (failed and failure or 'null') .. (failure and not failed and ',"incomplete_details":' .. failure or '') .. '}')
-  count_end(status, reason, failed and failure)
+  count_run(status, reason, failed and failure)
   if hand_on_usage() then tell_webhooks(status, reason, failed and failure) end
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)

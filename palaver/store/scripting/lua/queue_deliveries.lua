@@ -14,6 +14,7 @@ for i, each in ipairs(args.deliveries) do
       record = string.gsub(record, '"state":"pending"', '"state":"failed"', 1)
       redis.call('ZADD', keys.ended, NOW, id)
       redis.call('HINCRBY', HOOK, 'dropped', 1)
+      redis.call('HINCRBY', keys.counts, 'dropped', 1)
     else
       number, waiting = number + 1, waiting + 1
       -- In their order, though they come at once.

@@ -17,6 +17,7 @@ if args.outcome == AttemptOutcome.UNREADABLE then
   schedule()
   return reply.attempt_settled { off = nil }
 end
+redis.call('HINCRBY', keys.counts, args.outcome, 1)
 if args.outcome == AttemptOutcome.DELIVERED then
   redis.call('HDEL', HOOK, 'failures', 'failing_since', 'opens_at')
 else

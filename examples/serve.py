@@ -1,8 +1,8 @@
-"""A page that chats with Palaver by plain `fetch`: ``python examples/plain-fetch/serve.py``, then open what it prints.
+"""The server of an example's page: ``python examples/serve.py ai-sdk``, then open what it prints.
 
 It starts a Palaver of its own, unless PALAVER_URL names one; that one has to name this page's origin in
 PALAVER_CORS_ORIGINS, and PALAVER_API_KEY is a key for it. The key stays here: the page gets tokens, which live for
-minutes and open its one conversation.
+minutes and open its one conversation. A page that is built needs Node.js 20 or newer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +26,15 @@ from palaver import Palaver, PalaverError
 HERE = Path(__file__).parent
 HOST, PORT = "127.0.0.1", int(os.environ.get("PAGE_PORT", "3000"))
 ORIGIN = f"http://{HOST}:{PORT}"
-AGENT = {"model": "fake/tool-1+rate-5", "tools": ["calculator"], "approvals": {"require": "always"}}
-"""It calls the calculator once, which somebody has to approve, and then answers, five words a second."""
+COLOUR = {"name": "pick_colour", "description": "Ask the person for a colour."}
+APPROVED = {"tools": ["calculator"], "approvals": {"require": "always"}}
+AGENTS: dict[str, dict[str, object]] = {
+    "ag-ui": {"model": "fake/tool-2+use-each+rate-5", **APPROVED},
+    "ai-sdk": {"model": "fake/tool-2+use-each+rate-5", **APPROVED, "client_tools": [COLOUR]},
+    "plain-fetch": {"model": "fake/tool-1+rate-5", **APPROVED},
+}
+"""The agent of each page: it calls the calculator, which somebody has to approve, has the person pick a colour where
+the page has that tool, and then answers, five words a second."""
 STARTING = 60
 """Seconds that a Palaver may take to start."""
 
@@ -63,27 +71,45 @@ def a_palaver() -> Iterator[Palaver]:
         started.wait()
 
 
-def server(palaver: Palaver) -> ThreadingHTTPServer:
+def files(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """What a page consists of, by path; its script is built first, if it has one that is built."""
+    served = {
+        "/": ("text/html; charset=utf-8", (folder / "index.html").read_bytes()),
+        "/page.css": ("text/css", (HERE / "page.css").read_bytes()),
+    }
+    if (folder / "package.json").exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            sys.exit(f"{folder.name} needs Node.js 20 or newer, with npm: install it, or try the example plain-fetch")
+        for step in ("ci --ignore-scripts --no-audit --no-fund --loglevel=error", "run --silent build"):
+            subprocess.run([npm, *step.split()], cwd=folder, check=True)
+        served["/page.js"] = ("text/javascript", (folder / "dist" / "page.js").read_bytes())
+    return served
+
+
+def server(palaver: Palaver, agent: str, served: dict[str, tuple[str, bytes]]) -> ThreadingHTTPServer:
     """The server of the page, and of tokens for it."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path != "/":
+            found = served.get(self.path.partition("?")[0])
+            if found is None:
                 self.send_error(404)
                 return
-            self.answer("text/html; charset=utf-8", (HERE / "index.html").read_bytes())
+            self.answer(*found)
 
         def do_POST(self) -> None:
             """A token for the conversation in the path; without one a new conversation. An application of yours looks
             here whether its user may have that conversation."""
-            scopes = ("runs:submit", "runs:read", "runs:act", "actions:approve")
             try:
-                conversation = self.path.removeprefix("/tokens/") or palaver.create_conversation(agent=AGENT).id
-                token = palaver.create_token(conversation=conversation, scopes=scopes)
+                conversation = self.path.removeprefix("/tokens/") or palaver.create_conversation(agent=agent).id
+                token = palaver.create_token(
+                    conversation=conversation, scopes=("runs:submit", "runs:read", "runs:act", "actions:approve")
+                )
             except PalaverError as error:
                 self.send_error(502, explain=str(error))
                 return
-            made = {"url": palaver.base_url, "conversation": conversation, "token": token.token}
+            made = {"url": palaver.base_url, "agent": agent, "conversation": conversation, "token": token.token}
             self.answer("application/json", json.dumps(made).encode())
 
         def answer(self, kind: str, body: bytes) -> None:
@@ -100,8 +126,17 @@ def server(palaver: Palaver) -> ThreadingHTTPServer:
     return ThreadingHTTPServer((HOST, PORT), Page)
 
 
-if __name__ == "__main__":
-    with a_palaver() as palaver, server(palaver) as pages:
-        print(f"open {ORIGIN}", flush=True)
-        with suppress(KeyboardInterrupt):
+def main(name: str) -> None:
+    """Serve a page until Ctrl-C."""
+    served = files(HERE / name)
+    with a_palaver() as palaver:
+        agent = palaver.put_agent(f"example-{name}", AGENTS[name]).name
+        with server(palaver, agent, served) as pages, suppress(KeyboardInterrupt):
+            print(f"open {ORIGIN}", flush=True)
             pages.serve_forever()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] not in [[name] for name in AGENTS]:
+        sys.exit(f"name one of the examples: {', '.join(AGENTS)}")
+    main(sys.argv[1])

@@ -1,0 +1,45 @@
+"""Mutants of statistics: each breaks one promise of ADR 0125, and the test that is named must say so.
+
+    python -m tests.chaos.statistics_mutants [NAME …]
+
+Seconds for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
+
+_COUNT: Final = "palaver/store/scripting/lua/_count.lua"
+_FOLD: Final = "palaver/store/scripting/lua/fold_journal.lua"
+_STORE: Final = "palaver/store/statistics/statistics.py"
+_CONTRACT: Final = "tests/contract/test_statistics.py"
+
+
+def _mutant(name: str, file: str, old: str, new: str, test: str = _CONTRACT) -> TestedMutant:
+    return TestedMutant(name, test, Change(file, old, new))
+
+
+STATISTICS_MUTANTS: Final = by_name(
+    _mutant("a line that is lost", _STORE, "for _, fields in entries)", "for _, fields in entries[1:])"),
+    _mutant("lines that count twice", _FOLD, "redis.call('XTRIM', keys.journal, 'MINID', args.next)\n", ""),
+    _mutant("a fold over another's", _FOLD, "if not oldest or oldest[1] ~= args.first", "if not oldest"),
+    _mutant("another's line", _COUNT, "NOW .. OWNER .. ' ' .. what", "NOW .. ' ' .. what"),
+    _mutant("what is anothers", _STORE, "if reaches(tag) else ()", "if tag else ()"),
+    _mutant("the span of the fold", _STORE, "window.number(line.at)", "window.number(line.at + 3600000)"),
+    _mutant("a span that never passes", _STORE, "if number == place[2]:", "if number <= place[2]:"),
+    _mutant("usage of the lease before", _COUNT, "  used_under_it = ''\nend", "end"),
+    _mutant("windows that are too long", _STORE, "- window.spans < number", "- window.spans <= number"),
+    _mutant(
+        "an erasure that forgets them",
+        "palaver/store/offboarding/erasures.py",
+        "self._erase_conversations, self._erase_statistics, self._erase_passing",
+        "self._erase_conversations, self._erase_passing",
+        "tests/contract/test_erasure.py",
+    ),
+)
+
+
+if __name__ == "__main__":
+    play_named(STATISTICS_MUTANTS)
