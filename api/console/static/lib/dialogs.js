@@ -17,12 +17,21 @@ export function closeDialog() {
 export function DialogPlace() {
   const [content, set] = useState(null);
   const place = useRef(null);
+  const ours = useRef(false);
   tell = set;
   useEffect(() => {
     if (content && !place.current.open) place.current.showModal();
-    if (!content && place.current.open) place.current.close();
+    if (!content && place.current.open) {
+      ours.current = true;
+      place.current.close();
+    }
   }, [content]);
-  return html`<dialog ref=${place} onClose=${() => set(null)} aria-label="Dialog">
+  // The browser says it late: by then there may be another one, unless it was the user's Escape.
+  function closed() {
+    if (!ours.current) set(null);
+    ours.current = false;
+  }
+  return html`<dialog ref=${place} onClose=${closed} aria-label="Dialog">
     ${content}${content && html`<button class="close" onClick=${closeDialog} aria-label="Close">×</button>`}
   </dialog>`;
 }
