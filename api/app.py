@@ -83,7 +83,8 @@ def create_app(
     Starting raises ConfigurationError for settings that do not fit.
     """
     if dialects is None:
-        dialects = dialects_of((settings or environment()).dialects)
+        chosen = settings or environment()
+        dialects = dialects_of(chosen.dialects, console=chosen.console)
     if all(dialect.prefix for dialect in dialects):
         raise ValueError("one of the dialects needs an empty prefix: it owns what the others do not")
 
@@ -234,7 +235,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
             for methods in document["paths"].values():
                 for operation in methods.values():
                     operation.pop("security", None)
-        groups = _GROUPS | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.name}
+        groups = _GROUPS | {dialect.name: dialect.about for dialect in app.state.dialects if dialect.about}
         document["paths"] = dict(sorted(document["paths"].items(), key=lambda entry: _when_used(entry, [*groups])))
         document["tags"] = [{"name": name, "description": about} for name, about in groups.items()]
         app.openapi_schema = document

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 from fastapi import APIRouter
 from pydantic_settings import BaseSettings
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import Scope as AsgiScope
@@ -28,6 +28,8 @@ H = TypeVar("H", bound=Handler)
 Respond = Callable[[Problem, HTTPConnection], Response]
 """The answer that a problem is to a request, of which nothing but its head may have been read."""
 
+Page = Callable[[Request], Awaitable[Response]]
+"""The answer to who reads a page, or a file of it: the same for everybody."""
 KeyOf = Callable[[AsgiScope, Mapping[bytes, bytes]], bytes | None]
 """The API key that a request brings."""
 
@@ -61,6 +63,7 @@ class Dialect:
         tables: Mapping[str, ClosedTable] = MappingProxyType({}),
         settings: type[BaseSettings] | None = None,
         well_known: Collection[str] = (),
+        pages: Mapping[str, Page] = MappingProxyType({}),
     ) -> None:
         self.name: Final = name
         """The prefix of the names of its operations in the document; empty for none."""
@@ -83,6 +86,9 @@ class Dialect:
         """Variables of its operator, PALAVER_<NAME>_…: read at the start, and found by ``Backend.setting``."""
         self.well_known: Final = frozenset(well_known)
         """Its paths that are not below the prefix, as a standard has them elsewhere: ``/.well-known/…``."""
+        self.pages: Final = pages
+        """Its pages and their files, by their paths, in no document and for who has no key: a browser that follows a
+        link sends none."""
         self.probes: Final[set[str]] = set()
         """Paths of its routes that want no key."""
         self.unaudited: Final[set[str]] = set()

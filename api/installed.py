@@ -19,21 +19,25 @@ from .dialects import Dialect
 from .native import NATIVE
 
 _ALWAYS: Final = "native"
+_CONSOLE: Final = "console"
 _OURS: Final = "palaver.api"
 """This package in an installed wheel; in a checkout it is ``api``."""
 
 
-def dialects_of(chosen: Sequence[str]) -> tuple[Dialect, ...]:
-    """Return the native dialect, and others by their names; ``*`` is all that are installed.
+def dialects_of(chosen: Sequence[str], *, console: bool = False) -> tuple[Dialect, ...]:
+    """Return the native dialect, and others by their names; ``*`` is all that are installed but the ``console``, which
+    is no dialect to anybody but this API.
 
     Raises:
         ConfigurationError: none of that name is installed, or it cannot be imported.
     """
     names = [name for name in chosen if name != _ALWAYS]
-    if not names:
+    if not names and not console:
         return (NATIVE,)
     known = {entry.name: entry for entry in entry_points(group=DIALECTS)}
-    selected = known if "*" in names else dict.fromkeys(names)
+    selected = {name: None for name in known if name != _CONSOLE} if "*" in names else dict.fromkeys(names)
+    if console:
+        selected[_CONSOLE] = None
     return (NATIVE, *(_load(name, known) for name in selected))
 
 

@@ -69,7 +69,8 @@ class Access:
             ConfigurationError: traces are to be sent, and not as Palaver can.
         """
         probes = frozenset(path for dialect in dialects for path in dialect.probes)
-        opened = probes | DOCUMENTS if settings.open_docs else probes
+        opened = probes.union(*(dialect.pages for dialect in dialects))
+        opened = opened | DOCUMENTS if settings.open_docs else opened
         narrow = {METRICS: Keys(settings.metrics_keys), QUEUES: Keys(settings.queues_keys)}
         return cls(
             CallerKeys(settings, stored, foreign),

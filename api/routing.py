@@ -60,6 +60,11 @@ class Handlers:
                     answer = await (route.endpoint(request) if unseen else _audited(route, request))
                     await answer(scope, receive, send)
                     return
+            if (page := scope["state"]["dialect"].pages.get(path)) is not None:
+                if scope["method"] not in ("GET", "HEAD"):
+                    raise HTTPException(405, headers={"Allow": "GET, HEAD"})
+                await (await page(Request(scope, receive, send)))(scope, receive, send)
+                return
             if scope["state"]["caller"].scopes is not None and path not in DOCUMENTS:
                 # What somebody has added here says no scope that a key would need for it.
                 raise HTTPException(404)

@@ -87,6 +87,10 @@ class Page:
         answer = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command of its protocol; return the answer."""
+        return self._call(method, **parameters)
+
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._ids)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
@@ -126,5 +130,8 @@ def browser(folder: Path) -> Iterator[str]:
 def page(address: str) -> Iterator[Page]:
     """A tab of a browser."""
     made = httpx.put(f"{address}/json/new?about:blank", trust_env=False).json()
-    with connect(made["webSocketDebuggerUrl"], max_size=None, proxy=None) as socket:
-        yield Page(socket)
+    try:
+        with connect(made["webSocketDebuggerUrl"], max_size=None, proxy=None) as socket:
+            yield Page(socket)
+    finally:
+        httpx.get(f"{address}/json/close/{made['id']}", trust_env=False)

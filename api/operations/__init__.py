@@ -31,6 +31,7 @@ from .batches.keeping import (
     remove_batch,
 )
 from .bulk import Bulk, BulkResult, act_on_runs
+from .callers import read_caller
 from .clearing import clear_conversation
 from .control import InputOutcome, act, cancel, delete_run
 from .conversation_events import PlacedSlice, read_conversation_events, watch_conversation
@@ -239,6 +240,7 @@ __all__ = [
     "read_agent",
     "read_audit",
     "read_batch",
+    "read_caller",
     "read_conversation",
     "read_conversation_events",
     "read_conversations",

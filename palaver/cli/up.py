@@ -17,10 +17,12 @@ from palaver.errors import ConfigurationError
 if TYPE_CHECKING:
     from palaver.stack import Stack
 
+_OFF: Final = frozenset({"0", "f", "false", "n", "no", "off"})
+"""Values of a variable that say no, as settings read them."""
 _WELCOME: Final = """
 Palaver is up.
   API     {url}{docs}
-  Flower  {flower_url}
+{console}  Flower  {flower_url}
   logs    {logs}
 
 {more}Submit a run{how}:
@@ -56,7 +58,8 @@ def up() -> None:
         if redis:
             wait_for_redis(redis)
         with stack:
-            _say(welcome(stack, *to_try, keyed=keyed, lacks=lacks))
+            console = os.environ.get("PALAVER_CONSOLE", "").lower() not in _OFF
+            _say(welcome(stack, *to_try, keyed=keyed, lacks=lacks, console=console))
             supervisor = Supervisor(stack.processes, _say, time.monotonic())
             while True:
                 supervisor.look(time.monotonic())
@@ -67,13 +70,20 @@ def up() -> None:
         _say("stopped")
 
 
-def welcome(stack: Stack, model: str, how: str, *, keyed: bool, lacks: Mapping[str, str] | None = None) -> str:
+def welcome(
+    stack: Stack, model: str, how: str, *, keyed: bool, lacks: Mapping[str, str] | None = None, console: bool = True
+) -> str:
     """Say where everything is, and a first request. ``how`` says what to put in the place of a word of it, and
     ``lacks`` which variables are not set that hold keys, by provider."""
     docs = "" if keyed else f"  (try {stack.url}/docs)"
     key = "-H 'Authorization: Bearer KEY' " if keyed else ""
     how += ", with a key of PALAVER_API_KEYS for KEY" if keyed else ""
-    where = {"url": stack.url, "flower_url": stack.flower_url, "logs": stack.data_dir / "logs"}
+    where = {
+        "url": stack.url,
+        "console": f"  Console {stack.url}/console\n" if console else "",
+        "flower_url": stack.flower_url,
+        "logs": stack.data_dir / "logs",
+    }
     from palaver.stack.ports import Ports
 
     more = "".join(

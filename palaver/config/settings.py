@@ -129,6 +129,8 @@ class Settings(IssuerSettings):
     dialects: Annotated[tuple[str, ...], NoDecode] = ("*",)
     """Dialects that the API speaks beside its own, comma separated, as packages call them; ``*``: all that are
     installed; ``native``: none but its own."""
+    console: bool = False
+    """True if the API serves its console at ``/console``: pages that ask with what key somebody gives them."""
     flower_open: bool = False
     """True if Flower starts without a login: whoever reaches it may look."""
     log_format: LogFormat = "text"

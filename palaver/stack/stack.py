@@ -89,7 +89,10 @@ class Stack:
         return cls(
             Path(environment.get("PALAVER_DATA_DIR") or ".palaver"),
             ports=Ports.from_environment(environment),
-            environment={"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {},
+            environment={
+                "PALAVER_CONSOLE": environment.get("PALAVER_CONSOLE") or "true",
+                **({"PALAVER_PROVIDERS": str(Path(providers).resolve())} if providers else {}),
+            },
             redis_url=secret_of("PALAVER_REDIS_URL", environment),
             report=report,
         )

@@ -566,6 +566,7 @@ CASES: Final = (
     Case("POST /v1/tenants/{tenant}/erase", "tenants that are there", 1_000, _erase, counted_at=100),
     Case("POST /v1/tokens", "scopes", limit_of("api_key_scopes"), _runs(lambda api, run: Ask(
         "/v1/tokens", {"run": run["id"], "scopes": ["runs:read"] * 16}))),
+    Case("GET /v1/caller", "nothing", 4, _body("/v1/caller", lambda n: None)),
     Case("GET /v1/queues", "workers", 1_000, _workers("/v1/queues"), counted_at=200),
     Case("GET /v1/queues", "services of tools", limit_of("services"), _services, counted_at=50),
     Case("GET /metrics", "workers", 1_000, _workers("/metrics"), counted_at=200),

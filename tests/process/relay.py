@@ -1,4 +1,4 @@
-"""What stands between Palaver and the model server: it passes on what is asked and answered, byte for byte."""
+"""What stands between Palaver and a server, or a client: it passes on what is asked and answered, byte for byte."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 _OF_THE_CONNECTION: Final = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 
@@ -21,6 +22,8 @@ class Relay:
     """Passes requests on to `upstream`. Who goes away is not answered any more, there either."""
 
     upstream: str
+    prefix: str = field(default="", kw_only=True)
+    """What it takes off the beginning of each path."""
 
     @contextmanager
     def listening(self, port: int) -> Iterator[None]:
@@ -37,7 +40,9 @@ class Relay:
 
     async def _serve(self, port: int, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
         stop = asyncio.Event()
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as self._session:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
+        ) as self._session:
             server = web.Server(self._answer, handler_cancellation=True, access_log=None)
             runner = web.ServerRunner(server, shutdown_timeout=0.1)
             await runner.setup()
@@ -53,7 +58,11 @@ class Relay:
         self, request: web.BaseRequest, body: bytes, hear: Callable[[bytes], None] = lambda data: None
     ) -> web.StreamResponse:
         """Ask upstream, and answer what that does, while it does. `hear` gets each piece before the client does."""
-        async with self._session.post(f"{self.upstream}{request.path}", data=body, headers=_kept(request)) as answer:
+        url = URL(f"{self.upstream}{request.raw_path.removeprefix(self.prefix)}", encoded=True)
+        headers = _kept(request)
+        async with self._session.request(
+            request.method, url, data=body or None, headers=headers, allow_redirects=False
+        ) as answer:
             response = web.StreamResponse(status=answer.status, headers=_kept(answer))
             await response.prepare(request)
             async for data in answer.content.iter_any():

@@ -54,6 +54,7 @@ def test_every_route_is_there() -> None:
         "get /v1/batches",
         "get /v1/batches/{batch_id}",
         "get /v1/batches/{batch_id}/results",
+        "get /v1/caller",
         "get /v1/conversations",
         "get /v1/conversations/count",
         "get /v1/conversations/{conversation_id}",

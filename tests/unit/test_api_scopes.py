@@ -49,7 +49,7 @@ PARTS: Final = {
     "thread_id": "nothing",
     "tenant": "nobody",
 }
-KEEPING: Final = {"POST /v1/runs", "POST /mcp", "POST /ag-ui", "POST /openai/v1/responses"}
+KEEPING: Final = {"GET /v1/caller", "POST /v1/runs", "POST /mcp", "POST /ag-ui", "POST /openai/v1/responses"}
 """Routes that keep a caller who is held to one conversation to it themselves."""
 DOCUMENT: Final = create_app(SETTINGS, dialects=DIALECTS).openapi()["paths"]
 ROUTES: Final = [

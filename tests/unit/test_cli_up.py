@@ -90,6 +90,8 @@ def test_without_keys_the_first_request_has_none(tmp_path: Path) -> None:
     assert "Submit a run:\n" in said
     assert f"  curl -sS {stack.url}/v1/runs -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\\n" in said
     assert f"(try {stack.url}/docs)" in said
+    assert f"\n  Console {stack.url}/console\n" in said
+    assert "onsole" not in welcome(stack, "fake/tool-20", "", keyed=False, console=False)
 
 
 def test_a_port_that_moved_is_named_for_other_terminals(tmp_path: Path) -> None:

@@ -1,0 +1,109 @@
+// Runs: what there is, newest first, as the filters in the address say.
+import { html, useEffect, useState } from "../lib/html.js";
+import { request, useLive } from "../lib/api.js";
+import { openDialog } from "../lib/dialogs.js";
+import { useKeys } from "../lib/keys.js";
+import { Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
+import { go, setQuery } from "../lib/router.js";
+import { may } from "../lib/session.js";
+import { line } from "../lib/text.js";
+import { Lasting, Time } from "../lib/time.js";
+import { Bulk } from "./runs/bulk.js";
+import { ERRORS, STATUSES, TIMES, asked } from "./runs/filters.js";
+
+const PAGE = 100;
+const RUN = /^run_[0-9a-z]{20,}$/;
+
+function Filters({ query }) {
+  const [text, type] = useState("");
+  const change = (name) => (event) => setQuery({ [name]: event.target.value });
+  function search(event) {
+    event.preventDefault();
+    const wanted = text.trim().split(/[:/\s]/)[0];
+    if (RUN.test(wanted)) go(`runs/${wanted}`);
+    else if (/^conv_/.test(wanted)) setQuery({ conversation_id: wanted });
+    else setQuery({ tag: text.trim() });
+    type("");
+  }
+  const several = query.status?.includes(",");
+  return html`<form class="row end" onSubmit=${search} role="search">
+    <label>Run, task or tag<input data-filter value=${text} placeholder="run_…" size="14" onInput=${(event) => type(event.target.value)} /></label>
+    <label>Status<select value=${query.status ?? ""} onChange=${change("status")}>
+      <option value="">any</option>${several && html`<option value=${query.status}>${query.status}</option>`}
+      ${STATUSES.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
+    <label>Error<select value=${query.error_class ?? ""} onChange=${change("error_class")}>
+      <option value="">any</option>${ERRORS.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
+    <label>Submitted<select value=${query.since ?? ""} onChange=${change("since")}>
+      <option value="">any time</option>${Object.entries(TIMES).map(([name, [words]]) => html`<option value=${name}>${words}</option>`)}</select></label>
+    ${["agent", "model", "tool", "submitted_by"].map((name) => html`<label>${name.replace("_", " ")}
+      <input value=${query[name] ?? ""} size="7" onChange=${change(name)} /></label>`)}
+    <button hidden>Search</button>
+  </form>`;
+}
+
+function Chips({ query }) {
+  const others = ["tag", "conversation_id", "parent", "metadata", "stop_reason", "error_code", "provider", "retried", "created_after", "created_before", "ended_after", "ended_before"];
+  const set = others.filter((name) => query[name]);
+  return set.length > 0 && html`<p class="row">${set.map((name) => html`<button class="small" onClick=${() => setQuery({ [name]: "" })}
+    aria-label=${`Without ${name}`}>${name}: ${line(query[name], 40)} ×</button>`)}</p>`;
+}
+
+function Counts({ rows, more }) {
+  const counted = new Map();
+  for (const run of rows) counted.set(run.status, (counted.get(run.status) ?? 0) + 1);
+  return html`<p class="row counts" role="status">${STATUSES.filter((name) => counted.has(name)).map((name) => html`
+    <button class="small" onClick=${() => setQuery({ status: name })}><${Status} status=${name} /> ${count(counted.get(name))}</button>`)}
+    <span class="faint">${more ? `of the newest ${count(rows.length)}` : `${count(rows.length)} in all`}</span></p>`;
+}
+
+const COLUMNS = [
+  ["run", (run) => html`<${Id} id=${run.id} path=${`runs/${run.id}`} />`],
+  ["status", (run) => html`<${Status} status=${run.status} detail=${run.error?.class ?? run.waiting?.reason ?? (run.stop_reason === "end_turn" ? "" : run.stop_reason)} />`],
+  ["agent", (run) => html`<span title=${run.model}>${run.agent.name ? `${run.agent.name}${run.agent.version ? `@${run.agent.version}` : ""}` : run.model}</span>`],
+  ["input", (run) => line(run.input_preview ?? "", 60), { class: "wide" }],
+  ["submitted", (run) => html`<${Time} at=${run.times.created_at} />`],
+  ["took", (run) => html`<${Lasting} from=${run.times.started_at} to=${run.times.ended_at} />`, { class: "number" }],
+  ["steps", (run) => count(run.step), { class: "number" }],
+  ["tokens", (run) => count(run.usage.input_tokens + run.usage.output_tokens), { class: "number" }],
+  ["cost", (run) => money(run.usage.cost_usd), { class: "number" }],
+];
+
+/** The runs that the filters admit: the newest page is live, older ones are added when asked for. */
+function useRuns(query) {
+  const on = JSON.stringify(query);
+  const [older, add] = useState({ rows: [], cursor: undefined });
+  const { data, problem } = useLive(
+    (signal) => request("GET", "v1/runs", { query: { ...asked(query), limit: PAGE }, signal }), [on]);
+  useEffect(() => add({ rows: [], cursor: undefined }), [on]);
+  const cursor = older.cursor === undefined ? data?.next_cursor : older.cursor;
+  async function more() {
+    const page = await request("GET", "v1/runs", { query: { ...asked(query), limit: PAGE, cursor } });
+    add({ rows: [...older.rows, ...page.data], cursor: page.next_cursor });
+  }
+  const newest = data?.data ?? [];
+  const known = new Set(newest.map((run) => run.id));
+  return { rows: [...newest, ...older.rows.filter((run) => !known.has(run.id))], loaded: data !== null, problem, more: cursor ? more : null };
+}
+
+export default function Runs({ query }) {
+  const { rows, loaded, problem, more } = useRuns(query);
+  const [chosen, choose] = useState(null);
+  const place = rows.findIndex((run) => run.id === chosen);
+  const step = (by) => () => rows.length && choose(rows[Math.min(Math.max(place + by, 0), rows.length - 1)].id);
+  useKeys({
+    j: ["choose the next run", step(1)], k: ["choose the run before", step(-1)],
+    Enter: ["look at it", (event) => chosen && event.target.tagName !== "A" && go(`runs/${chosen}`)],
+  });
+  const acts = may("runs:act");
+  const bulk = (action) => () => openDialog(html`<${Bulk} action=${action} query=${query} />`);
+  return html`<div class="row"><h1>Runs</h1>
+      <span class="tools"><button disabled=${!acts} title=${acts ? undefined : "Your key has no right to act on runs: runs:act."} onClick=${bulk("cancel")}>Cancel these…</button>
+      <button disabled=${!acts} title=${acts ? undefined : "Your key has no right to act on runs: runs:act."} onClick=${bulk("retry")}>Retry these…</button></span></div>
+    <${Filters} query=${query} /><${Chips} query=${query} />
+    <${Trouble} problem=${problem} />
+    ${loaded ? html`<${Counts} rows=${rows} more=${more} />
+      <${Table} label="Runs" rows=${rows} keyOf=${(run) => run.id} columns=${COLUMNS} chosen=${chosen}
+        kindOf=${(run) => (run.status === "failed" ? "fault" : "")}
+        empty=${html`No run fits. ${Object.keys(query).length ? html`<${To} path="runs">All runs<//>` : html`<${To} path="playground">Begin one<//>`}`} />
+      ${more && html`<p><button onClick=${more}>Older ones</button></p>`}` : !problem && html`<p class="faint">Loading…</p>`}`;
+}

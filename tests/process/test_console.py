@@ -1,0 +1,306 @@
+"""The console in a browser, against a real stack: what people see and press, through kills, under its own policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from palaver.stack.ports import free_port
+from tests.browser import Page, browser, needs_chromium, page
+from tests.process.cluster import Cluster
+from tests.process.relay import Relay
+
+pytestmark = [pytest.mark.process, needs_chromium]
+
+KEY: Final = "key-of-the-operators"
+BEARER: Final = {"Authorization": f"Bearer {KEY}"}
+VIOLATIONS: Final = (
+    "window.violations = []; addEventListener('securitypolicyviolation', (event) =>"
+    " violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`))"
+)
+TEXT: Final = "document.querySelector('main').innerText"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    environment = {"PALAVER_API_KEYS": f"ops={KEY}", "PALAVER_CONSOLE": "true", "PALAVER_DIALECTS": "native"}
+    with Cluster(tmp_path_factory.mktemp("console"), environment=environment) as cluster:
+        cluster.http.headers.update(BEARER)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with browser(tmp_path_factory.mktemp("chromium")) as address:
+        yield address
+
+
+class Console:
+    """A tab in which somebody has signed in."""
+
+    def __init__(self, tab: Page, url: str) -> None:
+        self.tab = tab
+        self.url = f"{url}/console"
+
+    def open(self, place: str, key: str | None = KEY) -> None:
+        """Go to a page of the console, and sign in where it asks for it."""
+        self.tab.open("about:blank")
+        self.tab.open(f"{self.url}#/{place}")
+        if key is not None:
+            self.tab.until("!!document.querySelector('input[name=key], nav')")
+            if self.tab.evaluate("!!document.querySelector('input[name=key]')"):
+                self.write("input[name=key]", key)
+                self.press("Sign in")
+        self.tab.until("!!document.querySelector('nav, input[name=key]')")
+
+    def write(self, where: str, text: str) -> None:
+        """Type a text into a field."""
+        self.tab.evaluate(f"document.querySelector({where!r}).focus()")
+        self.tab.send("Input.insertText", text=text)
+
+    def press(self, name: str) -> None:
+        """Press the button of that name, once it is there and can be pressed."""
+        found = f"[...document.querySelectorAll('button')].find((each) => each.innerText.trim() === {name!r})"
+        self.tab.until(f"{found} && !{found}.disabled")
+        self.tab.evaluate(f"{found}.click()")
+
+    def type(self, letter: str) -> None:
+        """Press a key."""
+        for kind in ("keyDown", "keyUp"):
+            self.tab.send("Input.dispatchKeyEvent", type=kind, key=letter, text=letter if kind == "keyDown" else "")
+
+    def sees(self, *words: str, within: float = 30) -> None:
+        """Wait until the page says all of this."""
+        self.tab.until(" && ".join(f"{TEXT}.includes({json.dumps(each)})" for each in words), within=within)
+
+    def holds(self) -> None:
+        """The policy was not touched, and no script has failed."""
+        assert self.tab.evaluate("window.violations") == []
+        assert self.tab.errors == []
+
+
+@pytest.fixture
+def console(cluster: Cluster, chromium: str) -> Iterator[Console]:
+    cluster.mark()
+    with page(chromium) as tab:
+        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
+        yield Console(tab, cluster.stack.url)
+    cluster.heal()
+
+
+def _key(cluster: Cluster, *scopes: str) -> str:
+    made = cluster.http.post("/v1/keys", json={"name": "ann", "scopes": [*scopes]})
+    assert made.status_code == 201, made.text
+    return str(made.json()["key"])
+
+
+def test_who_has_no_key_signs_in(cluster: Cluster, console: Console) -> None:
+    console.open("runs", key=None)
+    console.write("input[name=key]", "not-the-key-of-anybody")
+    console.press("Sign in")
+    console.sees("Authorization")
+    console.open("runs")
+    console.sees("Runs")
+    kept = console.tab.evaluate("[JSON.stringify(localStorage), document.cookie, location.href, history.length > 0]")
+    assert kept[:2] == ["{}", ""]
+    assert KEY not in kept[2]
+    console.tab.reload()
+    console.sees("Runs")
+    console.press("Sign out")
+    console.tab.until("!!document.querySelector('input[name=key]')")
+    assert console.tab.evaluate("sessionStorage.length") == 0
+    assert KEY not in "".join(cluster.new_logs().values())
+    console.holds()
+
+
+def test_runs_are_listed_and_filtered_by_the_address(cluster: Cluster, console: Console) -> None:
+    good = cluster.submit("echo", "a good one", tags=["filtered"])
+    bad = cluster.submit("401", "a bad one", tags=["filtered"])
+    for run in (good, bad):
+        cluster.ended(run)
+    console.open("runs?tag=filtered")
+    console.sees("a good one", "a bad one", "authentication", "2 in all")
+    console.tab.evaluate(
+        "(() => { const status = document.querySelector('select'); status.value = 'failed';"
+        " status.dispatchEvent(new Event('change', { bubbles: true })) })()"
+    )
+    console.tab.until(f"{TEXT}.includes('1 in all') && location.hash.includes('status=failed')")
+    assert "a good one" not in console.tab.evaluate(TEXT)
+    console.tab.reload()
+    console.sees("a bad one", "1 in all")
+    console.write("input[data-filter]", f"{good}:1:1")
+    console.tab.evaluate("document.querySelector('form[role=search]').requestSubmit()")
+    console.sees("completed", "echo: a good one")
+    console.holds()
+
+
+def test_many_are_retried_once_it_was_said_how_many(cluster: Cluster, console: Console) -> None:
+    runs = [cluster.submit("401", tags=["many"]) for _ in range(3)]
+    for run in runs:
+        cluster.ended(run)
+    console.open("runs?tag=many&status=failed")
+    console.sees("3 in all")
+    console.press("Retry these…")
+    console.tab.until("document.querySelector('dialog').innerText.includes('3 of 3 would be retried')")
+    console.press("Retry 3")
+    console.tab.until("document.querySelector('dialog').innerText.includes('3 of 3 retried')")
+    assert all(cluster.run(run).retried_as for run in runs)
+    for run in runs:
+        cluster.ended(str(cluster.run(run).retried_as))
+    console.holds()
+
+
+def test_text_appears_as_it_comes_and_a_button_cancels(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("say-4000+rate-20")
+    console.open(f"runs/{run}")
+    console.sees("running", "w1 w2")
+    seen = len(console.tab.evaluate(TEXT))
+    console.tab.until(f"{TEXT}.length > {seen + 20}")
+    console.press("Cancel")
+    console.press("Cancel the run")
+    console.sees("cancelled", "Stopped by ops")
+    assert cluster.ended(run).status == "cancelled"
+    console.holds()
+
+
+def test_a_decision_is_one_key(cluster: Cluster, console: Console) -> None:
+    asks = {"approvals": {"require": "always"}}
+    runs = [cluster.submit("tool-1", text, tools=["record"], agent=asks) for text in ("the first", "the second")]
+    for run in runs:
+        cluster.pending(run)
+    console.open("actions")
+    console.sees("the first", "the second", "record")
+    console.type("a")
+    console.sees("record: approved.")
+    console.tab.until(f"!{TEXT}.includes('the first')")
+    console.type("d")
+    console.sees("record: denied.", "Nothing waits for anybody.")
+    assert [cluster.ended(run).status for run in runs] == ["completed", "completed"]
+    assert [len(cluster.tool_starts(run)) for run in runs] == [1, 0]
+    console.holds()
+
+
+def test_arguments_are_edited_and_a_clients_tool_gets_its_output(cluster: Cluster, console: Console) -> None:
+    asks = {"approvals": {"require": "always"}}
+    edited = cluster.submit("tool-1", tools=["calculator"], agent=asks)
+    cluster.pending(edited)
+    console.open(f"runs/{edited}")
+    console.press("Edit arguments")
+    console.tab.evaluate(
+        "(() => { const field = document.querySelector('textarea.code'); field.value = '{\"expression\": \"40 + 2\"}';"
+        " field.dispatchEvent(new Event('input', { bubbles: true })) })()"
+    )
+    console.press("Run with these")
+    console.sees("completed", "The user changed the arguments of this call", "42")
+    declared = {"client_tools": [{"name": "open_file", "parameters": {"type": "object", "properties": {}}}]}
+    asked = cluster.submit("tool-1", agent=declared)
+    cluster.pending(asked)
+    console.open(f"runs/{asked}")
+    console.sees("open_file", "waits for its client")
+    console.write("textarea[aria-label=Output]", "opened")
+    console.press("Send output")
+    console.sees("completed", "the last one: opened")
+    console.holds()
+
+
+def test_a_page_heals_when_the_api_and_a_worker_are_killed(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("say-120+stall-1-20")
+    console.open(f"runs/{run}")
+    console.sees("w1 w2", "live")
+    cluster.kill("api")
+    console.sees("reconnecting")
+    cluster.kill("worker")
+    cluster.heal()
+    console.sees("completed", "w119 w120", within=60)
+    console.tab.until("document.querySelectorAll('article.assistant').length === 1")
+    console.press("Waterfall")
+    console.tab.until("document.querySelectorAll('.bad-part').length >= 2")  # that of the legend, and the lost attempt
+    console.holds()
+
+
+HOSTILE: Final = (
+    "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'><svg onload='window.hit = 1'></svg>\n\n"
+    "[press](javascript:window.hit=1) [data](data:text/html,<script>window.hit=1</script>) "
+    "![seen](https://example.invalid/pixel.png) <iframe srcdoc='<script>parent.hit=1</script>'></iframe>\n\n"
+    "\u202egpj.exe\u202c \u200bzero\n\n`<b>code</b>` **<i>bold</i>** <style>body { display: none }</style>\n\n"
+)
+
+
+def test_a_hostile_transcript_executes_nothing(cluster: Cluster, console: Console) -> None:
+    word = "x" * 300_000
+    run = cluster.submit("echo", HOSTILE + word, tags=["<img/src=x/onerror=hit=1>"])
+    cluster.ended(run)
+    console.open(f"runs/{run}")
+    console.sees("echo: <script>", "«U+202E»gpj.exe", "«U+200B»zero", "show all")
+    for name, there in (("Steps", ".step"), ("Waterfall", ".fall"), ("Events", "td"), ("Agent and usage", "td")):
+        console.press(name)
+        console.tab.until(f"document.querySelectorAll('main {there}').length > 0")
+    console.press("Transcript")
+    console.tab.until("document.querySelectorAll('button.more').length === 2")
+    console.tab.evaluate("document.querySelector('button.more').click()")
+    console.tab.until(f"document.querySelector('main').textContent.length > {len(word)}")
+    console.open("runs")
+    console.sees("<script>")
+    inside = "document.querySelectorAll('main script, main svg, main iframe, main img, main style').length"
+    assert console.tab.evaluate(f"[window.hit ?? null, {inside}]") == [None, 0]
+    links = console.tab.evaluate("[...document.querySelectorAll('main a')].map((each) => each.protocol)")
+    assert {*links} <= {"http:", "https:"}
+    assert console.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    console.holds()
+
+
+def test_a_key_without_a_right_sees_why(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("tool-1", tools=["record"], agent={"approvals": {"require": "always"}})
+    cluster.pending(run)
+    console.open(f"runs/{run}", key=_key(cluster, "runs:read"))
+    console.sees("Waits for a decision", "Your key has no right to decide: actions:approve.", "runs:act")
+    active = (
+        "[...document.querySelectorAll('main button')].filter((each) => !each.disabled).map((each) => each.innerText)"
+    )
+    offered = {*console.tab.evaluate(active)}
+    assert offered.isdisjoint({"Approve", "Deny", "Edit arguments", "Cancel", "Pause", "Steer"}), offered
+    console.type("a")
+    assert console.tab.evaluate("[...document.querySelectorAll('nav li')].map((each) => each.innerText)") == [
+        "Runs", "Actions", "Conversations",
+    ]  # fmt: skip
+    assert cluster.run(run).status == "requires_action"
+    console.open("playground", key=None)
+    console.sees("runs:submit")
+    cluster.cancel(run)
+    console.holds()
+
+
+def test_a_conversation_is_begun_and_goes_on(cluster: Cluster, console: Console) -> None:
+    console.open("playground")
+    console.sees("Model")
+    console.write("input[list=models]", "fake/echo")
+    console.write("textarea[aria-label=Message]", "good day")
+    console.press("Begin")
+    console.sees("echo: good day")
+    assert console.tab.evaluate("location.hash").startswith("#/conversations/conv_")
+    console.write("textarea[aria-label=Message]", "and again")
+    console.press("Send")
+    console.sees("echo: and again")
+    console.open("conversations")
+    console.sees("idle", "completed")
+    runs: list[Any] = cluster.http.get("/v1/runs?tag=playground").json()["data"]
+    assert [run["status"] for run in runs] == ["completed"]
+    console.holds()
+
+
+def test_below_a_prefix_that_a_proxy_takes_off(cluster: Cluster, chromium: str) -> None:
+    run = cluster.submit("echo", "below")
+    cluster.ended(run)
+    port = free_port()
+    with Relay(cluster.stack.url, prefix="/agents/palaver").listening(port), page(chromium) as tab:
+        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
+        console = Console(tab, f"http://127.0.0.1:{port}/agents/palaver")
+        console.open(f"runs/{run}")
+        console.sees("completed", "echo: below")
+        tab.open(f"{console.url}/")
+        console.sees("Runs")
+        assert tab.evaluate("location.pathname") == "/agents/palaver/console"
+        console.holds()

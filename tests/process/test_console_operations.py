@@ -1,0 +1,242 @@
+"""The console's pages for who runs the service: what they show of a real stack, and what their buttons do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.browser import needs_chromium, page
+from tests.process.cluster import Cluster
+from tests.process.test_console import BEARER, KEY, VIOLATIONS, Console, chromium
+from tests.process.typed import palaver
+from tests.process.webhook_receivers import Receivers, receivers
+from tests.unit.api_world import SECRET_KEY
+from tests.waiting import eventually
+
+__all__ = ["chromium"]
+pytestmark = [pytest.mark.process, needs_chromium]
+
+CELLS: Final = 8
+
+
+@pytest.fixture(scope="module")
+def heard() -> Iterator[Receivers]:
+    with receivers() as kept:
+        yield kept
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
+    environment = {
+        "PALAVER_API_KEYS": f"ops={KEY}",
+        "PALAVER_CONSOLE": "true",
+        "PALAVER_DIALECTS": "native",
+        "PALAVER_SECRET_KEY": SECRET_KEY,
+        "PALAVER_WEBHOOK_HOSTS": f"127.0.0.1:{heard.port}",
+    }
+    with Cluster(tmp_path_factory.mktemp("operations"), environment=environment) as cluster:
+        cluster.http.headers.update(BEARER)
+        yield cluster
+
+
+@pytest.fixture
+def console(cluster: Cluster, chromium: str) -> Iterator[Console]:
+    cluster.mark()
+    with page(chromium) as tab:
+        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
+        yield Console(tab, cluster.stack.url)
+    cluster.heal()
+
+
+def _done(answer: Any) -> Any:
+    assert answer.status_code < 300, answer.text
+    return answer.json()
+
+
+def _operator(cluster: Cluster, name: str) -> str:
+    """The key of an operator, as it is made beside the store."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")},
+        "PALAVER_REDIS_URL": cluster.stack.redis_url,
+    }
+    done = palaver("keys", "create", name, "--operator", "--json", environment=environment)
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["key"])
+
+
+def _kept(cluster: Cluster, name: str, *instructions: str) -> None:
+    for text in instructions:
+        _done(cluster.http.put(f"/v1/agents/{name}", json={"model": "fake/echo", "instructions": text}))
+
+
+def _choose(console: Console, label: str, value: str) -> None:
+    """Choose in the menu of that label."""
+    found = f"[...document.querySelectorAll('label')].find((each) => each.innerText.startsWith({label!r}))"
+    console.tab.until(f"!!{found}")
+    console.tab.evaluate(
+        f"(() => {{ const menu = {found}.querySelector('select'); menu.value = {value!r};"
+        " menu.dispatchEvent(new Event('change', { bubbles: true })) })()"
+    )
+
+
+def test_two_versions_of_an_agent_stand_beside_each_other(cluster: Cluster, console: Console) -> None:
+    _kept(cluster, "helper", "Be kind.", "Be kind and short.")
+    console.open("agents")
+    console.sees("helper", "Be kind and short.")
+    console.open("agents/helper")
+    console.sees("version 2 of 2")
+    _choose(console, "Beside version", "1")
+    console.sees("Version 1 to version 2", '-   "instructions": "Be kind."', '+   "instructions": "Be kind and short."')
+    console.tab.reload()
+    console.sees("Version 1 to version 2")
+    console.holds()
+
+
+def test_a_schedule_is_paused_and_run_now(cluster: Cluster, console: Console) -> None:
+    _kept(cluster, "reporter", "Report.")
+    order = {"cron": "0 3 1 1 *", "timezone": "Europe/Berlin", "run": {"agent": "reporter", "input": "the year"}}
+    _done(cluster.http.put("/v1/schedules/yearly", json=order))
+    console.open("schedules")
+    console.sees("yearly", "0 3 1 1 * (Europe/Berlin)", "planned")
+    console.press("pause")
+    console.sees("paused")
+    assert _done(cluster.http.get("/v1/schedules/yearly"))["paused"]
+    console.press("resume")
+    console.sees("planned")
+    console.press("run now")
+    console.sees("completed", "echo: the year")
+    console.open("schedules/yearly")
+    console.sees("What it runs", "reporter")
+    console.holds()
+
+
+def test_agents_of_a_batch_stand_beside_each_other(cluster: Cluster, console: Console) -> None:
+    _kept(cluster, "old", "Old.")
+    _done(cluster.http.put("/v1/agents/new", json={"model": "fake/401"}))
+    items = [{"input": f"case {number}", "id": f"case-{number}"} for number in range(CELLS // 2)]
+    order = {"name": "release", "agents": ["old", "new"], "items": items, "complete": True}
+    batch = _done(cluster.http.post("/v1/batches", json=order))["id"]
+    console.open("batches")
+    console.sees("release", f"{CELLS} of {CELLS}", "done")
+    console.open(f"batches/{batch}")
+    console.sees("case-0", "completed", "failed", "authentication")
+    _choose(console, "Show", "different")
+    console.sees("case-3")
+    console.press("retry what failed")
+    eventually(lambda: _retried(cluster, batch), within=30)
+    console.holds()
+
+
+def _retried(cluster: Cluster, batch: str) -> bool:
+    found = _done(cluster.http.get(f"/v1/batches/{batch}/results"))["data"]
+    return [result["attempt"] for result in found if result["agent"] == "new"] == [2] * (CELLS // 2)
+
+
+def test_a_delivery_is_replayed(cluster: Cluster, console: Console, heard: Receivers) -> None:
+    made = _done(cluster.http.post("/v1/webhooks", json={"url": heard.url("ok"), "types": ["run.succeeded"]}))
+    cluster.ended(cluster.submit("echo", "for the webhook"))
+    eventually(lambda: len(heard.events("ok")) == 1, within=30)
+    console.open("webhooks")
+    console.sees(heard.url("ok"), "run.succeeded")
+    console.open(f"webhooks/{made['id']}")
+    console.sees("delivered", "204")
+    console.press("again")
+    eventually(lambda: len(heard.events("ok")) == 2, within=30)
+    assert len({headers["webhook-id"] for headers, _, _ in heard.events("ok")}) == 1
+    console.press("switch off")
+    console.sees("off")
+    assert not _done(cluster.http.get(f"/v1/webhooks/{made['id']}"))["enabled"]
+    console.holds()
+
+
+def test_a_key_is_made_shown_once_and_revoked(cluster: Cluster, console: Console) -> None:
+    console.open("keys", key=_operator(cluster, "warden"))
+    console.tab.until("!!document.querySelector('summary')")
+    console.tab.evaluate("document.querySelector('summary').click()")
+    console.write("details input", "of-the-browser")
+    console.press("Make the key")
+    made = console.tab.until("document.querySelector('dialog .secret')?.innerText")
+    assert cluster.http.get("/v1/runs", headers={"Authorization": f"Bearer {made}"}).status_code == 200
+    console.tab.evaluate("document.querySelector('dialog .close').click()")
+    console.sees("of-the-browser", "runs:read")
+    assert made not in console.tab.evaluate("document.documentElement.innerHTML")
+    made_row = "[...document.querySelectorAll('main tr')].find((row) => row.innerText.includes('of-the-browser'))"
+    console.tab.evaluate(f"{made_row}.querySelector('button.danger').click()")
+    console.press("Revoke it")
+    console.tab.until("!document.querySelector('main').innerText.includes('of-the-browser')")
+    eventually(
+        lambda: cluster.http.get("/v1/runs", headers={"Authorization": f"Bearer {made}"}).status_code == 401, within=10
+    )
+    console.open("audit")
+    console.sees("warden", "operator", "201", "204")
+    console.holds()
+
+
+def test_a_tenant_gets_a_cap(cluster: Cluster, console: Console) -> None:
+    console.open("tenants")
+    console.sees("default")
+    console.tab.until("document.querySelector('main td button')?.title === 'Caps are changed with keys of operators.'")
+    console.press("Sign out")
+    console.open("tenants", key=_operator(cluster, "owner"))
+    console.press("caps")
+    console.tab.until("!!document.querySelector('dialog input')")
+    console.tab.evaluate("[...document.querySelectorAll('dialog input')][1].focus()")
+    console.tab.send("Input.insertText", text="7")
+    console.press("Set")
+    console.sees("0 of 7")
+    assert _done(cluster.http.get("/v1/tenants/default"))["max_in_flight"] == 7
+    console.press("caps")
+    console.tab.until("[...document.querySelectorAll('dialog input')][1]?.value === '7'")
+    console.tab.evaluate(
+        "(() => { const field = [...document.querySelectorAll('dialog input')][1]; field.value = '';"
+        " field.dispatchEvent(new Event('input', { bubbles: true })) })()"
+    )
+    console.press("Set")
+    console.tab.until("!document.querySelector('main').innerText.includes('of 7')")
+    console.holds()
+
+
+def test_the_sick_worker_and_provider_are_shown(cluster: Cluster, console: Console) -> None:
+    console.open("fleet")
+    console.sees("model", "tools", "Workers", "idle")
+    cluster.kill("tools")
+    console.sees("no worker", within=60)
+    cluster.heal()
+    console.tab.until("!document.querySelector('main').innerText.includes('no worker')", within=60)
+    console.open("tools")
+    console.sees("record", "calculator", "fake/*")
+    console.holds()
+
+
+def test_what_was_done_is_plotted_and_counted(cluster: Cluster, console: Console) -> None:
+    for model in ("echo", "401"):
+        cluster.ended(cluster.submit(model))
+    console.open("statistics")
+    console.sees("Runs by what became of them", "authentication", "Queue time")
+    console.tab.until("document.querySelectorAll('.plot svg rect.series-0').length > 0")
+    console.press("as a table")
+    console.tab.until("!!document.querySelector('.plot table td.number')")
+    for window in ("day", "week"):
+        _choose(console, "Of", window)
+        console.tab.until(f"location.hash.includes('window={window}') && !!document.querySelector('.plot svg')")
+    console.open("usage?by=model")
+    console.sees("fake/echo", "In all")
+    console.holds()
+
+
+def test_pages_say_which_right_they_need(cluster: Cluster, console: Console) -> None:
+    made = _done(cluster.http.post("/v1/keys", json={"name": "reader", "scopes": ["runs:read"]}))
+    console.open("keys", key=made["key"])
+    console.sees("none of the rights admin")
+    shown = json.loads(
+        console.tab.evaluate("JSON.stringify([...document.querySelectorAll('nav li')].map((each) => each.innerText))")
+    )
+    assert {"Webhooks", "Keys", "Audit", "Tenants", "Usage", "Statistics", "Playground"}.isdisjoint(shown)
+    assert {"Runs", "Queues and workers", "Schedules", "Batches"} <= {*shown}
+    console.open("schedules", key=None)
+    console.tab.until("[...document.querySelectorAll('main button')].every((each) => each.disabled)")
+    console.holds()
