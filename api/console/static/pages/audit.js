@@ -19,7 +19,7 @@ const COLUMNS = [
   ["when", (entry) => html`<${Time} at=${entry.at} />`],
   ["what", (entry) => entry.operation],
   ["by", (entry) => html`${entry.key ?? "no key"}${entry.operator ? html` <small>operator</small>` : ""}`],
-  ["from", (entry) => entry.client ?? "–"],
+  ["client", (entry) => entry.client ?? "–"],
   ["answer", (entry) => entry.status && html`<${Status} status=${entry.status < 400 ? "completed" : "failed"} word=${String(entry.status)} />`],
   ["facts", (entry) => html`<${Facts} facts=${entry.facts} />`],
   ["request", (entry) => entry.request && html`<code class="id">${entry.request}</code>`],
