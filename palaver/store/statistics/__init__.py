@@ -1,1 +1,1 @@
-"""Schedules, and their ticks: each is carried out once."""
+"""Statistics of runs, steps and models of late: a journal that scripts write, and tallies that it is folded into."""
