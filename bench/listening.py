@@ -1,30 +1,32 @@
 """A client that watches and costs little: it counts what comes, and takes nothing apart.
 
-`python -m bench.listening PORT SOCKETS`, with the paths on stdin as a JSON list: SOCKETS server-sent streams of each
-path. Says when all have begun, and when each has had the events that hold the word END, then how many frames came.
+`python -m bench.listening PORT SOCKETS`, with the requests on stdin as a JSON list: SOCKETS server-sent streams of
+each. Says when all have begun, and when each has had the events that hold the word END, then how many frames came.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from typing import Final
 
 import orjson
 
+from bench.wires import WatchRequest
 from palaver.stack.ports import HOST
 
 END: Final = "<the-last-delta>"
 """The text of the last delta of each run."""
 _NEEDLE: Final = END.encode()
 _FRAME: Final = b"\ndata: "
-_STEPS: Final = (b"step.started", b"start-step", b"response.in_progress")
-"""The beginning of a step, as each wire says it."""
+_STEPS: Final = (b"step.started", b"start-step", b"STEP_STARTED", b"response.in_progress", b'"role":"assistant"')
+"""The beginning of a step, as each wire says it; of a chat completion it is that of all."""
 
 
 class _Watcher(asyncio.Protocol):
-    def __init__(self, path: str, head: str) -> None:
-        self._head = f"GET {path} HTTP/1.1\r\n{head}".encode()
+    def __init__(self, request: bytes) -> None:
+        self._request = request
         self._tail = b""
         self.frames = 0
         loop = asyncio.get_running_loop()
@@ -34,7 +36,7 @@ class _Watcher(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.write(self._head)
+        transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         seen = self._tail + data
@@ -55,13 +57,13 @@ class _Watcher(asyncio.Protocol):
         self.ended.set_result(None)
 
 
-async def _listen(port: int, sockets: int, paths: list[str]) -> int:
+async def _listen(port: int, sockets: int, requests: list[WatchRequest]) -> int:
     loop = asyncio.get_running_loop()
-    head = f"Host: {HOST}:{port}\r\nAccept: text/event-stream\r\n\r\n"
     watchers: list[_Watcher] = []
-    for path in paths:
+    for request in requests:
         for _ in range(sockets):
-            _, watcher = await loop.create_connection(lambda path=path: _Watcher(path, head), HOST, port)  # type: ignore[misc]
+            written = request.written(f"{HOST}:{port}")
+            _, watcher = await loop.create_connection(partial(_Watcher, written), HOST, port)
             watchers.append(watcher)
     await asyncio.gather(*(watcher.began for watcher in watchers))
     print("began", flush=True)
@@ -72,7 +74,8 @@ async def _listen(port: int, sockets: int, paths: list[str]) -> int:
 def main() -> None:
     """Watch, and say what came."""
     port, sockets = int(sys.argv[1]), int(sys.argv[2])
-    frames = asyncio.run(_listen(port, sockets, orjson.loads(sys.stdin.buffer.read())))
+    requests = [WatchRequest(*request) for request in orjson.loads(sys.stdin.buffer.read())]
+    frames = asyncio.run(_listen(port, sockets, requests))
     print("frames", frames, flush=True)
 
 

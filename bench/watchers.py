@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
 import orjson
 
 from bench.asked import BenchError
-from bench.conversation import INPUT, INSTRUCTIONS, MODEL
 from bench.leasing import lease
 from bench.listening import END
 from bench.report import Table, spread
 from bench.rig import Rig
 from bench.usage import Usage
-from palaver.schemas.models import AgentSpec, Submission
+from bench.wires import WIRES, begun
 from palaver.stack.child import ChildCommand
 from palaver.steps.leases import Delta, Lease
 
@@ -40,12 +39,6 @@ class Crowd(NamedTuple):
     every: float
 
 
-WIRES: Final[Mapping[str, str]] = {
-    "native": "/v1/runs/{run}/events",
-    "AI SDK": "/ui/agents/any/chat/{conversation}/stream",
-    "OpenAI": "/openai/v1/responses/{response}?stream=true",
-}
-"""The place of a run's stream in each dialect. They are measured in turns."""
 CROWDS: Final = (Crowd(1, 1, 0.002), Crowd(1, 10, 0.004), Crowd(1, 100, 0.04), Crowd(100, 1, 0.04))
 
 
@@ -62,27 +55,29 @@ async def measure(rounds: int, events: int) -> list[Table]:
     async with Rig() as rig:
         url, api = await rig.start_api()
         for crowd, wire in found:
-            await watched(rig, url, api, crowd, events // 10, WIRES[wire])
+            await watched(rig, url, api, crowd, events // 10, wire)
         for _ in range(rounds):
             for (crowd, wire), samples in found.items():
-                samples.append(await watched(rig, url, api, crowd, events, WIRES[wire]))
+                samples.append(await watched(rig, url, api, crowd, events, wire))
     table = Table(
         f"An event that is watched, server-sent ({rounds} times {events:,} deliveries)",
-        ("runs", "watchers of each", "wire", "API CPU us an event and watcher", "frames an event"),
-        note="Deltas of a model's text, at an even pace. Fewer frames than events: a watcher that was behind got "
-        "several deltas as one.",
+        ("runs", "watchers of each", "wire", "API CPU us an event and watcher", "of native", "frames an event"),
+        note="Deltas of a model's text, at an even pace; the wires in turns, and each beside native in the same turn. "
+        "Fewer frames than events: a watcher that was behind got several deltas as one.",
     )
     for (crowd, wire), each in found.items():
         frames = median(sample.frames for sample in each)
-        table.rows.append(
-            (f"{crowd.runs}", f"{crowd.watchers}", wire, spread([sample.cpu for sample in each]), f"{frames:.2f}")
-        )
+        cpu = [sample.cpu for sample in each]
+        beside = [mine / native.cpu for mine, native in zip(cpu, found[crowd, WIRES[0]], strict=True)]
+        numbers = (f"{crowd.runs}", f"{crowd.watchers}", wire)
+        table.rows.append((*numbers, spread(cpu), spread(beside) if wire != WIRES[0] else "1", f"{frames:.2f}"))
     return [table]
 
 
-async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: int, place: str) -> Watched:
-    """Have runs watched at their ``place`` until so many events were delivered. Raises BenchError."""
-    leases = [await _leased(rig) for _ in range(crowd.runs)]
+async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: int, wire: str) -> Watched:
+    """Have runs watched over a wire until so many events were delivered. Raises BenchError."""
+    runs = [await begun(rig, url, wire) for _ in range(crowd.runs)]
+    leases = [await lease(rig.store, each.delivery) for each in runs]
     client = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.listening", url.rpartition(":")[2], str(crowd.watchers)),
         stdin=asyncio.subprocess.PIPE,
@@ -90,8 +85,7 @@ async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: i
     )
     assert client.stdin is not None
     assert client.stdout is not None
-    ids = [(each.run_id, each.conversation_id, each.run_id.replace("run_", "resp_", 1)) for each in leases]
-    client.stdin.write(orjson.dumps([place.format(run=r, conversation=c, response=o) for r, c, o in ids]))
+    client.stdin.write(orjson.dumps([tuple(each.request) for each in runs]))
     client.stdin.write_eof()
     try:
         async with asyncio.timeout(_WITHIN):
@@ -105,19 +99,13 @@ async def watched(rig: Rig, url: str, api: ChildCommand, crowd: Crowd, events: i
             after = Usage.of(api.pid)
     except TimeoutError:
         client.kill()
-        raise BenchError(f"{crowd}: not all watchers had the last event within {_WITHIN:g} s") from None
+        raise BenchError(f"{wire}, {crowd}: not all watchers had the last event within {_WITHIN:g} s") from None
     await client.wait()
     if name != b"frames":
-        raise BenchError(f"{crowd}: the watchers ended")
+        raise BenchError(f"{wire}, {crowd}: the watchers ended")
     delivered = times * crowd.runs * crowd.watchers
     # Each has had what was there when it began, too: three events or so.
     return Watched(1e6 * (after.cpu - before.cpu) / delivered, int(frames) / delivered)
-
-
-async def _leased(rig: Rig) -> Lease:
-    agent = AgentSpec(model=f"fake/{MODEL}", instructions=INSTRUCTIONS)
-    submitted = await rig.store.runs.submit(Submission(agent=agent, input=INPUT))
-    return await lease(rig.store, submitted.deliveries[0])
 
 
 async def _write(rig: Rig, leases: Sequence[Lease], times: int, every: float) -> None:

