@@ -1,13 +1,16 @@
-"""Answers in JSON."""
+"""Answers in JSON, and in other texts: no cache keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from .headers import JSON
+
+_KEPT_NOWHERE: Final = {"Cache-Control": "no-store"}
 
 
 def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -17,4 +20,9 @@ def answer(model: BaseModel, status: int = 200, headers: Mapping[str, str] | Non
 
 def answer_json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return JSON that is written already."""
-    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, media_type=JSON)
+    return Response(body, status, {**_KEPT_NOWHERE, **(headers or {})}, media_type=JSON)
+
+
+def answer_text(body: bytes | str, kind: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a text of another media type, such as a table."""
+    return Response(body, headers={**_KEPT_NOWHERE, **(headers or {})}, media_type=kind)

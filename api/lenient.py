@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from palaver.errors import FieldError, Refused
 
+LATE: Final = ConfigDict(defer_build=True)
+"""The configuration of models of dialects that are made when they are first used: an API that nobody asks by theirs
+starts without them."""
 _LONGEST_NAME: Final = 64
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -35,8 +38,23 @@ def refusing(place: str = "", named: Mapping[str, str] = _NOWHERE) -> Iterator[N
         raise Refused.of_faults(faults) from None
 
 
+@contextmanager
+def refusing_at(place: str) -> Iterator[None]:
+    """Refuse a value of ours that a body has in another form: what does not fit stands at ``place``.
+
+    Raises:
+        Refused: the first thing that does not fit.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        misfit = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise Refused.at(place, _sentence(misfit["msg"])) from None
+
+
 def _pointer(location: tuple[int | str, ...], named: Mapping[str, str]) -> str:
-    first, *rest = map(str, location)
+    # What is wrong with a value as a whole has no place in it.
+    first, *rest = map(str, location or ("",))
     # Names that clients have chosen end it, if they are long.
     names = [named.get(first, first), *takewhile(lambda name: len(name) <= _LONGEST_NAME, rest)]
     return "".join(f"/{name}" for name in names if name)
@@ -49,7 +67,7 @@ def _sentence(message: str) -> str:
 class LenientModel(BaseModel):
     """An object whose unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

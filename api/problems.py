@@ -175,6 +175,11 @@ class Problem(Refused):
         self.pending_actions = pending_actions
         self.headers = dict(headers or {})
 
+    @property
+    def sentence(self) -> str:
+        """What is wrong, and where."""
+        return ": ".join(filter(None, (self.title, self.detail)))
+
 
 def problem_of(error: Exception, request_id: str) -> Problem:
     """Return the problem that an exception is. An unforeseen one is ``internal``; its traceback is logged."""

@@ -103,7 +103,7 @@ class EventStream(Response):
             self._outlet.connection = connection
         pump = asyncio.create_task(self._pump(connection.send_chunk if connection else _pieces(send)))
         endings = [event.wait() for event in (self._closing, key_ended.get()) if event is not None]
-        others = [asyncio.create_task(other) for other in (_gone(receive), *endings)]
+        others = [asyncio.create_task(other) for other in (gone(receive), *endings)]
         try:
             await asyncio.wait([pump, *others], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -139,6 +139,7 @@ def _pieces(send: Send) -> SendPiece:
     return send_piece
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Wait until the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

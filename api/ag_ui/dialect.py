@@ -44,8 +44,7 @@ ThreadId = Annotated[
 
 def respond(problem: Problem, request: HTTPConnection) -> Response:
     """Return the answer to a request that a problem ended before its stream."""
-    message = ": ".join(filter(None, (problem.title, problem.detail)))
-    body = {"message": message, "code": problem.code, "requestId": request_id_of(request)}
+    body = {"message": problem.sentence, "code": problem.code, "requestId": request_id_of(request)}
     if problem.run_id is not None:
         body["runId"] = problem.run_id
     return Response(orjson.dumps(body), problem.status, problem.headers, media_type=JSON)

@@ -51,7 +51,7 @@ class FollowedRun:
 
     def at_once(self, event: StoredEvent) -> AgDelta | None:
         """Return the frame of a delta that only goes on with the message that is open."""
-        if event.type not in DELTA_KINDS or not self._machine.answered:
+        if event.type not in DELTA_KINDS or not self._machine.interrupts.answered:
             return None
         frame = DELTAS.of(event)
         return frame if self._machine.goes_on(frame) else None
@@ -65,17 +65,17 @@ class FollowedRun:
         if frame is not None:
             self._machine.note(frame)
             return frame
-        waited, answered = self._machine.waiting, self._machine.answered
+        waited, answered = self._machine.interrupts.waiting, self._machine.interrupts.answered
         made = self._machine.read(event)
         if answered:
             return written(made)
         self._machine.wants_snapshot = False
-        if self._machine.answered:
+        if self._machine.interrupts.answered:
             return written([*self._held, *made])
-        self._held = [] if self._machine.waiting and not waited else [*self._held, *made]
+        self._held = [] if self._machine.interrupts.waiting and not waited else [*self._held, *made]
         if event.seq >= self._edge or self.over:
             # It was settled otherwise.
-            self._machine.answered = True
+            self._machine.interrupts.answered = True
             return written(made[-1:] if self.over else [])
         return b""
 

@@ -57,6 +57,8 @@ class AgDelta(bytes):
     step: str
     attempt: int
     text: str
+    raw: bytes
+    """The text in UTF-8."""
 
 
 def _write(event: StoredEvent) -> AgDelta:
@@ -66,7 +68,7 @@ def _write(event: StoredEvent) -> AgDelta:
     else:
         kind, of = "REASONING_MESSAGE", reasoning_id(event.run_id, data["step"], data["attempt"])
     frame = AgDelta(written([{"type": f"{kind}_CONTENT", "messageId": of, "delta": data["text"]}]))
-    frame.kind, frame.message, frame.text = kind, of, data["text"]
+    frame.kind, frame.message, frame.text, frame.raw = kind, of, data["text"], data["text"].encode()
     frame.step, frame.attempt = data["step"], data["attempt"]
     return frame
 

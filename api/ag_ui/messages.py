@@ -17,19 +17,12 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .. import operations
 from ..operations import Backend, LogEntry
+from ..shown_run import Content, text_in
 from .frames import AgEvent, call_name, message_id, result_id
 
-Content = str | Sequence[Mapping[str, Any]]
 _AHEAD: Final = 8
 """Messages of a client that may be missing in the log one after the other, and the next one is found yet."""
 _OURS: Final = frozenset({EventKind.MESSAGE_CREATED, EventKind.TOOL_FINISHED})
-
-
-def text_in(content: Content) -> str:
-    """Return the text of a message, without what is not text."""
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def result_text(content: Content) -> str:

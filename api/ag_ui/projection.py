@@ -7,36 +7,20 @@ says follows from the events alone.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.vocabulary.lifecycle import RunStatus, StopReason
+from palaver.vocabulary.lifecycle import StopReason
 
 from ..operations import StoredEvent
-from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, interrupt_id, message_id, result_id
-from .messages import result_text, text_in
+from ..shown_run import OpenCalls, ShownText, status_in, text_in
+from .frames import DELTAS, VERSION, AgDelta, AgEvent, call_name, message_id, result_id
+from .interrupts import Interrupts
+from .messages import result_text
 from .tables import ERRORS, OUTCOMES
-
-ANSWER: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "type": "object",
-        "required": ["approved"],
-        "properties": {
-            "approved": {"type": "boolean"},
-            "reason": {"type": "string", "description": "With a refusal: the reason, for the model."},
-            "arguments": {"type": "object", "description": "Other arguments for the call."},
-        },
-    }
-)
-"""The schema of the payload that answers an approval."""
-OUTPUT: Final[Mapping[str, Any]] = MappingProxyType(
-    {"type": "object", "required": ["output"], "properties": {"output": {}, "isError": {"type": "boolean"}}}
-)
-"""The same of a client's output."""
 
 
 class RunProjection:
@@ -55,32 +39,16 @@ class RunProjection:
         """The number of the event that was read last."""
         self._thread_id, self._ag_run_id, self._run_id = thread_id, ag_run_id, run_id
         self._edge = edge
-        self._answers = answers
-        self.answered = not answers
-        """True once one of the answers has been taken."""
         self._step: str | None = None
         self._attempt: int | None = None
         self._open: tuple[str, str] | None = None
         """The kind and the id of the message that is open."""
-        self._length = self._checksum = 0
-        """Those of the step's text so far."""
+        self._text = ShownText()
+        """That of the step so far."""
         self._torn = False
         """True if deltas of the step are missing: its text comes with its message."""
-        self._calls: dict[tuple[str, str], str] = {}
-        """The calls without a result, by the model step and the call's id: the ids that clients have for them."""
-        self._interrupts: dict[str, AgEvent] = {}
-        self._outputs: dict[str, str] = {}
-        self._below: dict[str, AgEvent] = {}
-        """Interrupts, and calls of client tools, by the id of the action."""
-        self._awaiting = False
-        """True while nothing else of the run is going on."""
-        self._unanswered: set[str] = set()
-        """Calls that were settled, and whose result is still to come."""
-
-    @property
-    def waiting(self) -> bool:
-        """True while it needs somebody."""
-        return bool((self._awaiting and not self._unanswered) or self._below)
+        self._calls = OpenCalls()
+        self.interrupts = Interrupts(run_id, self._calls, answers)
 
     def opening(self) -> AgEvent:
         """Return the first event."""
@@ -92,13 +60,13 @@ class RunProjection:
             return []
         self.reached = event.seq
         made = list(HANDLERS[event.type](self, event, event.data)) if event.type in HANDLERS else []
-        if self.waiting and event.seq >= self._edge and not self.over:
+        if self.interrupts.waiting and event.seq >= self._edge and not self.over:
             made += self._interrupted()
         return made
 
     def silence(self) -> list[AgEvent]:
         """Return what a silence says: a run that waits for somebody ends at the latest then."""
-        return list(self._interrupted()) if self.waiting and not self.over else []
+        return list(self._interrupted()) if self.interrupts.waiting and not self.over else []
 
     def goes_on(self, frame: AgDelta) -> bool:
         """Tell whether a delta only goes on with the message that is open."""
@@ -115,8 +83,7 @@ class RunProjection:
     def note(self, frame: AgDelta) -> None:
         """Note that a delta was sent that goes on with the message that is open."""
         if frame.kind == "TEXT_MESSAGE":
-            self._length += len(frame.text)
-            self._checksum = zlib.crc32(frame.text.encode(), self._checksum)
+            self._text.add(len(frame.text), frame.raw)
 
     def _about(self, kind: str, **more: Any) -> AgEvent:
         return {"type": kind, "threadId": self._thread_id, "runId": self._ag_run_id, **more}
@@ -138,7 +105,7 @@ class RunProjection:
         if self._step is not None:
             yield {"type": "STEP_FINISHED", "stepName": self._step}
         self._step = self._attempt = None
-        self._forget()
+        self._text.forget()
 
     def _close(self) -> Iterator[AgEvent]:
         if self._open is not None:
@@ -161,17 +128,14 @@ class RunProjection:
     def _take_back(self) -> Iterator[AgEvent]:
         """Forget the text that was shown of the step, and have the client forget it."""
         yield from self._close()
-        self.wants_snapshot = self.wants_snapshot or self._length > 0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._length = self._checksum = 0
+        self.wants_snapshot = self.wants_snapshot or bool(self._text)
+        self._text.forget()
 
     def _step_started(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         if "/" not in data["step"]:
             yield from self._enter(data["step"], data["attempt"])
             self._torn = False
-        self._awaiting = False
+        self.interrupts.idle = False
 
     def _delta(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         yield from self._enter(data["step"], data["attempt"])
@@ -207,20 +171,21 @@ class RunProjection:
             yield from self._called(step, call)
         # The step is in the log: nothing takes it back any more.
         self._torn = False
-        self._forget()
+        self._text.forget()
 
     def _whole(self, text: str, of: str) -> Iterator[AgEvent]:
         """See that the client has the text of the step as it is in the log."""
-        begun = text[: self._length]
-        if len(begun) < self._length or zlib.crc32(begun.encode()) != self._checksum:
+        rest = self._text.rest_of(text)
+        if rest is None:
             # The snapshot has the message.
             yield from self._take_back()
-        elif rest := text[self._length :]:
+        elif rest:
             yield from self._show("TEXT_MESSAGE", of)
             yield {"type": "TEXT_MESSAGE_CONTENT", "messageId": of, "delta": rest}
 
     def _called(self, step: str, call: Mapping[str, Any]) -> Iterator[AgEvent]:
-        name = self._calls[step, call["id"]] = call_name(self._run_id, step, call["id"])
+        name = call_name(self._run_id, step, call["id"])
+        self._calls.begin(step, call["id"], name)
         yield {
             "type": "TOOL_CALL_START",
             "toolCallId": name,
@@ -232,21 +197,19 @@ class RunProjection:
 
     def _result(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         message = data["message"]
-        place = data["step"].partition("/")[0], message["call_id"] or ""
-        name = self._calls.pop(place, None)
-        if name is None:
-            return
-        self._unanswered.discard(name)
-        yield {
-            "type": "TOOL_CALL_RESULT",
-            "messageId": result_id(self._run_id, *place),
-            "toolCallId": name,
-            "role": "tool",
-            "content": result_text(message["content"]),
-        }
+        call_id = message["call_id"] or ""
+        name = self._calls.end(data["step"], call_id)
+        if name is not None:
+            yield {
+                "type": "TOOL_CALL_RESULT",
+                "messageId": result_id(self._run_id, data["step"].partition("/")[0], call_id),
+                "toolCallId": name,
+                "role": "tool",
+                "content": result_text(message["content"]),
+            }
 
     def _progress(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        name = self._calls.get((data["step"].partition("/")[0], data["call_id"]))
+        name = self._calls.name_of(data["step"], data["call_id"])
         if name is not None:
             value = {"toolCallId": name, "text": data["text"], "fraction": data["fraction"]}
             yield {"type": "CUSTOM", "name": "palaver.progress", "value": value}
@@ -254,95 +217,39 @@ class RunProjection:
     # People.
 
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        action = data["action"]
-        name = self._calls.get((data["step"].partition("/")[0], action["call_id"]))
-        if action["type"] != "client_tool":
-            self._interrupts[action["id"]] = self._interrupt(action, name)
-        elif name is not None:
-            self._outputs[action["id"]] = name
+        self.interrupts.ask(data["step"], data["action"])
         yield from ()
 
     def _action_below(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        action = data["action"]
-        made = self._interrupt(action, None)
-        made["metadata"] |= {"runId": data["child_run_id"], "path": data["path"]}
-        self._below[action["id"]] = made
+        self.interrupts.ask_below(data)
         yield from self._leave()
 
-    def _interrupt(self, action: Mapping[str, Any], name: str | None) -> AgEvent:
-        approval, question = action["type"] == "approval", action.get("question")
-        message, schema = f"{action['tool']} {action['arguments']}", dict(ANSWER if approval else OUTPUT)
-        if question:
-            at = f" {question['url']}" if question["url"] else ""
-            message, schema = f"{question['asker']}: {question['message']}{at}", question["form"] or {"type": "object"}
-        made: AgEvent = {
-            "id": interrupt_id(self._run_id, action["id"]),
-            "reason": "tool_call" if approval else "input_required",
-            "message": message,
-            "responseSchema": schema,
-            "expiresAt": action["expires_at"],
-            "metadata": {
-                "tool": action["tool"],
-                "arguments": action["arguments"],
-                "digest": action["digest"],
-                "secondPerson": action["second_person"],
-            },
-        }
-        return made if name is None else made | {"toolCallId": name}
-
     def _resolved(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        self._take_answer(data)
-        approved = data["decision"] in ("approve", "edit")
-        known = self._interrupts.pop(data["action_id"], None) or self._outputs.pop(data["action_id"], None)
-        if approved or not (self._interrupts or self._outputs):
-            self._awaiting = False
-        place = next((place for place in self._calls if place[1] == data["call_id"]), None)
-        if known is not None and not approved and place is not None:
-            self._unanswered.add(self._calls[place])
+        self.interrupts.resolve(data)
         yield from ()
 
     def _resolved_below(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        self._take_answer(data)
-        self._below.pop(data["action_id"], None)
+        self.interrupts.resolve_below(data)
         yield from ()
 
-    def _take_answer(self, data: Mapping[str, Any]) -> None:
-        self.answered = self.answered or not self._answers.isdisjoint((data["action_id"], data["call_id"]))
-
     def _requires_action(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        self._awaiting = True
+        self.interrupts.idle = True
         yield from self._leave()
 
     def _interrupted(self) -> Iterator[AgEvent]:
         """End because somebody is needed."""
         yield from self._leave()
-        if interrupts := [*self._interrupts.values(), *self._below.values()]:
-            outcome: AgEvent = {"type": "interrupt", "interrupts": interrupts}
-        else:
-            outcome = {"type": "success", "pendingToolCallIds": [*self._outputs.values()]}
-        yield self._finish(outcome, None)
+        yield self._finish(self.interrupts.outcome(), None)
 
     # The run.
 
-    def _queued(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        yield _status(RunStatus.QUEUED, reason="conversation_busy")
-
-    def _running(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        yield _status(RunStatus.RUNNING)
-
-    def _waiting(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        yield _status(RunStatus.RUNNING, reason=data["reason"], code=data["code"], delay=data["delay"])
-
-    def _retrying(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        yield _status(RunStatus.RUNNING, reason="backoff", code=data["error"]["class"], delay=data["delay"])
-
-    def _paused(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        yield _status(RunStatus.PAUSED)
+    def _status(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
+        status, why = status_in(event.type, data)
+        yield {"type": "CUSTOM", "name": "palaver.status", "value": {"status": status, **why}}
 
     def _cancelling(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
-        self._awaiting = False
-        self._below = {}
-        yield _status(RunStatus.CANCELLING)
+        self.interrupts.forget()
+        yield from self._status(event, data)
 
     def _finished(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[AgEvent]:
         yield from self._leave()
@@ -368,21 +275,17 @@ class RunProjection:
         yield from ()
 
 
-def _status(status: RunStatus, **facts: Any) -> AgEvent:
-    return {"type": "CUSTOM", "name": "palaver.status", "value": {"status": status, **facts}}
-
-
 Handle = Callable[[RunProjection, StoredEvent, Mapping[str, Any]], Iterator[AgEvent]]
 HANDLERS: Final[Mapping[str, Handle]] = MappingProxyType(
     {
         EventKind.RUN_CREATED: RunProjection._nothing,
-        EventKind.RUN_QUEUED: RunProjection._queued,
-        EventKind.RUN_STARTED: RunProjection._running,
-        EventKind.RUN_WAITING: RunProjection._waiting,
-        EventKind.RUN_RETRYING: RunProjection._retrying,
+        EventKind.RUN_QUEUED: RunProjection._status,
+        EventKind.RUN_STARTED: RunProjection._status,
+        EventKind.RUN_WAITING: RunProjection._status,
+        EventKind.RUN_RETRYING: RunProjection._status,
         EventKind.RUN_PAUSING: RunProjection._nothing,
-        EventKind.RUN_PAUSED: RunProjection._paused,
-        EventKind.RUN_RESUMED: RunProjection._running,
+        EventKind.RUN_PAUSED: RunProjection._status,
+        EventKind.RUN_RESUMED: RunProjection._status,
         EventKind.RUN_REQUIRES_ACTION: RunProjection._requires_action,
         EventKind.RUN_CANCELLING: RunProjection._cancelling,
         EventKind.RUN_FINISHED: RunProjection._finished,

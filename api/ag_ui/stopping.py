@@ -13,9 +13,9 @@ from palaver.errors import StateConflict, UnknownConversation, UnknownRun
 from .. import operations
 from ..answers import answer
 from ..audit import detail
+from ..lenient import LATE
 from ..operations import Backend, Caller
 from .dialect import AG_UI, PREFIX, ThreadInPath, conversation_of_thread
-from .wire import LATE
 
 
 class ThreadStop(BaseModel):
@@ -28,6 +28,7 @@ class ThreadStop(BaseModel):
 class StoppedThread(BaseModel):
     """The answer to that wish."""
 
+    model_config = LATE
     stopped: bool
     runId: str | None
     """The run, as `result` of its events names it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints
 
 from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, ClientTool, Item, QuestionAnswer, ToolOutput
@@ -14,31 +14,16 @@ from palaver.schemas.fields import AgentReference
 from palaver.schemas.models import Message
 from palaver.vocabulary.limits import KIB, limit_of
 
+from ..lenient import LenientModel, refusing, refusing_at
 from .dialect import ThreadId
 
-LATE: Final = ConfigDict(defer_build=True, frozen=True)
-"""The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
-without them."""
 _ID: Final = 200
-_REASON: Final = 2 * KIB
+_REASON: Final = limit_of("deny_reason")
 _MOST: Final = limit_of("run_items")
 Text = Annotated[str, StringConstraints(max_length=16 * KIB)]
 
 
-class Open(BaseModel):
-    """An object with fields that others may add to: kits send such as are for other servers, and they are not read."""
-
-    model_config = LATE
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {name: part for name, part in value.items() if name in cls.model_fields}
-
-
-class AgTool(Open):
+class AgTool(LenientModel):
     """A tool that the client runs."""
 
     name: str
@@ -46,14 +31,14 @@ class AgTool(Open):
     parameters: dict[str, Any] | None = None
 
 
-class AgContext(Open):
+class AgContext(LenientModel):
     """Something that the page says beside the words of the user."""
 
     description: Text = ""
     value: Text
 
 
-class AgAnswer(Open):
+class AgAnswer(LenientModel):
     """An answer to an interrupt."""
 
     interruptId: Annotated[str, StringConstraints(max_length=_ID)]
@@ -61,13 +46,13 @@ class AgAnswer(Open):
     payload: Any = None
 
 
-class ForwardedProps(Open):
+class ForwardedProps(LenientModel):
     """The forwarded properties that this server reads."""
 
     agent: AgentReference | None = Field(default=None, description="The agent on the server, where no path names it.")
 
 
-class RunAgentInput(Open):
+class RunAgentInput(LenientModel):
     """The body of a run of AG-UI. Other fields are not read; a `state` that is not empty is refused."""
 
     threadId: ThreadId
@@ -109,10 +94,8 @@ def news_in(body: RunAgentInput) -> News:
     resumed: dict[str, AgAnswer] = {}
     for at, entry in enumerate(body.resume or ()):
         run_id, _, action = entry.interruptId.partition(":")
-        try:
+        with refusing_at(f"/resume/{at}"):
             answers.setdefault(run_id, {})[action] = _resumed(entry, action, f"/resume/{at}")
-        except ValidationError as error:
-            raise Refused.at(f"/resume/{at}", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
         resumed[action] = entry
     behind = _behind_the_last_answer(body.messages)
     newest = None
@@ -142,10 +125,8 @@ def user_message(said: Sequence[Part]) -> Message:
     Raises:
         Refused: the parts do not go together.
     """
-    try:
+    with refusing_at("/messages"):
         return Message(role="user", content=tuple(said))
-    except ValidationError as error:
-        raise Refused.at("/messages", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
 
 
 def client_tools_in(body: RunAgentInput) -> tuple[ClientTool, ...]:
@@ -157,13 +138,10 @@ def client_tools_in(body: RunAgentInput) -> tuple[ClientTool, ...]:
     made = []
     for at, tool in enumerate(body.tools or ()):
         fields = {"name": tool.name, "description": tool.description}
-        try:
+        with refusing(f"/tools/{at}"):
             made.append(
                 ClientTool.model_validate(fields | ({"parameters": tool.parameters} if tool.parameters else {}))
             )
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise Refused.at(f"/tools/{at}/{'/'.join(map(str, first['loc']))}", first["msg"]) from None
     return tuple(made)
 
 
@@ -251,21 +229,16 @@ def _part(part: Any, place: str) -> Part:
         case {"type": "text", "text": str() as text}:
             return TextPart(type="text", text=text)
         case {"type": "image" | "document" as kind, "source": dict() as source}:
-            try:
-                url = _url(source)
+            with refusing_at(f"{place}/source"):
+                url = _url(source, f"{place}/source")
                 return ImagePart(type="image", url=url) if kind == "image" else FilePart(type="file", url=url)
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                raise Refused.at(f"{place}/source", first["msg"]) from None
-            except ValueError:
-                raise Refused.at(f"{place}/source", "must be a url, or data with a mimeType") from None
     raise Refused.at(place, "must be a text, an image or a document: nothing else of a user is sent to models")
 
 
-def _url(source: Mapping[str, Any]) -> str:
+def _url(source: Mapping[str, Any], place: str) -> str:
     match source:
         case {"type": "url", "value": str() as url}:
             return url
         case {"type": "data", "value": str() as data, "mimeType": str() as media_type}:
             return f"data:{media_type};base64,{data}"
-    raise ValueError
+    raise Refused.at(place, "must be a url, or data with a mimeType")

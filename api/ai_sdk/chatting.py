@@ -169,10 +169,8 @@ async def _position_before(backend: Backend, conversation_id: str, run_id: str) 
             for entry in page:
                 # Its entries may be withdrawn: the same request again finds the same place.
                 met = met or entry.run_id == run_id
-                if met and entry.type == "message.created" and not entry.withdrawn:
-                    data = entry.data
-                    if data["message"]["role"] == "user" and not data["steer"] and not data["nudge"]:
-                        return entry.position
+                if met and operations.begins_turn(entry):
+                    return entry.position
             looked += len(page)
             if looked >= _FAR:
                 break

@@ -37,8 +37,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 def respond(problem: Problem, request: HTTPConnection) -> Response:
     """Return the answer to a request that a problem ended: a text, which clients show as it is."""
-    said = ": ".join(filter(None, (problem.title, problem.detail))).rstrip(".")
-    text = f"{said}. ({CLASSES[problem.status]}, {problem.code}, {request_id_of(request)})"
+    text = f"{problem.sentence.rstrip('.')}. ({CLASSES[problem.status]}, {problem.code}, {request_id_of(request)})"
     return Response(text, problem.status, problem.headers, media_type=_TEXT)
 
 

@@ -65,6 +65,9 @@ class FollowedAnswer:
         """Return those of the chunks that the client has not."""
         if not self._muted:
             return chunks
+        if event.type == EventKind.CHILD_ACTION_RESOLVED and self._is_answered(event):
+            self._muted = False
+            return chunks
         if self._held is None:
             if event.type == EventKind.RUN_REQUIRES_ACTION and self._machine.awaits(self._answered):
                 self._held = []

@@ -12,11 +12,11 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from palaver.errors import UnknownConversation, UnknownRun
-from palaver.events import EventKind
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .. import operations
 from ..answers import answer_json
+from ..lenient import LATE
 from ..operations import Backend, LogEntry
 from ..queries import FARTHEST, Number, Query
 from ..signatures import AgentInPath
@@ -24,7 +24,6 @@ from .assembly import AssembledMessage
 from .dialect import AI_SDK, ChatInPath, conversation_of_chat
 from .projection import ChatProjection
 from .values import parts_of
-from .wire import LATE
 
 _LOOKED_THROUGH: Final = 2000
 """Log entries that one page looks through."""
@@ -95,19 +94,13 @@ async def _entries(
                     return found[::-1], True
                 found.append(entry)
                 size += len(entry.payload)
-                turns += _is_turn(entry)
+                is_turn = operations.begins_turn(entry)
+                turns += is_turn
                 # A page ends with a message of the user, unless there is too much behind it.
-                if size > limit_of("answer_bytes") * (1 if _is_turn(entry) else 2):
+                if size > limit_of("answer_bytes") * (1 if is_turn else 2):
                     count_exceeded("answer_bytes")
                     return found[::-1], True
     return found[::-1], False
-
-
-def _is_turn(entry: LogEntry) -> bool:
-    if entry.type != EventKind.MESSAGE_CREATED or entry.withdrawn:
-        return False
-    data = entry.data
-    return data["message"]["role"] == "user" and not data["steer"] and not data["nudge"]
 
 
 async def _messages(entries: Sequence[LogEntry], client_tools: frozenset[str]) -> list[dict[str, Any]]:
@@ -119,7 +112,7 @@ async def _messages(entries: Sequence[LogEntry], client_tools: frozenset[str]) -
             await asyncio.sleep(0)
         if entry.withdrawn:
             continue
-        if _is_turn(entry):
+        if operations.begins_turn(entry):
             content = parts_of(entry.data["message"]["content"])
             shown.append({"id": f"msg_{entry.position}", "role": "user", "parts": content})
         elif entry.run_id:

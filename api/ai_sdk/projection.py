@@ -7,32 +7,20 @@ whatever was lost on the way. What it says follows from the events alone, so tha
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from palaver.errors import ErrorClass
 from palaver.events import EventKind
-from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
+from palaver.vocabulary.lifecycle import RunStatus
 
 from ..operations import StoredEvent
+from ..shown_run import OpenCalls, ShownText, text_in
+from .awaited import AwaitedCalls, below, input_chunk
 from .chunks import DELTAS, Chunk, DeltaFrame, part_id
-from .tables import ERRORS, FINISHES, STATUSES, WAITS
-from .values import input_of, output_of, parts_of, question_of, text_in, waiting_below
-
-_REASONS: Final = {"expired": "Nobody decided in time.", "cancelled": "The answer was stopped."}
-
-
-class AwaitedCall(NamedTuple):
-    """A call that waits for somebody: its id, the one that the client has for it, its tool, and if it is for an
-    approval."""
-
-    call_id: str
-    known_as: str
-    tool: str
-    approval: bool
-    question: Chunk | None = None
+from .statuses import failure_sentence, status_chunk
+from .tables import FINISHES
+from .values import output_of, parts_of, settled_below, waiting_below
 
 
 class ChatProjection:
@@ -54,21 +42,14 @@ class ChatProjection:
         """The part that is open: ``text`` or ``reasoning``."""
         self._shown = False
         """True if there is something of the step that a reset takes back."""
-        self._length = self._checksum = 0
-        """Those of the step's text so far."""
+        self._text = ShownText()
+        """That of the step so far."""
         self._torn = False
         """True if deltas of the step are missing: its text comes with its message."""
-        self._calls: dict[tuple[str, str], str] = {}
-        """The calls without a result, by the model step and the call's id: the ids that the client has for them."""
+        self._calls = OpenCalls()
+        self._awaited = AwaitedCalls(self._calls)
         self._call_ids: set[str] = set()
         self._ends_with_calls = False
-        self._awaited: dict[str, AwaitedCall] = {}
-        """By the id of the action."""
-        self._denied: set[str] = set()
-        self._awaiting = False
-        """True while nothing else of the run is going on."""
-        self._unanswered: set[str] = set()
-        """Calls that were settled, and whose result is still to come."""
         self._steers: list[Chunk] = []
 
     def opening(self) -> Chunk:
@@ -84,22 +65,21 @@ class ChatProjection:
     def chunks(self, event: StoredEvent) -> list[Chunk]:
         """Return the chunks of an event, up to the end of the run or the place where it waits for somebody."""
         made = self.read(event)
-        if self._awaiting and not self._unanswered and event.seq >= self._edge and not self.over:
+        if self._awaited.idle and not self._calls.settled and event.seq >= self._edge and not self.over:
             made += self._finish("tool-calls")
         return made
 
     def silence(self) -> list[Chunk]:
         """Return the chunks of a silence: a run that waits for somebody ends the answer at the latest then."""
-        return list(self._finish("tool-calls")) if self._awaiting and not self.over else []
+        return list(self._finish("tool-calls")) if self._awaited.idle and not self.over else []
 
     def awaits(self, answers: frozenset[str]) -> bool:
         """Tell whether the run waits for one of these actions or calls."""
-        return any(action in answers or call.call_id in answers for action, call in self._awaited.items())
+        return self._awaited.means(answers)
 
     def note(self, frame: DeltaFrame) -> None:
         """Note that a delta was sent that goes on with the part that is open."""
-        self._length += frame.length
-        self._checksum = zlib.crc32(frame.raw, self._checksum)
+        self._text.add(frame.length, frame.raw)
 
     # Steps.
 
@@ -135,7 +115,7 @@ class ChatProjection:
 
     def _forget(self) -> None:
         self._shown = False
-        self._length = self._checksum = 0
+        self._text.forget()
 
     def _show(self, kind: str) -> Iterator[Chunk]:
         """Open the part that something comes for."""
@@ -148,7 +128,7 @@ class ChatProjection:
         if "/" not in data["step"]:
             yield from self._enter(data["step"], data["attempt"])
             self._torn = False
-        self._awaiting = False
+        self._awaited.idle = False
 
     def _delta(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         yield from self._enter(data["step"], data["attempt"])
@@ -178,11 +158,9 @@ class ChatProjection:
 
     def _message(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         message = data["message"]
-        if message["role"] == "user":
-            if data["steer"]:
-                parts = parts_of(message["content"])
-                self._steers.append({"type": "steering-message", "id": f"{self._run_id}-{event.seq}", "parts": parts})
-            return
+        if message["role"] == "user" and data["steer"]:
+            parts = parts_of(message["content"])
+            self._steers.append({"type": "steering-message", "id": f"{self._run_id}-{event.seq}", "parts": parts})
         if message["role"] != "assistant":
             return
         step = data["step"] or f"m{event.seq}"
@@ -200,10 +178,11 @@ class ChatProjection:
 
     def _whole(self, text: str, step: str) -> Iterator[Chunk]:
         """See that the client has the text of the step as it is in the log."""
-        begun = text[: self._length]
-        if len(begun) < self._length or zlib.crc32(begun.encode()) != self._checksum:
+        rest = self._text.rest_of(text)
+        if rest is None:
             yield from self._reset()
-        if rest := text[self._length :]:
+            rest = text
+        if rest:
             yield from self._show("text")
             yield {"type": "text-delta", "id": part_id("text", step), "delta": rest}
 
@@ -212,26 +191,17 @@ class ChatProjection:
         # Providers may give an id again in a later step; clients know a call by its id alone.
         known_as = call_id if call_id not in self._call_ids else f"{call_id}~{step}"
         self._call_ids.add(call_id)
-        self._calls[step, call_id] = known_as
+        self._calls.begin(step, call_id, known_as)
         self._ends_with_calls = True
-        yield self._input(known_as, call["name"], call["arguments"])
-
-    def _input(self, known_as: str, tool: str, arguments: str) -> Chunk:
-        chunk = {"type": "tool-input-available", "toolCallId": known_as, "toolName": tool, "input": input_of(arguments)}
-        if tool in self._client_tools:
-            return chunk
-        return chunk | {"dynamic": True, "providerExecuted": True}
+        yield input_chunk(known_as, call["name"], call["arguments"], ours=call["name"] not in self._client_tools)
 
     def _result(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         message = data["message"]
-        place = data["step"].partition("/")[0], message["call_id"] or ""
-        known_as = self._calls.pop(place, None)
+        known_as = self._calls.end(data["step"], message["call_id"] or "")
         if known_as is None:
             return
-        self._unanswered.discard(known_as)
         content = message["content"]
-        if known_as in self._denied:
-            self._denied.discard(known_as)
+        if self._awaited.take_denied(known_as):
             yield {"type": "tool-output-denied", "toolCallId": known_as}
         elif message["is_error"]:
             yield {"type": "tool-output-error", "toolCallId": known_as, "errorText": text_in(content)}
@@ -239,104 +209,36 @@ class ChatProjection:
             yield {"type": "tool-output-available", "toolCallId": known_as, "output": output_of(content)}
 
     def _progress(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        known_as = self._calls.get((data["step"].partition("/")[0], data["call_id"]))
+        known_as = self._calls.name_of(data["step"], data["call_id"])
         if known_as is not None:
-            told = {"toolCallId": known_as, "text": data["text"]}
-            if data["fraction"] is not None:
-                told["fraction"] = data["fraction"]
+            fraction = {} if data["fraction"] is None else {"fraction": data["fraction"]}
+            told = {"toolCallId": known_as, "text": data["text"], **fraction}
             yield {"type": "data-palaver-progress", "data": told, "transient": True}
 
-    # People.
-
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        action = data["action"]
-        known_as = self._calls.get((data["step"].partition("/")[0], action["call_id"]))
-        if known_as is None:
-            return
-        question = None
-        if action["type"] == "question":
-            question = {
-                "type": "data-palaver-question",
-                "id": action["id"],
-                "data": question_of(action, known_as),
-            }
-            yield question
-        self._awaited[action["id"]] = AwaitedCall(
-            action["call_id"], known_as, action["tool"], action["type"] == "approval", question
-        )
-        if action["type"] == "approval":
-            about = {"expiresAt": action["expires_at"], "secondPerson": action["second_person"]}
-            yield {
-                "type": "tool-approval-request",
-                "approvalId": action["id"],
-                "toolCallId": known_as,
-                "approvalDescriptor": about,
-            }
+        yield from self._awaited.ask(data["step"], data["action"])
 
     def _resolved(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        decision, awaited = data["decision"], self._awaited.pop(data["action_id"], None)
-        approved = decision in ("approve", "edit")
-        if approved or not self._awaited:
-            self._awaiting = False
-        if awaited is None:
-            return
-        if not approved:
-            self._unanswered.add(awaited.known_as)
-        if awaited.question is not None:
-            # The same id takes the place of the question.
-            settled = {"decision": decision} | ({"response": data["response"]} if data.get("response") else {})
-            yield awaited.question | {"data": awaited.question["data"] | settled}
-        if not awaited.approval:
-            return
-        if not approved:
-            self._denied.add(awaited.known_as)
-        if decision == "edit":
-            yield self._input(awaited.known_as, awaited.tool, data["arguments"] or "{}")
-        told: Chunk = {"type": "tool-approval-response", "approvalId": data["action_id"], "approved": approved}
-        why = data["reason"] or _REASONS.get(decision)
-        yield told if why is None else told | {"reason": why}
+        yield from self._awaited.resolve(data)
 
     def _action_below(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        yield _below(data["action"]["id"], waiting_below(data["action"], data["child_run_id"], data["path"]))
+        yield below(data["action"]["id"], waiting_below(data))
 
     def _resolved_below(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        settled = {"actionId": data["action_id"], "runId": data["child_run_id"], "decision": data["decision"]}
-        yield _below(data["action_id"], settled)
+        yield below(data["action_id"], settled_below(data))
 
     def _requires_action(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        self._awaiting = True
+        self._awaited.idle = True
         yield from ()
 
     # The run.
 
-    def _queued(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        yield _status(RunStatus.QUEUED, text=WAITS[WaitReason.CONVERSATION_BUSY], reason=WaitReason.CONVERSATION_BUSY)
-
-    def _running(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        yield _status(RunStatus.RUNNING)
-
-    def _waiting(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        reason = data["reason"]
-        yield _status(
-            RunStatus.RUNNING, text=WAITS.get(reason, ""), reason=reason, code=data["code"], delay=data["delay"]
-        )
-
-    def _retrying(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        error = data["error"]
-        yield _status(
-            RunStatus.RUNNING,
-            text=WAITS[WaitReason.BACKOFF],
-            reason=WaitReason.BACKOFF,
-            code=error["class"],
-            delay=data["delay"],
-        )
-
-    def _paused(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        yield _status(RunStatus.PAUSED)
+    def _status(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
+        yield status_chunk(event.type, data)
 
     def _cancelling(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
-        self._awaiting = False
-        yield _status(RunStatus.CANCELLING)
+        self._awaited.idle = False
+        yield from self._status(event, data)
 
     def _finished(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         reason = FINISHES.get(data["stop_reason"], "other")
@@ -346,49 +248,31 @@ class ChatProjection:
         yield from self._leave()
         yield from self._steers
         if reason == "error":
-            yield {"type": "error", "errorText": _sentence(data["error"], data["stop_reason"], self._run_id)}
+            yield {"type": "error", "errorText": failure_sentence(data["error"], data["stop_reason"], self._run_id)}
         elif data["status"] == RunStatus.CANCELLED:
             yield {"type": "abort", "reason": "cancelled"}
         yield from self._finish(reason)
 
     def _finish(self, reason: str) -> Iterator[Chunk]:
         yield from self._leave()
-        self.over, self._awaiting, self.goes_on = True, False, None
+        self.over, self._awaited.idle, self.goes_on = True, False, None
         yield {"type": "finish", "finishReason": reason, "messageMetadata": {"runId": self._run_id}}
 
     def _nothing(self, event: StoredEvent, data: Mapping[str, Any]) -> Iterator[Chunk]:
         yield from ()
 
 
-def _status(status: RunStatus, **facts: Any) -> Chunk:
-    return {"type": "data-palaver-status", "data": {"status": STATUSES[status], **facts}, "transient": True}
-
-
-def _below(action_id: str, facts: Mapping[str, Any]) -> Chunk:
-    # The log of the conversation has nothing of it, so that no list of messages could show it.
-    return {"type": "data-palaver-approval", "id": action_id, "data": dict(facts), "transient": True}
-
-
-def _sentence(error: Mapping[str, Any] | None, stop_reason: str, run_id: str) -> str:
-    """Return the sentence for a person, and what whoever runs the server looks for."""
-    if error is None:
-        said = "There was no time left for this." if stop_reason == StopReason.DEADLINE else ERRORS[ErrorClass.INTERNAL]
-        return f"{said} ({stop_reason}, {run_id})"
-    said = ERRORS.get(error["class"], ERRORS[ErrorClass.INTERNAL])
-    return f"{said} ({error['class']}, {error['code']}, {run_id})"
-
-
 Handle = Callable[[ChatProjection, StoredEvent, Mapping[str, Any]], Iterator[Chunk]]
 HANDLERS: Final[Mapping[str, Handle]] = MappingProxyType(
     {
         EventKind.RUN_CREATED: ChatProjection._nothing,
-        EventKind.RUN_QUEUED: ChatProjection._queued,
-        EventKind.RUN_STARTED: ChatProjection._running,
-        EventKind.RUN_WAITING: ChatProjection._waiting,
-        EventKind.RUN_RETRYING: ChatProjection._retrying,
+        EventKind.RUN_QUEUED: ChatProjection._status,
+        EventKind.RUN_STARTED: ChatProjection._status,
+        EventKind.RUN_WAITING: ChatProjection._status,
+        EventKind.RUN_RETRYING: ChatProjection._status,
         EventKind.RUN_PAUSING: ChatProjection._nothing,
-        EventKind.RUN_PAUSED: ChatProjection._paused,
-        EventKind.RUN_RESUMED: ChatProjection._running,
+        EventKind.RUN_PAUSED: ChatProjection._status,
+        EventKind.RUN_RESUMED: ChatProjection._status,
         EventKind.RUN_REQUIRES_ACTION: ChatProjection._requires_action,
         EventKind.RUN_CANCELLING: ChatProjection._cancelling,
         EventKind.RUN_FINISHED: ChatProjection._finished,

@@ -18,12 +18,12 @@ from .. import operations
 from ..answers import answer
 from ..audit import detail
 from ..headers import EVENT_STREAM
+from ..lenient import LATE
 from ..operations import Backend, Caller
 from ..signatures import AgentInPath
 from .chunks import STREAM
 from .dialect import AI_SDK, ChatInPath, conversation_of_chat
 from .following import stream_of
-from .wire import LATE
 
 _GRACE: Final = timedelta(minutes=5)
 """The time for which an answer that has ended is sent once more: its client may have lost the connection before it
@@ -56,13 +56,10 @@ async def _newest(backend: Backend, conversation_id: str) -> Run | None:
     """Return the run that is unfinished and begins last, or has ended a moment ago."""
     with suppress(UnknownConversation, UnknownRun):
         conversation = await operations.read_conversation(backend, conversation_id)
-        unfinished = [*filter(None, (conversation.active_run,)), *conversation.queued_runs]
-        if unfinished:
-            return await operations.read_run(backend, unfinished[-1])
-        if conversation.last_outcome is not None:
-            run = await operations.read_run(backend, conversation.last_outcome.run_id)
+        if conversation.newest_run is not None:
+            run = await operations.read_run(backend, conversation.newest_run)
             ended = run.times.ended_at
-            if ended is not None and datetime.now(UTC) - ended < _GRACE:
+            if ended is None or datetime.now(UTC) - ended < _GRACE:
                 return run
     return None
 
@@ -122,6 +119,5 @@ async def stop(
 async def _unfinished(backend: Backend, conversation_id: str) -> Sequence[str]:
     """Return the runs of a chat that are going on or wait for their turn, in that order."""
     with suppress(UnknownConversation):
-        conversation = await operations.read_conversation(backend, conversation_id)
-        return [*filter(None, (conversation.active_run,)), *conversation.queued_runs]
+        return (await operations.read_conversation(backend, conversation_id)).unfinished_runs
     return ()

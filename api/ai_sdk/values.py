@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,14 +11,7 @@ import orjson
 
 from palaver.schemas.content import inline_data
 
-Content = str | Sequence[Mapping[str, Any]]
-
-
-def text_in(content: Content) -> str:
-    """Return the text of a message, without what is not text."""
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content if part["type"] == "text")
+from ..shown_run import Content
 
 
 def parts_of(content: Content) -> list[dict[str, Any]]:
@@ -61,12 +54,13 @@ def question_of(action: Mapping[str, Any], known_as: str) -> dict[str, Any]:
     return {**question, "actionId": action["id"], "toolCallId": known_as, "expiresAt": action["expires_at"]}
 
 
-def waiting_below(action: Mapping[str, Any], run_id: str, path: Sequence[str]) -> dict[str, Any]:
-    """Return a call of a run below that waits for somebody."""
+def waiting_below(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call of a run below that waits for somebody, from its event."""
+    action = data["action"]
     made = {
         "actionId": action["id"],
-        "runId": run_id,
-        "path": list(path),
+        "runId": data["child_run_id"],
+        "path": list(data["path"]),
         "type": action["type"],
         "toolName": action["tool"],
         "input": input_of(action["arguments"]),
@@ -76,6 +70,11 @@ def waiting_below(action: Mapping[str, Any], run_id: str, path: Sequence[str]) -
     }
     question = action.get("question")
     return made | {"question": {k: v for k, v in question.items() if v is not None}} if question else made
+
+
+def settled_below(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how somebody has decided about such a call, from its event."""
+    return {"actionId": data["action_id"], "runId": data["child_run_id"], "decision": data["decision"]}
 
 
 def output_of(content: Content) -> Any:

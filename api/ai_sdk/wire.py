@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from palaver.errors import Refused
 from palaver.schemas.actions import ApprovalDecision, Item, QuestionAnswer, ToolOutput
 from palaver.schemas.content import FilePart, ImagePart, Part, TextPart
 from palaver.schemas.fields import Metadata, Strict, Tags
 from palaver.schemas.models import Message, OnConflict
-from palaver.vocabulary.limits import KIB
+from palaver.vocabulary.limits import limit_of
 
+from ..lenient import LATE, refusing_at
 from .dialect import ChatId
 
-LATE: Final = ConfigDict(defer_build=True)
-"""The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
-without them."""
 _ID: Final = 200
-_REASON: Final = 2 * KIB
-_ANSWERED: Final = frozenset({"approval-responded", "output-available", "output-error"})
+_REASON: Final = limit_of("deny_reason")
+_ANSWERED: Final = ("approval-responded", "output-available", "output-error")
+"""States of parts with answers; compared, as what comes may be no text."""
 
 
 class ChatRequest(Strict):
@@ -68,10 +67,8 @@ def user_message(message: Mapping[str, Any], place: str) -> Message:
         Refused: the parts of it that cannot be taken.
     """
     made: list[Part] = [_part(part, f"{place}/parts/{at}") for at, part in enumerate(_parts(message, place))]
-    try:
+    with refusing_at(f"{place}/parts"):
         return Message(role="user", content=tuple(made))
-    except ValidationError as error:
-        raise Refused.at(f"{place}/parts", error.errors(include_url=False, include_input=False)[0]["msg"]) from None
 
 
 def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
@@ -86,6 +83,8 @@ def answers_in(message: Mapping[str, Any], place: str) -> dict[str, Item]:
             found = {}
         elif part.get("type") == "data-palaver-question":
             found.update(_form(part, f"{place}/parts/{at}"))
+        elif part.get("type") == "data-palaver-approval":
+            found.update(_below(part, f"{place}/parts/{at}"))
         elif part.get("state") in _ANSWERED:
             found.update(_answer(part, f"{place}/parts/{at}"))
     return found
@@ -110,6 +109,8 @@ def _part(part: Mapping[str, Any], place: str) -> Part:
                 return FilePart(type="file", url=url, name=name if isinstance(name, str) else None)
             except ValidationError as error:
                 (misfit, *_) = error.errors(include_url=False, include_input=False)
+                if misfit["loc"] == ("name",):
+                    raise Refused.at(f"{place}/filename", misfit["msg"]) from None
                 inward = misfit["msg"] if misfit["type"] == "unsupported_content" else None
                 raise Refused.at(f"{place}/url", inward or "must be an address (http, https), or a data: URL") from None
     raise Refused.at(
@@ -120,7 +121,7 @@ def _part(part: Mapping[str, Any], place: str) -> Part:
 def _answer(part: Mapping[str, Any], place: str) -> dict[str, Item]:
     match part:
         case {"state": "approval-responded", "approval": {"id": str() as action, "approved": bool() as approved}}:
-            return {action: _decision(action, approved, part["approval"].get("reason"), place)}
+            return {action: _decision(action, approved, part["approval"].get("reason"), f"{place}/approval")}
         case {"state": "approval-responded"}:
             raise Refused.at(f"{place}/approval", "must have id, a text, and approved, true or false")
         case {"providerExecuted": True} | {"approval": dict()}:
@@ -138,23 +139,37 @@ def _form(part: Mapping[str, Any], place: str) -> dict[str, Item]:
     match part:
         case {"id": str() as action, "data": {"answer": {"response": response, **more}}}:
             fields = {"type": "answer", "action_id": action, "response": response, "content": more.get("content")}
-            try:
+            with refusing_at(f"{place}/data/answer"):
                 return {action: QuestionAnswer.model_validate(fields)}
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                raise Refused.at(f"{place}/data/answer", first["msg"]) from None
         case {"data": {"answer": _}}:
             raise Refused.at(f"{place}/data/answer", "must have response: accept, decline or cancel")
     return {}
 
 
+def _below(part: Mapping[str, Any], place: str) -> dict[str, Item]:
+    """Return the answer that the page has put to a call of a run below; none if it has put none."""
+    place = f"{place}/data/answer"
+    match part:
+        case {"id": str() as action, "data": {"answer": {"approved": bool() as approved, **more}}}:
+            return {action: _decision(action, approved, more.get("reason"), place)}
+        case {"id": str() as action, "data": {"answer": {"output": output, **more}}}:
+            with refusing_at(place):
+                failed = more.get("isError") is True
+                return {action: ToolOutput(type="tool_output", call_id=action, output=output, is_error=failed)}
+        case {"data": {"answer": {"response": _}}}:
+            return _form(part, place.removesuffix("/data/answer"))
+        case {"data": {"answer": _}}:
+            raise Refused.at(place, "must have approved, true or false; or output; or response, of a question")
+    return {}
+
+
 def _decision(action: str, approved: bool, reason: Any, place: str) -> ApprovalDecision:
     if len(action) > _ID:
-        raise Refused.at(f"{place}/approval/id", f"must have at most {_ID} characters")
+        raise Refused.at(f"{place}/id", f"must have at most {_ID} characters")
     if approved:
         return ApprovalDecision(type="approval", action_id=action, decision="approve")
     if not isinstance(reason, str | None) or len(reason or "") > _REASON:
-        raise Refused.at(f"{place}/approval/reason", f"must be a text of at most {_REASON} characters")
+        raise Refused.at(f"{place}/reason", f"must be a text of at most {_REASON} characters")
     return ApprovalDecision(type="approval", action_id=action, decision="deny", reason=reason or None)
 
 

@@ -10,10 +10,10 @@ from pydantic import Field, StringConstraints, model_validator
 from palaver.schemas.fields import AgentReference, AtMost, Strict
 from palaver.vocabulary.limits import KIB
 
+from ..lenient import LATE
 from ..operations import Backend
 from ..queries import FARTHEST
 from ..validation import validate
-from .wire import LATE
 
 A = TypeVar("A", bound="Arguments")
 

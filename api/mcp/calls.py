@@ -27,6 +27,7 @@ from palaver.vocabulary.limits import KIB
 
 from .. import operations
 from ..audit import detail, only_read
+from ..lenient import refusing
 from ..operations import Backend, Caller, Until
 from ..problems import problem_of
 from ..requests import request_id_of
@@ -150,7 +151,7 @@ class McpCall:
         return self._state(run, events=shown, next_after=reached, more_events=more)
 
     async def _answer(self, arguments: AnswerArguments) -> dict[str, Any]:
-        run_id, items = arguments.run_id, [_item(answer) for answer in arguments.answers]
+        run_id, items = arguments.run_id, _items(arguments.answers)
         await keep_to(self._backend, self._caller, run_id)
         note_answers("run_answer", run_id, items)
         key = _key_of(run_id, items, self._caller)
@@ -189,6 +190,19 @@ def _key_of(run_id: str, items: list[Item], caller: Caller) -> str | None:
         return None
     said = orjson.dumps([run_id, caller.name, *(item.model_dump(mode="json") for item in items)])
     return f"mcp:{hashlib.sha256(said).hexdigest()}"
+
+
+def _items(answers: Sequence[Answer]) -> list[Item]:
+    """Return the answers as a run takes them.
+
+    Raises:
+        Refused: one of them does not fit.
+    """
+    items: list[Item] = []
+    for at, answer in enumerate(answers):
+        with refusing(f"/answers/{at}"):
+            items.append(_item(answer))
+    return items
 
 
 def _item(answer: Answer) -> Item:

@@ -15,12 +15,12 @@ from palaver.vocabulary.scopes import SCOPES
 from ..answers import answer
 from ..dialects import Dialect
 from ..headers import JSON
+from ..lenient import LATE
 from ..openapi import ErrorFormat
 from ..operations import Backend
 from ..problems import Problem
 from ..requests import backend_of, below_root, request_id_of
 from .tables import PROBLEMS, TABLES
-from .wire import LATE
 
 PREFIX: Final = "/mcp"
 METADATA: Final = f"/.well-known/oauth-protected-resource{PREFIX}"
@@ -67,11 +67,10 @@ def note_id(connection: HTTPConnection, request_id: int | str | None) -> None:
 def respond(problem: Problem, request: HTTPConnection) -> Response:
     """Return the answer to a request that a problem ended."""
     data: dict[str, Any] = {"code": problem.code, "request_id": request_id_of(request)}
-    sentence = sentence_of(problem)
     body: dict[str, Any] = {"jsonrpc": "2.0"}
     if (told := request.scope["state"].get(_ID)) is not None:
         body["id"] = told
-    body["error"] = {"code": PROBLEMS[problem.code].rpc, "message": sentence, "data": data}
+    body["error"] = {"code": PROBLEMS[problem.code].rpc, "message": problem.sentence, "data": data}
     headers = dict(problem.headers)
     challenge = headers.get("WWW-Authenticate")
     if challenge is not None and backend_of(request).settings.oidc_issuer is not None:
@@ -79,11 +78,6 @@ def respond(problem: Problem, request: HTTPConnection) -> Response:
         headers["WWW-Authenticate"] = f'{scheme} resource_metadata="{_metadata_url(request)}", {parameters}'
     status = 400 if problem.status == 422 else problem.status
     return Response(orjson.dumps(body), status, headers, media_type=JSON)
-
-
-def sentence_of(problem: Problem) -> str:
-    """Return what is wrong, and where."""
-    return ": ".join(filter(None, (problem.title, problem.detail)))
 
 
 MCP: Final = Dialect(

@@ -14,7 +14,6 @@ from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
 
 from ..problems import Problem
-from .dialect import sentence_of
 from .tables import LIMITS, PASSES, STATES, McpRefusal, State
 from .wire import ClientSide
 
@@ -122,7 +121,7 @@ def answer_of(state: Mapping[str, Any], client: ClientSide, *, failed: bool = Fa
 def refusal_of(problem: Problem, kind: McpRefusal, client: ClientSide) -> dict[str, Any]:
     """Return the result of a tool that could not do what it was to."""
     retryable = kind is McpRefusal.LIMIT or problem.code in PASSES
-    refused = {"code": kind, "message": sentence_of(problem), "retryable": retryable}
+    refused = {"code": kind, "message": problem.sentence, "retryable": retryable}
     if problem.run_id is not None:
         refused["run_id"] = problem.run_id
     return answer_of(refused, client, failed=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from palaver.schemas.fields import Strict
 
 from ..headers import Header
+from ..lenient import LATE
 
 MODERN: Final = "2026-07-28"
 """The revision in which each request stands for itself."""
@@ -52,11 +53,6 @@ McpName = Annotated[
         f"The name of the tool, or the id of the task; required by {MODERN} where there is one.",
     ),
 ]
-
-
-LATE: Final = ConfigDict(defer_build=True)
-"""The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
-without them."""
 
 
 class McpMessage(Strict):

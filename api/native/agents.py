@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..signatures import InPath, read_name, read_reference
 from .dialect import NATIVE
+from .links import location_of, next_page
 
 Name = Annotated[str, InPath("The agent's name.", read=read_name)]
 Reference = Annotated[str, InPath("The agent's name, or `name@version`.", read=read_reference)]
@@ -64,7 +64,7 @@ async def keep_agent(
 ) -> Response:
     """An agent as runs take it, under a name. Each different one is a new version; a run says which version it has."""
     kept, new = await operations.keep_agent(backend, name, body, caller, expected=expected)
-    return _answer(kept, 201 if new else 200, {"Location": f"/v1/agents/{name}"} if new else {})
+    return _answer(kept, 201 if new else 200, location_of(f"/v1/agents/{name}") if new else {})
 
 
 @NATIVE.route(
@@ -79,12 +79,8 @@ async def keep_agent(
 async def list_agents(backend: Backend, caller: Caller, query: AgentsQuery) -> Response:
     """Agents by name. A page may be short, even empty, where the key is for some agents alone."""
     page = await operations.list_agents(backend, caller, limit=query.limit, cursor=query.cursor)
-    headers = {}
-    if page.next_cursor is not None:
-        parameters = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
-        headers["Link"] = f'</v1/agents?{urlencode(parameters)}>; rel="next"'
     shown = AgentList(data=[*page.agents], next_cursor=page.next_cursor, has_more=page.next_cursor is not None)
-    return answer(shown, headers=headers)
+    return answer(shown, headers=next_page("/v1/agents", query, cursor=page.next_cursor))
 
 
 @NATIVE.route(

@@ -13,7 +13,7 @@ from palaver.schemas.models import Run
 
 from ..answers import answer_json
 from ..operations import EventSlice, PlacedSlice, Taken
-from .links import page_path, run_json, run_path
+from .links import location_of, next_page, run_json
 
 _POLL: Final[Mapping[str, str]] = {"Retry-After": "1"}
 """Seconds after which looking again may show something new."""
@@ -35,7 +35,7 @@ def answer_asked(run: Run, headers: Mapping[str, str] | None = None) -> Response
 
 def headers_of(taken: Taken) -> dict[str, str]:
     """Return the headers of the answer about a run that was taken on."""
-    headers = {"Location": run_path(taken.run.id)}
+    headers = location_of(f"/v1/runs/{taken.run.id}")
     if taken.replayed:
         headers |= REPLAYED
     if taken.steered:
@@ -47,9 +47,8 @@ def answer_list(
     of: Literal["runs", "conversations"], query: BaseModel, listed: Iterable[bytes], next_cursor: str | None
 ) -> Response:
     """A page of what is ``listed``, as JSON; `Link` has the next one of what ``query`` asks for."""
-    headers = {"Link": f'<{page_path(of, query, next_cursor)}>; rel="next"'} if next_cursor is not None else None
     rest = {"next_cursor": next_cursor, "has_more": next_cursor is not None}
-    return answer_json(_page(listed, rest), headers=headers)
+    return answer_json(_page(listed, rest), headers=next_page(f"/v1/{of}", query, cursor=next_cursor))
 
 
 def answer_events(page: EventSlice | PlacedSlice) -> Response:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 import orjson
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from palaver.schemas.batches import Batch, BatchResult, MoreItems, NewBatch
+from palaver.schemas.cells import as_cell
 
 from .. import operations
-from ..answers import answer
+from ..answers import answer, answer_text
 from ..audit import detail
 from ..headers import JSON, IdempotencyKey, Offers
 from ..operations import Backend, Caller
@@ -22,6 +22,7 @@ from ..operations.admission import AGENT_PROBLEMS
 from ..queries import Number, Query
 from ..signatures import InPath
 from .dialect import NATIVE
+from .links import location_of, next_page
 
 CSV: Final = "text/csv"
 JSONL: Final = "application/x-ndjson"
@@ -87,7 +88,7 @@ async def create_batch(backend: Backend, caller: Caller, key: IdempotencyKey, bo
     checked when it begins; the agents are checked now, too."""
     made, new = await operations.create_batch(backend, body, caller, key=key)
     detail(batch=made.id, items=made.items)
-    return answer(made, 201 if new else 200, {"Location": f"/v1/batches/{made.id}"})
+    return answer(made, 201 if new else 200, location_of(f"/v1/batches/{made.id}"))
 
 
 @NATIVE.route(
@@ -102,11 +103,8 @@ async def create_batch(backend: Backend, caller: Caller, key: IdempotencyKey, bo
 async def list_batches(backend: Backend, caller: Caller, query: BatchesQuery) -> Response:
     """Batches, the newest first."""
     page, cursor = await operations.list_batches(backend, caller, limit=query.limit, cursor=query.cursor)
-    headers = {}
-    if cursor is not None:
-        parameters = query.model_dump(exclude_defaults=True) | {"cursor": cursor}
-        headers["Link"] = f'</v1/batches?{urlencode(parameters)}>; rel="next"'
-    return answer(BatchList(data=page, next_cursor=cursor, has_more=cursor is not None), headers=headers)
+    shown = BatchList(data=page, next_cursor=cursor, has_more=cursor is not None)
+    return answer(shown, headers=next_page("/v1/batches", query, cursor=cursor))
 
 
 @NATIVE.route(
@@ -159,15 +157,12 @@ async def batch_results(
 ) -> Response:
     """A row for each run that has ended: `Accept: text/csv` or `application/x-ndjson` for a table."""
     found, behind = await operations.batch_results(backend, batch_id, caller, after=query.after, limit=query.limit)
-    headers = {}
-    if behind is not None:
-        parameters = query.model_dump(exclude_defaults=True) | {"after": behind}
-        headers["Link"] = f'</v1/batches/{batch_id}/results?{urlencode(parameters)}>; rel="next"'
+    headers = next_page(f"/v1/batches/{batch_id}/results", query, after=behind)
     if kind == CSV:
-        return Response(_csv(found), headers=headers, media_type=CSV)
+        return answer_text(_csv(found), CSV, headers)
     if kind == JSONL:
         lines = b"".join(orjson.dumps(each.model_dump(mode="json")) + b"\n" for each in found)
-        return Response(lines, headers=headers, media_type=JSONL)
+        return answer_text(lines, JSONL, headers)
     return answer(ResultList(data=found, next_after=behind, has_more=behind is not None), headers=headers)
 
 
@@ -220,11 +215,5 @@ def _csv(results: list[BatchResult]) -> str:
     writer.writeheader()
     for each in results:
         row = each.model_dump(mode="json")
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+        writer.writerow({name: as_cell(value) for name, value in row.items()})
     return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    """A value as a spreadsheet takes it: none of them is a formula."""
-    text = orjson.dumps(value).decode() if isinstance(value, dict | list) else value
-    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

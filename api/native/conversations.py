@@ -16,7 +16,7 @@ from ..operations import Backend, Caller, IncludedInMessages, MessagePage
 from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST, Number, Query
 from .dialect import NATIVE, ConversationId
-from .links import conversation_path
+from .links import location_of
 
 
 class MessagesQuery(Query):
@@ -54,7 +54,7 @@ async def create_conversation(backend: Backend, caller: Caller, body: NewConvers
     """An empty conversation. Not needed for a first run: that begins one of its own. With an `id` of your own, the same
     request may be sent again."""
     made, there = await operations.create_conversation(backend, body, caller)
-    return answer(made, 200 if there else 201, {"Location": conversation_path(made.id)})
+    return answer(made, 200 if there else 201, location_of(f"/v1/conversations/{made.id}"))
 
 
 @NATIVE.route(

@@ -19,7 +19,7 @@ from ..operations.admission import AGENT_PROBLEMS
 from ..queries import FARTHEST
 from .answers import REPLAYED, answer_run, headers_of
 from .dialect import NATIVE, ConversationId
-from .links import Run, conversation_path
+from .links import Run, location_of
 
 
 class Question(Strict):
@@ -116,7 +116,7 @@ async def fork(
     """It has all messages up to there, and goes its own way. To fork and run at once from a step of a run is `POST
     /v1/runs/{run_id}/retry`."""
     made, there = await operations.fork(backend, conversation_id, body, caller, key=key)
-    location = {"Location": conversation_path(made.id)}
+    location = location_of(f"/v1/conversations/{made.id}")
     return answer(made, 200 if there else 201, {**location, **REPLAYED} if there else location)
 
 

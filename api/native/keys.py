@@ -14,9 +14,9 @@ from ..answers import answer
 from ..audit import detail
 from ..operations import Backend, Caller
 from ..queries import Query
-from ..requests import below_root
 from ..signatures import InPath
 from .dialect import NATIVE
+from .links import location_of
 
 _DEFAULT: Final = KeyRotation()
 KeyId = Annotated[str, InPath("The key's id: what stands between its first two underscores behind `plv`.")]
@@ -38,7 +38,7 @@ class KeysQuery(Query):
         "a backend": {"name": "shop", "scopes": ["runs:submit", "runs:read", "runs:act"], "expires_in": 7_776_000},
         "a second person": {"name": "ann", "scopes": ["runs:read", "actions:approve"]},
     },
-    answers={201: ("Made. `key` is shown this once.", MadeKey)},
+    answers={201: ("Made. `key` is shown this once; `Location` is the key.", MadeKey)},
     problems=("keys_full", "unknown_tenant", "tenant_erased", "not_durable"),
 )
 async def create_key(backend: Backend, caller: Caller, body: KeyRequest) -> Response:
@@ -46,7 +46,7 @@ async def create_key(backend: Backend, caller: Caller, body: KeyRequest) -> Resp
     under it."""
     made = await operations.create_key(backend, body, caller)
     detail(name=body.name, scopes=sorted(made.record.grant.scopes))
-    return answer(made.shown(), 201, {"Location": below_root(f"/v1/keys/{made.record.id}")})
+    return answer(made.shown(), 201, location_of(f"/v1/keys/{made.record.id}"))
 
 
 @NATIVE.route(
@@ -71,14 +71,14 @@ async def list_keys(backend: Backend, caller: Caller, query: KeysQuery) -> Respo
     tag="operations",
     summary="Replace a key",
     examples={"within an hour": {"overlap": 3600}},
-    answers={201: ("The new one. `key` is shown this once.", MadeKey)},
+    answers={201: ("The new one. `key` is shown this once; `Location` is the key.", MadeKey)},
     problems=("key_not_found", "keys_full", "tenant_erased", "not_durable"),
 )
 async def rotate_key(backend: Backend, caller: Caller, api_key_id: KeyId, body: KeyRotation = _DEFAULT) -> Response:
     """Make a key with the same name and rights. The old one stays valid for `overlap` seconds, so that there is time to
     put the new one in its place."""
     made = await operations.rotate_key(backend, api_key_id, body.overlap, caller)
-    return answer(made.shown(), 201, {"Location": below_root(f"/v1/keys/{made.record.id}")})
+    return answer(made.shown(), 201, location_of(f"/v1/keys/{made.record.id}"))
 
 
 @NATIVE.route(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import orjson
@@ -42,20 +42,19 @@ class RunList(BaseModel):
     has_more: bool
 
 
-def run_path(run_id: str) -> str:
-    """Return the path of a run."""
-    return below_root(f"/v1/runs/{run_id}")
+def location_of(path: str) -> dict[str, str]:
+    """Return the header with the place of what was made, which is at this path."""
+    return {"Location": below_root(path)}
 
 
-def conversation_path(conversation_id: str) -> str:
-    """Return the path of a conversation."""
-    return below_root(f"/v1/conversations/{conversation_id}")
-
-
-def page_path(of: Literal["runs", "conversations"], query: BaseModel, cursor: str) -> str:
-    """Return the path of the page that ``cursor`` begins, with the filters of ``query``."""
-    parameters = query.model_dump(mode="json", exclude_defaults=True) | {"cursor": cursor}
-    return below_root(f"/v1/{of}?{urlencode({name: _in_url(value) for name, value in parameters.items()})}")
+def next_page(path: str, query: BaseModel, **begin: str | int | None) -> dict[str, str]:
+    """Return the header with the next page of a list at this path, as ``query`` asks for it: the one that has ``begin``
+    in its query. None of it is a last page, which has no such header."""
+    if None in begin.values():
+        return {}
+    parameters = query.model_dump(mode="json", exclude_defaults=True) | begin
+    asked = urlencode({name: _in_url(value) for name, value in parameters.items()})
+    return {"Link": f'<{below_root(path)}?{asked}>; rel="next"'}
 
 
 def _in_url(value: Any) -> object:
@@ -72,8 +71,9 @@ def _in_url(value: Any) -> object:
 def run_json(run: models.Run, *, again: bool = False) -> bytes:
     """A ``Run`` on the wire. To make one first would take a tenth of the time of a request. What is written of one that
     may be read ``again`` is kept."""
-    path = run_path(run.id)
-    links = {"self": path, "events": f"{path}/events", "conversation": conversation_path(run.conversation_id)}
+    path = below_root(f"/v1/runs/{run.id}")
+    conversation = below_root(f"/v1/conversations/{run.conversation_id}")
+    links = {"self": path, "events": f"{path}/events", "conversation": conversation}
     return b'%b,"links":%b}' % (_written(run) if again else _begun(run), orjson.dumps(links))
 
 

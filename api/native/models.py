@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -14,6 +12,7 @@ from ..answers import answer
 from ..operations import Backend
 from ..queries import Number, Query
 from .dialect import NATIVE
+from .links import next_page
 
 
 class ModelsQuery(Query):
@@ -44,9 +43,5 @@ async def models(backend: Backend, query: ModelsQuery) -> Response:
     """The models that the providers' tables list or price; `provider/*` stands for any other name, which goes to the
     provider as it is. Nobody asks a provider for this."""
     page = await operations.list_models(backend, limit=query.limit, cursor=query.cursor)
-    headers = {}
-    if page.next_cursor is not None:
-        parameters = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
-        headers["Link"] = f'</v1/models?{urlencode(parameters)}>; rel="next"'
     shown = ModelList(data=[*page.models], next_cursor=page.next_cursor, has_more=page.next_cursor is not None)
-    return answer(shown, headers=headers)
+    return answer(shown, headers=next_page("/v1/models", query, cursor=page.next_cursor))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field
 from starlette.responses import Response
@@ -19,7 +18,7 @@ from ..queries import Number, Query
 from ..signatures import InPath, read_name
 from .answers import answer_run, headers_of
 from .dialect import NATIVE
-from .links import Run
+from .links import Run, location_of, next_page
 
 Name = Annotated[str, InPath("The schedule's name.", read=read_name)]
 
@@ -76,7 +75,7 @@ async def keep_schedule(
     """A run that is submitted at each tick, in the name of the key that puts it, with the rights of its keys then. It
     is checked now as it would be then."""
     kept, new = await operations.keep_schedule(backend, name, body, caller, expected=expected)
-    return _answer(kept, 201 if new else 200, {"Location": f"/v1/schedules/{name}"} if new else {})
+    return _answer(kept, 201 if new else 200, location_of(f"/v1/schedules/{name}") if new else {})
 
 
 @NATIVE.route(
@@ -91,12 +90,9 @@ async def keep_schedule(
 async def list_schedules(backend: Backend, caller: Caller, query: SchedulesQuery) -> Response:
     """Schedules by name."""
     page = await operations.list_schedules(backend, caller, limit=query.limit, cursor=query.cursor)
-    headers = {}
-    if page.next_cursor is not None:
-        parameters = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
-        headers["Link"] = f'</v1/schedules?{urlencode(parameters)}>; rel="next"'
-    more = page.next_cursor is not None
-    return answer(ScheduleList(data=[*page.schedules], next_cursor=page.next_cursor, has_more=more), headers=headers)
+    cursor = page.next_cursor
+    shown = ScheduleList(data=[*page.schedules], next_cursor=cursor, has_more=cursor is not None)
+    return answer(shown, headers=next_page("/v1/schedules", query, cursor=cursor))
 
 
 @NATIVE.route(

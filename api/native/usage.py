@@ -10,8 +10,10 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
+from palaver.schemas.cells import as_cell
+
 from .. import operations
-from ..answers import answer
+from ..answers import answer, answer_text
 from ..headers import JSON, Offers
 from ..operations import Backend, UsageReport, UsageRow
 from ..operations.usage import GROUPS, Group
@@ -21,7 +23,6 @@ from .filters import names_of
 
 CSV: Final = "text/csv"
 _EXAMPLE: Final = "day,model_calls,input_tokens,…\r\n2026-01-31,12,34567,…\r\n"
-_FORMULAS: Final = ("=", "+", "-", "@")
 
 
 def _date(text: object) -> object:
@@ -68,10 +69,5 @@ async def usage(backend: Backend, kind: Annotated[str, Offers((JSON, CSV))], que
     written = io.StringIO()
     rows = csv.writer(written)
     rows.writerow([*report.group_by, *columns])
-    rows.writerows([_cell(getattr(row, name)) for name in (*report.group_by, *columns)] for row in report.data)
-    return Response(written.getvalue(), headers={"Cache-Control": "no-store"}, media_type=CSV)
-
-
-def _cell(value: object) -> object:
-    """A value as a spreadsheet takes it: users name agents, and a name must not become a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
+    rows.writerows([as_cell(getattr(row, name)) for name in (*report.group_by, *columns)] for row in report.data)
+    return answer_text(written.getvalue(), CSV)

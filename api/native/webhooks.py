@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
-from urllib.parse import urlencode
 
 from pydantic import Field
 from starlette.responses import Response
@@ -26,9 +25,9 @@ from ..answers import answer
 from ..audit import detail
 from ..operations import Backend, Caller
 from ..queries import Number, Query
-from ..requests import below_root
 from ..signatures import InPath
 from .dialect import NATIVE
+from .links import location_of, next_page
 
 WebhookId = Annotated[str, InPath("The webhook's id.")]
 _CHANGING: Final = ("webhook_not_found", "webhook_of_file", "not_durable")
@@ -66,14 +65,14 @@ class DeliveriesQuery(Query):
             "types": ["run.failed", "run.expired", "run.action_required", "webhook.disabled"],
         },
     },
-    answers={201: ("Made. `secret` is shown this once.", MadeWebhook)},
+    answers={201: ("Made. `secret` is shown this once; `Location` is the webhook.", MadeWebhook)},
     problems=("webhooks_full", "no_secret_key", "tenant_erased", "not_durable"),
 )
 async def create_webhook(backend: Backend, caller: Caller, body: WebhookRequest) -> Response:
     """It hears of runs that are submitted from now on. Events are signed as Standard Webhooks says."""
     made = await operations.create_webhook(backend, body, caller)
     detail(webhook=made.id)
-    return answer(made, 201, {"Location": below_root(f"/v1/webhooks/{made.id}")})
+    return answer(made, 201, location_of(f"/v1/webhooks/{made.id}"))
 
 
 @NATIVE.route(
@@ -162,11 +161,7 @@ async def list_deliveries(backend: Backend, webhook_id: WebhookId, query: Delive
     page = await operations.list_deliveries(
         backend, webhook_id, state=query.state, limit=query.limit, cursor=query.cursor
     )
-    headers = {}
-    if page.next_cursor is not None:
-        parameters = query.model_dump(exclude_defaults=True) | {"cursor": page.next_cursor}
-        headers["Link"] = f'</v1/webhooks/{webhook_id}/deliveries?{urlencode(parameters)}>; rel="next"'
-    return answer(page, headers=headers)
+    return answer(page, headers=next_page(f"/v1/webhooks/{webhook_id}/deliveries", query, cursor=page.next_cursor))
 
 
 @NATIVE.route(

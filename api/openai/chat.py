@@ -20,6 +20,7 @@ from ..headers import EVENT_STREAM, JSON, IdempotencyKey, Offers
 from ..operations import Backend, Caller
 from ..operations.admission import AGENT_PROBLEMS
 from ..requests import below_root, request_id_of
+from ..streams import gone
 from .agents import agent_of, chat_options, options_of
 from .chat_stream import ChatStream
 from .completions import completion_of, let_go, refusal_of
@@ -94,18 +95,13 @@ async def _begun(backend: Backend, caller: Caller, body: ChatCreate, key: str | 
 async def _while_there(backend: Backend, caller: Caller, run: Run, request: Request, *, keeps: bool) -> Run:
     """Wait until a run has ended or waits for the client; cancel it if the client is gone before."""
     waiting = asyncio.create_task(await_end(backend, run, _LONGEST))
-    gone = asyncio.create_task(_gone(request))
+    left = asyncio.create_task(gone(request.receive))
     try:
-        await asyncio.wait([waiting, gone], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([waiting, left], return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
             return waiting.result()
         if not keeps:
             await let_go(backend, caller, run, "its client is gone")
         return run
     finally:
-        await end(waiting, gone)
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        await end(waiting, left)

@@ -17,12 +17,10 @@ from .. import operations
 from ..operations import Backend, Caller, StoredEvent
 from ..streams import EventStream, Outlet
 from .completions import about, finish_of, let_go, refusal_of, tool_calls, usage_of
+from .shown import KEEP_ALIVE, QUIET
 from .wire import ChatCreate
 
-_KEEP_ALIVE: Final = b": ka\n\n"
 _DONE: Final = b"data: [DONE]\n\n"
-_QUIET: Final = 10.0
-"""Seconds after which a client is sent a comment, if none of the events is shown to it."""
 _MARK: Final = "<the text of a chunk>"
 """The place of the text; behind it, nothing in a chunk comes from a request."""
 _APART: Final = "\n\n"
@@ -151,8 +149,8 @@ class ChatStream(EventStream):
             async with aclosing(batches):
                 async for events in batches:
                     more = "".join(self._text.add(event) for event in events)
-                    if more or not events or time.monotonic() - sent > _QUIET:
-                        yield self._said(more) if more else _KEEP_ALIVE
+                    if more or not events or time.monotonic() - sent > QUIET:
+                        yield self._said(more) if more else KEEP_ALIVE
                         sent = time.monotonic()
                     if any(event.type in (EventKind.RUN_FINISHED, EventKind.RUN_REQUIRES_ACTION) for event in events):
                         break

@@ -81,7 +81,7 @@ def respond(problem: Problem, request: HTTPConnection) -> Response:
 
 def _sentence(problem: Problem) -> str:
     if not problem.faults:
-        return ": ".join(filter(None, (problem.title, problem.detail)))
+        return problem.sentence
     return "; ".join(f"{_place(fault.pointer)} {fault.message}".strip() for fault in problem.faults)
 
 
@@ -113,11 +113,7 @@ async def _keep_to_response(backend: Backend, caller: Caller, response: Response
     await keep_to_run(backend, caller, response.run_id)
 
 
-async def _keep_to_conversation(backend: Backend, caller: Caller, conversation_id: str) -> None:
-    await keep_to_conversation(backend, caller, conversation_id)
-
-
 ResponseInPath = Annotated[
     ResponseId, InPath("The response's id.", ResponseId.read, pattern=PATTERN, keep=_keep_to_response)
 ]
-ConversationInPath = Annotated[str, InPath("The conversation's id.", keep=_keep_to_conversation)]
+ConversationInPath = Annotated[str, InPath("The conversation's id.", keep=keep_to_conversation)]

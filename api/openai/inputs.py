@@ -9,7 +9,7 @@ from typing import Any, Final
 from palaver.errors import FieldError, Refused
 
 _LATE: Final = "comes behind other messages: what it says goes into the instructions, or stands first"
-_ECHOES: Final = frozenset({"reasoning", "mcp_list_tools", "mcp_approval_request"})
+_ECHOES: Final = ("reasoning", "mcp_list_tools", "mcp_approval_request")
 """Items of an output that say nothing to a model when they come back: the log has what they stand for."""
 
 

@@ -69,7 +69,8 @@ class ResponseProjection:
         self._opened: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
         self._calls: dict[str, CallBegun] = {}
-        self._requests: dict[str, str] = {}
+        self._requests: set[str] = set()
+        """Ids of actions that were asked for as approvals."""
         self.output: list[dict[str, Any]] = []
         """Items that are whole, or that an end has cut off."""
         self.input: list[dict[str, Any]] = []
@@ -82,13 +83,15 @@ class ResponseProjection:
         """True if it has ended, and the next one has not begun."""
         self.over = False
         """True if the run has ended."""
-        self.pending: dict[str, str] = {}
-        """Calls that wait for the client or a decision: for each id of an action that of its call."""
 
     @property
     def done(self) -> bool:
         """True if the response is whole: nothing more comes of it."""
-        return self.part > self._response.part or (self.part == self._response.part and self.waiting)
+        return self.has_ended(self._response.part)
+
+    def has_ended(self, part: int) -> bool:
+        """Tell whether a part of the run is whole."""
+        return self.part > part or (self.part == part and self.waiting)
 
     @property
     def ended_by_call(self) -> bool:
@@ -346,15 +349,13 @@ class ResponseProjection:
 
     def _action(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         action = data["action"]
-        self.pending[action["id"]] = action["call_id"]
         if action["type"] == "approval":
-            self._requests[action["id"]] = action["call_id"]
+            self._requests.add(action["id"])
             item, index = approval_item(action), self._next()
             self._show("response.output_item.added", output_index=index, item=item)
             self._whole(index, item)
 
     def _decision(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self.pending.pop(data["action_id"], None)
         made = self._calls.get(data["call_id"])
         if made is None or data["action_id"] not in self._requests:
             return

@@ -16,7 +16,8 @@ from palaver.vocabulary.ids import is_id
 from .. import operations
 from ..headers import Header
 from ..operations import Backend, Caller
-from .creating import BegunResponse, RequestKey, begin_response
+from .begun import BegunResponse, RequestKey
+from .creating import begin_response
 from .ids import ResponseId
 from .inputs import read_input
 from .states import REQUEST
@@ -111,6 +112,5 @@ def _beside(body: ResponseCreate) -> str | None:
             return ResponseId.read(body.previous_response_id).run_id
         except UnknownRun:
             return None
-    named = body.conversation
-    conversation_id = named if isinstance(named, str) or named is None else named.id
+    conversation_id = body.conversation_id
     return conversation_id if conversation_id is not None and is_id("conv", conversation_id) else None

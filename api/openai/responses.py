@@ -9,7 +9,7 @@ from pydantic import Field, WithJsonSchema
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from palaver.errors import StateConflict, UnknownRun
+from palaver.errors import StateConflict
 from palaver.vocabulary.lifecycle import RunStatus
 
 from .. import operations
@@ -132,8 +132,6 @@ async def shown_response(backend: Backend, response: ResponseId) -> dict[str, An
         UnknownRun: there is no such response (any more).
     """
     run, projection = await read_response(backend, response)
-    if not projection.begun and response.part:
-        raise UnknownRun(str(response))
     return response_object(response, run, status_of(run, projection), projection)
 
 
@@ -162,9 +160,19 @@ async def retrieve_response(
     stream = ResponseEvents(backend, response_id, run)
     if query.starting_after is not None:
         await stream.go_behind(query.starting_after)
-    elif response_id.part:
-        await shown_response(backend, response_id)
+    else:
+        await _see_that_it_began(backend, response_id)
     return stream
+
+
+async def _see_that_it_began(backend: Backend, response: ResponseId) -> None:
+    """See that a run that is there has come to this part of it, if it is not the first one.
+
+    Raises:
+        UnknownRun: it has not.
+    """
+    if response.part:
+        await read_response(backend, response)
 
 
 @OPENAI.route(
@@ -178,7 +186,7 @@ async def retrieve_response(
 )
 async def cancel_response(backend: Backend, caller: Caller, response_id: ResponseInPath) -> Response:
     """Any response can be cancelled. Asking again changes nothing, and one that has ended stays as it is."""
-    await shown_response(backend, response_id)
+    await _see_that_it_began(backend, response_id)
     try:
         run = await operations.cancel(backend, response_id.run_id, caller)
     except StateConflict:
@@ -199,7 +207,7 @@ async def cancel_response(backend: Backend, caller: Caller, response_id: Respons
 )
 async def delete_response(backend: Backend, response_id: ResponseInPath) -> Response:
     """Forget a response that has ended, with its run, its events and its messages."""
-    await shown_response(backend, response_id)
+    await _see_that_it_began(backend, response_id)
     await operations.delete_run(backend, response_id.run_id)
     return answer(OpenAiDeleted(id=str(response_id), object="response"))
 
@@ -216,6 +224,4 @@ async def delete_response(backend: Backend, response_id: ResponseInPath) -> Resp
 async def list_input_items(backend: Backend, response_id: ResponseInPath, query: ItemsQuery) -> Response:
     """The items that this response was created with; those of responses before it are in their conversation."""
     _, projection = await read_response(backend, response_id)
-    if not projection.begun and response_id.part:
-        raise UnknownRun(str(response_id))
     return answer(page_of(projection.input, query))

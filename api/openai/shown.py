@@ -21,6 +21,12 @@ LIFECYCLE: Final = frozenset(
 """Types of events that carry the response itself."""
 
 
+KEEP_ALIVE: Final = b": ka\n\n"
+"""No event of these streams has an id: clients take a comment behind one for an event without data."""
+QUIET: Final = 10.0
+"""Seconds after which a client is sent a comment, if none of the events is shown to it."""
+
+
 class ShownEvent(NamedTuple):
     """An event of a response. The response itself is not among the fields of those that carry it."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from palaver.errors import UnknownRun
 from palaver.schemas.models import AgentSpec, Run, Usage
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 
 from .. import operations
 from ..operations import Backend
 from .ids import ResponseId
-from .items import SERVER
+from .items import SERVER, approval_item, function_item
 from .projection import ResponseProjection
 from .tables import ERRORS, INCOMPLETE, STATUSES, ResponseStatus
 from .wire import ANSWER_BYTES
@@ -40,6 +41,8 @@ async def read_response(backend: Backend, response: ResponseId) -> tuple[Run, Re
     """
     run = await operations.read_run(backend, response.run_id)
     projection = await read_projection(backend, response, run)
+    if response.part and not projection.begun:
+        raise UnknownRun(str(response))
     if projection.over and not run.status.terminal:
         run = await operations.read_run(backend, response.run_id)
     return run, projection
@@ -81,7 +84,7 @@ def response_object(
         "max_tool_calls": None if run.budget is None else run.budget.tool_calls,
         "metadata": told,
         "model": metadata.get(MODEL) or model_of(agent),
-        "output": [] if projection is None else _within_limit(projection.output),
+        "output": [] if projection is None else _within_limit(projection.output) + _below(run, status),
         "parallel_tool_calls": agent.parallel_tool_calls is not False,
         "previous_response_id": str(before) if before else metadata.get(PREVIOUS),
         "conversation": {"id": run.conversation_id},
@@ -132,6 +135,22 @@ def _within_limit(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         shown.append(item)
     return shown
+
+
+def _below(run: Run, status: ResponseStatus) -> list[dict[str, Any]]:
+    """Return what waits for somebody in runs below one that goes on, as the items that ask for it: each is known by the
+    id of its action. They are in no stream, for no log of the run has them, and gone once they are answered."""
+    if status.final:
+        return []
+    waiting = [action for action in run.pending_below if action.type != "question"]
+    return [
+        approval_item(action.model_dump())
+        if action.type == "approval"
+        else function_item(
+            f"fc_{action.id}", {"id": action.id, "name": action.tool, "arguments": action.arguments}, "completed"
+        )
+        for action in waiting
+    ]
 
 
 def _error(run: Run) -> dict[str, Any]:

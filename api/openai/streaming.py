@@ -19,15 +19,11 @@ from ..operations import Backend, StoredEvent
 from ..streams import EventStream, Outlet
 from .ids import ResponseId
 from .projection import ResponseProjection
-from .shown import LIFECYCLE, ShownEvent
+from .shown import KEEP_ALIVE, LIFECYCLE, QUIET, ShownEvent
 from .states import read_response, response_object, status_of
 from .tables import ResponseStatus
 
-_KEEP_ALIVE: Final = b": ka\n\n"
-"""No event of these streams has an id: clients take a comment behind one for an event without data."""
 _PAGE: Final = 500
-_QUIET: Final = 10.0
-"""Seconds after which a client is sent a comment, if none of the events is shown to it."""
 _BEGUN: Final = {"response.created": ResponseStatus.QUEUED, "response.queued": ResponseStatus.QUEUED}
 _LOST: Final = "The server has lost events that were sent before: retrieve the response, which has what is true now."
 STREAMS: Final = {
@@ -142,8 +138,8 @@ class ResponseEvents(EventStream):
             async with aclosing(batches):
                 async for events in batches:
                     written = await self._taken(events)
-                    if written or not events or time.monotonic() - self._sent > _QUIET:
-                        yield written or _KEEP_ALIVE
+                    if written or not events or time.monotonic() - self._sent > QUIET:
+                        yield written or KEEP_ALIVE
                         self._sent = time.monotonic()
                     if projection.done or self._over:
                         break

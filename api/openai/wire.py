@@ -5,16 +5,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, Field, RootModel
 
 from palaver.schemas.fields import AtMost, Tags
 from palaver.vocabulary.limits import limit_of
 
-from ..lenient import LenientModel
+from ..lenient import LATE, LenientModel
 
-LATE: Final = ConfigDict(frozen=True, defer_build=True)
-"""The configuration of models that are made when they are first used: an API that nobody asks by this dialect starts
-without them."""
 PairsOfText = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
 ]
@@ -24,28 +21,24 @@ Items = Annotated[str | tuple[dict[str, Any], ...], AtMost("input_text", items="
 class ConversationParam(LenientModel):
     """A conversation as an object."""
 
-    model_config = LATE
     id: str
 
 
 class TextOptions(LenientModel):
     """The form of the answer."""
 
-    model_config = LATE
     format: dict[str, Any] | None = None
 
 
 class ReasoningOptions(LenientModel):
     """The amount of thinking before an answer."""
 
-    model_config = LATE
     effort: str | None = None
 
 
 class RunOptions(LenientModel):
     """Options that only Palaver has, for ``extra_body={"run": …}``."""
 
-    model_config = LATE
     budget: dict[str, Any] | None = None
     deadline: Any = None
     start_after: Any = None
@@ -59,7 +52,6 @@ class RunOptions(LenientModel):
 class ModelParams(LenientModel):
     """The fields of both kinds of requests about the model's answers."""
 
-    model_config = LATE
     temperature: float | None = None
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
@@ -73,7 +65,6 @@ class ModelParams(LenientModel):
 class ResponseCreate(ModelParams):
     """The body of ``POST /openai/v1/responses``."""
 
-    model_config = LATE
     model: Annotated[str, Field(max_length=300)] | None = None
     """``agent/NAME`` or ``NAME``, an agent on the server; or ``provider/name``, a model."""
     input: Items | None = None
@@ -88,18 +79,21 @@ class ResponseCreate(ModelParams):
     reasoning: ReasoningOptions | None = None
     truncation: str | None = None
 
+    @property
+    def conversation_id(self) -> str | None:
+        """The id of the conversation that it names."""
+        return self.conversation.id if isinstance(self.conversation, ConversationParam) else self.conversation
+
 
 class StreamOptions(LenientModel):
     """The additions to a stream of chunks."""
 
-    model_config = LATE
     include_usage: bool | None = None
 
 
 class ChatCreate(ModelParams):
     """The body of ``POST /openai/v1/chat/completions``."""
 
-    model_config = LATE
     model: Annotated[str, Field(max_length=300)]
     messages: Annotated[tuple[dict[str, Any], ...], AtMost("input_messages"), Field(min_length=1)]
     stream: bool | None = None
@@ -116,7 +110,7 @@ class ChatCreate(ModelParams):
 class OpenAiCompletion(RootModel[dict[str, Any]]):
     """A chat completion, as OpenAI's clients read it."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = LATE
 
 
 class OpenAiModel(BaseModel):
@@ -140,7 +134,6 @@ class OpenAiModelList(BaseModel):
 class ConversationCreate(LenientModel):
     """The body of ``POST /openai/v1/conversations``."""
 
-    model_config = LATE
     metadata: PairsOfText | None = None
     items: Annotated[tuple[dict[str, Any], ...], AtMost("input_messages")] | None = None
 
@@ -148,27 +141,25 @@ class ConversationCreate(LenientModel):
 class ConversationUpdate(LenientModel):
     """The body of ``POST /openai/v1/conversations/{conversation_id}``."""
 
-    model_config = LATE
     metadata: PairsOfText
 
 
 class ItemsCreate(LenientModel):
     """The body of ``POST /openai/v1/conversations/{conversation_id}/items``."""
 
-    model_config = LATE
     items: Annotated[tuple[dict[str, Any], ...], AtMost("input_messages"), Field(min_length=1)]
 
 
 class OpenAiResponse(RootModel[dict[str, Any]]):
     """A response, as OpenAI's clients read it."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = LATE
 
 
 class OpenAiItem(RootModel[dict[str, Any]]):
     """An item of a response or a conversation, told apart by `type`."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = LATE
 
 
 class OpenAiItemList(BaseModel):

@@ -16,6 +16,7 @@ from palaver.schemas.protocols import ProtocolName
 from palaver.schemas.stuck_limits import StuckLimits
 
 from ..lenient import LenientModel, refusing
+from . import servers
 
 _EXEMPT_ALONE: Final = ("finish", "think")
 """They have no effect outside the conversation: nobody is asked about one of them, unless other calls are beside it."""
@@ -200,7 +201,9 @@ def spec_of(
     }
     with refusing("/agent/endpoint", {"base_url": ""}):
         endpoint = llm.endpoint()
-    with refusing("/agent"):
+    if agent.mcp_config:
+        options["mcp_servers"] = servers.servers_of(agent.mcp_config).servers
+    with refusing("/agent", {"mcp_servers": "mcp_config"}):
         return AgentSpec(
             model=llm.model_here(),
             endpoint=endpoint,
@@ -234,9 +237,7 @@ def _faults(agent: OpenHandsAgent) -> Iterator[FieldError]:
     if not agent.llm.base_url and not _MODEL.fullmatch(agent.llm.model):
         why = "must be provider/name: a provider of this server, such as fake/tool-20"
         yield FieldError("/agent/llm/model", "unknown_provider", why)
-    if agent.mcp_config:
-        why = "there are no MCP servers here yet: name tools of this server in agent.tools"
-        yield FieldError("/agent/mcp_config", "unsupported_option", why)
+    yield from servers.faults(agent.mcp_config)
     if agent.filter_tools_regex:
         why = "is not applied here: name the tools that the agent is to have"
         yield FieldError("/agent/filter_tools_regex", "unsupported_option", why)
@@ -249,6 +250,7 @@ def _faults(agent: OpenHandsAgent) -> Iterator[FieldError]:
 _PLACES: Final = {
     "model": "llm/model",
     "instructions": "system_prompt",
+    "mcp_servers": "mcp_config",
     "condense_at": "condenser/max_tokens",
     "condense_at_messages": "condenser/max_size",
     "extra_body": "llm/litellm_extra_body",

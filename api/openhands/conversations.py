@@ -218,9 +218,9 @@ async def _say_that_it_goes(backend: Backend, caller: Caller, conversation: UUID
     gone, and not that it has stopped. This is only a courtesy: if it fails, the conversation is deleted all the
     same."""
     with suppress(UnknownConversation, StateConflict, NoRoom, NotDurable):
-        snapshot = await load_snapshot(backend, conversation)
-        if snapshot.conversation.active_run or snapshot.conversation.queued_runs:
-            await save_state(backend, caller, conversation, with_its_agent, deleted_with=snapshot.newest_run)
+        about = (await load_snapshot(backend, conversation)).conversation
+        if about.unfinished_runs:
+            await save_state(backend, caller, conversation, with_its_agent, deleted_with=about.newest_run)
 
 
 @OPENHANDS.route(

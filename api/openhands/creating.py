@@ -23,6 +23,7 @@ from .agents import RETRY_FIELDS, OpenHandsAgent, Policy, spec_of
 from .content import OpenHandsClientTool, OpenHandsContent, OpenHandsSecret, client_tools_of, user_message
 from .dialect import OPENHANDS, ConversationUuid
 from .history import find_position
+from .servers import servers_of
 from .snapshot import NAME, load_snapshot
 from .state import ClientState, Generation
 from .steering import begin_unless_running
@@ -136,7 +137,8 @@ class StartConversation(LenientModel):
     def conversation(self) -> NewConversation:
         """Return the conversation to begin, under an id of its own if none is chosen."""
         number, agent = self.conversation_id or uuid4(), self.spec()
-        secrets = {**self._of_context(), **self.secrets}
+        of_servers = servers_of(self.validated_agent().mcp_config).secrets
+        secrets = {**self._of_context(), **self.secrets, **of_servers}
         with refusing(named={"metadata": "tags"}):
             return NewConversation(
                 id=str(number), agent=agent, title=self.title, metadata=self.tags or {}, secrets=secrets

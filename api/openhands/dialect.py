@@ -60,14 +60,10 @@ SCHEMA: Final[dict[str, Any]] = {
 def respond(problem: Problem, request: HTTPConnection) -> Response:
     """Return the answer to a request."""
     status = HTTP_STATUS.get(problem.code, problem.status)
-    body: dict[str, Any] = {"detail": [_fault(fault) for fault in problem.faults] or _sentence(problem)}
+    body: dict[str, Any] = {"detail": [_fault(fault) for fault in problem.faults] or problem.sentence}
     if status == 500:
         body = {"detail": "Internal Server Error", "exception": problem.title, "error_id": request_id_of(request)}
     return Response(orjson.dumps(body), status, problem.headers, media_type=JSON)
-
-
-def _sentence(problem: Problem) -> str:
-    return ": ".join(filter(None, (problem.title, problem.detail)))
 
 
 def _fault(fault: FieldError) -> dict[str, Any]:

@@ -54,13 +54,6 @@ class Snapshot:
         return None if self.run is None or self.run.status.terminal else self.run
 
     @property
-    def newest_run(self) -> str | None:
-        """The id of the run that was begun last; None if there was none."""
-        about = self.conversation
-        ended = about.last_outcome.run_id if about.last_outcome else None
-        return next(reversed(about.queued_runs), None) or about.active_run or ended
-
-    @property
     def unanswered(self) -> bool:
         """True if the last message is the user's, and no run is there to answer it."""
         return self.last is not None and self.last["role"] == "user"
@@ -86,16 +79,16 @@ class Snapshot:
     def status(self) -> ExecutionStatus:
         """Its execution status."""
         now, ended = self.conversation, self.conversation.last_outcome
-        if self.state.deleted_with is not None and self.state.deleted_with == self.newest_run:
+        if self.state.deleted_with is not None and self.state.deleted_with == self.conversation.newest_run:
             return ExecutionStatus.DELETING
-        if now.active_run is not None or now.queued_runs:
+        if now.unfinished_runs:
             pausing = self.active is not None and self.active.pausing
             status = self.active.status if self.active else RunStatus.RUNNING
             return ExecutionStatus.PAUSED if pausing else execution_status(status)
         status_then = execution_status(ended.status, ended.stop_reason) if ended else ExecutionStatus.IDLE
         if self.unanswered and status_then.over:
             status_then = ExecutionStatus.IDLE
-        held = status_then is ExecutionStatus.IDLE and self.state.paused_after == (self.newest_run or "")
+        held = status_then is ExecutionStatus.IDLE and self.state.paused_after == (self.conversation.newest_run or "")
         return ExecutionStatus.PAUSED if held else status_then
 
     @property
@@ -136,7 +129,7 @@ async def load_snapshot(backend: Backend, number: UUID) -> Snapshot:
             run = await backend.run(run_id)
         except UnknownRun:
             run = None
-    over = conversation.active_run is None and not conversation.queued_runs
+    over = not conversation.unfinished_runs
     last = await operations.last_message(backend, id) if over and conversation.entries else None
     state = ClientState.model_validate_json(text.text) if text.text else ClientState.of_spec(conversation.agent)
     return Snapshot(number, conversation, state, run, last.data["message"] if last else None)

@@ -196,7 +196,7 @@ async def _as_it_is(backend: Backend, snapshot: Snapshot, entry: LogEntry, event
     as missed."""
     if event.get("key") != STATUS or event["value"] not in _FAILURES:
         return event
-    newest = (await _now(backend, snapshot.number)).newest_run
+    newest = (await _now(backend, snapshot.number)).conversation.newest_run
     return event if newest == entry.run_id else {**event, "value": ExecutionStatus.RUNNING.value}
 
 

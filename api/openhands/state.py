@@ -34,7 +34,7 @@ class Generation(StrEnum):
 
 
 _SECRET: Final = frozenset(
-    {"aws_access_key_id", "env", "extra_headers", "headers", "litellm_extra_body", "mcp_tools", "secrets"}
+    {"auth", "aws_access_key_id", "env", "extra_headers", "headers", "litellm_extra_body", "mcp_tools", "secrets"}
 )
 """Fields of an agent that hold keys, or may."""
 _SECRET_ENDINGS: Final = ("key", "token", "secret", "password")

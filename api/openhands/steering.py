@@ -196,7 +196,9 @@ async def _pause(backend: Backend, caller: Caller, conversation: UUID, reason: s
     the same."""
     snapshot = await load_snapshot(backend, conversation)
     if snapshot.status is ExecutionStatus.IDLE:
-        await save_state(backend, caller, conversation, with_its_agent, paused_after=snapshot.newest_run or "")
+        await save_state(
+            backend, caller, conversation, with_its_agent, paused_after=snapshot.conversation.newest_run or ""
+        )
     elif snapshot.status is not ExecutionStatus.WAITING:
         await _act(backend, caller, snapshot, [Pause(type="pause", now=True, reason=reason)])
 

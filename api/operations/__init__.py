@@ -50,7 +50,17 @@ from .history import append, fork, withdraw
 from .keys import create_key, list_keys, revoke_key, rotate_key
 from .listing import list_runs
 from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
-from .log import follow_log, last_message, leave_position, log_end, once_there, position_left, read_log, read_run_log
+from .log import (
+    begins_turn,
+    follow_log,
+    last_message,
+    leave_position,
+    log_end,
+    once_there,
+    position_left,
+    read_log,
+    read_run_log,
+)
 from .metrics import read_metrics
 from .models import ModelPage, list_models, nameable_models
 from .named_conversations import conversation_named, keep_to_named, submit_to_named
@@ -88,6 +98,7 @@ from .scopes import (
 )
 from .secrets import secret_names, set_secrets
 from .services import ServiceState, read_services
+from .statistics import StatisticsReport, read_statistics
 from .stored_keys import StoredKeys
 from .submitting import Taken, begin, check_submission, condense, retry, run_begun_with, submit
 from .tenants import change_tenant, list_tenants, read_tenant
@@ -148,6 +159,7 @@ __all__ = [
     "SchedulePage",
     "ServiceState",
     "SingleFlight",
+    "StatisticsReport",
     "StoredEvent",
     "StoredKeys",
     "Taken",
@@ -168,6 +180,7 @@ __all__ = [
     "await_run",
     "batch_results",
     "begin",
+    "begins_turn",
     "cancel",
     "change_batch",
     "change_conversation",
@@ -240,6 +253,7 @@ __all__ = [
     "read_run_log",
     "read_schedule",
     "read_services",
+    "read_statistics",
     "read_tenant",
     "read_tools",
     "read_usage",

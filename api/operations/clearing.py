@@ -51,10 +51,10 @@ async def _free(backend: Backend, conversation_id: str, caller: Caller) -> bool:
 
 
 async def _unfinished(backend: Backend, conversation_id: str) -> list[str]:
-    """Return the ids of unfinished runs, the queued ones first: none of them is to begin. There are none if only a part
+    """Return the ids of unfinished runs, the last ones first: none of them is to begin. There are none if only a part
     of the conversation is left: its deletion was interrupted, and can be done again."""
     try:
         there = await read_conversation(backend, conversation_id)
     except UnknownConversation:
         return []
-    return [*there.queued_runs, *filter(None, [there.active_run])]
+    return [*reversed(there.unfinished_runs)]

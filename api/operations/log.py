@@ -57,6 +57,15 @@ async def read_run_log(backend: Backend, run: Run) -> LogPages:
                 return
 
 
+def begins_turn(entry: LogEntry) -> bool:
+    """Tell whether an entry is a message of the user that a run was to answer: models see it still, and it came neither
+    into a run that was going on nor from Palaver itself."""
+    if entry.type != EventKind.MESSAGE_CREATED or entry.withdrawn:
+        return False
+    data = entry.data
+    return data["message"]["role"] == "user" and not data["steer"] and not data["nudge"]
+
+
 async def last_message(backend: Backend, conversation_id: str) -> LogEntry | None:
     """Return the newest message or result that models are still sent; None if there is none among the last entries.
 

@@ -21,6 +21,7 @@ from palaver.cli import (
     looking,
     running,
     schedules,
+    statistics,
     webhooks,
 )
 from palaver.cli.up import up
@@ -110,6 +111,7 @@ for _command in (
     looking.models,
     looking.queues,
     looking.usage,
+    statistics.stats,
     up,
 ):
     app.command(_command.__name__)(ungrouped(_command))

@@ -22,6 +22,7 @@ from palaver.cli.tables import console, since
 from palaver.cli.text import plain
 from palaver.client import Palaver
 from palaver.schemas.batches import Batch, BatchResult
+from palaver.schemas.cells import as_cell
 
 BatchId = Annotated[str, typer.Argument(metavar="BATCH_ID", help="The batch, as `palaver batch list` shows it.")]
 _EVERY: Final = 2.0
@@ -195,7 +196,7 @@ def _end(api: Api, client: Palaver, batch: Batch, output: Path | None) -> None:
     api.show(batch, lambda: None if console().is_terminal else _show(batch))
     missed = any(total.passed < total.scored for total in batch.totals)
     completed = sum(total.ended.get("completed", 0) for total in batch.totals)
-    if missed or completed < batch.cells:
+    if missed or batch.reason or completed < batch.cells:
         raise typer.Exit(_FAILED)
 
 
@@ -227,9 +228,8 @@ def _table(batch: Batch) -> Table:
 
 
 def _progress(batch: Batch) -> str:
-    return (
-        f"{batch.id} is {batch.state}: {batch.ended} of {batch.cells} runs have ended, {batch.in_flight} are under way"
-    )
+    runs = f"{batch.ended} of {batch.cells} runs have ended, {batch.in_flight} are under way"
+    return f"{batch.id} is {batch.state}: {runs}" + (f". {batch.reason}" if batch.reason else "")
 
 
 def _write(results: Iterator[BatchResult], output: Path | None) -> None:
@@ -247,9 +247,3 @@ def _write(results: Iterator[BatchResult], output: Path | None) -> None:
         for result in results:
             row = result.model_dump(mode="json")
             writer.writerow({name: as_cell(value) for name, value in row.items()})
-
-
-def as_cell(value: object) -> object:
-    """A value as a spreadsheet takes it: none of them is a formula."""
-    text = json.dumps(value) if isinstance(value, dict | list) else value
-    return f"'{text}" if isinstance(text, str) and text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

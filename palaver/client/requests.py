@@ -508,6 +508,11 @@ def get_usage(start: date | None, end: date | None, group_by: Sequence[str]) -> 
     return Request("GET", "/v1/usage", query={name: value for name, value in query.items() if value})
 
 
+def get_statistics(window: str, tenant: str | None) -> Request:
+    """``GET /v1/statistics``."""
+    return Request("GET", "/v1/statistics", query={"window": window, **({} if tenant is None else {"tenant": tenant})})
+
+
 def _page(limit: int, cursor: str | None) -> dict[str, str]:
     """The page of a list: the first one without a cursor."""
     return {"limit": str(limit), **({"cursor": cursor} if cursor else {})}

@@ -25,6 +25,7 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from palaver.config.toml_file import read_strictly
 from palaver.schemas.actions import ToolPattern
 from palaver.schemas.fields import AtMost, Strict
+from palaver.schemas.mcp_servers import may_fit
 from palaver.schemas.models import AgentSpec, Budget
 from palaver.vocabulary.limits import limit_of
 
@@ -57,9 +58,12 @@ class When(Strict):
         return (
             _any_fits(self.tenants, (tenant,))
             and _any_fits(self.agents, (agent.name or "",))
-            and _any_fits(self.tools, agent.tools)
+            and (_any_fits(self.tools, agent.tools) or self._may_fit_own(agent))
             and _any_fits(self.models, agent.models)
         )
+
+    def _may_fit_own(self, agent: AgentSpec) -> bool:
+        return any(may_fit(pattern, label) for label in agent.mcp_servers for pattern in self.tools or ())
 
 
 class RequiredApprovals(Strict):
@@ -92,6 +96,8 @@ class PolicyRule(Strict):
     """False: only agents on the server."""
     tools: ToolPatterns | None = None
     """The only server tools that an agent may have."""
+    mcp_hosts: Annotated[tuple[Pattern, ...], AtMost("policy_patterns")] | None = None
+    """The only hosts at which an agent may have MCP servers of its own; an empty list: it may have none."""
     models: Patterns | None = None
     """The only models that an agent may have, its fallbacks included."""
     max_steps: int | None = Field(default=None, ge=1)
@@ -102,12 +108,12 @@ class PolicyRule(Strict):
 
     @model_validator(mode="after")
     def _demands_something(self) -> PolicyRule:
-        if self.inline_agents and not any(getattr(self, name) for name in _DEMANDS):
+        if self.inline_agents and self.mcp_hosts is None and not any(getattr(self, name) for name in _DEMANDS):
             raise ValueError(f"demands nothing; a rule has {', '.join(_DEMANDS)} or inline_agents")
         return self
 
 
-_DEMANDS: Final = ("approvals", "tools", "models", "max_steps", "budget", "retry")
+_DEMANDS: Final = ("approvals", "tools", "mcp_hosts", "models", "max_steps", "budget", "retry")
 
 
 class OperatorPolicy(BaseModel):

@@ -18,6 +18,7 @@ from palaver.config.secret_files import secret_of
 from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
 from palaver.schemas.endpoints import listed_host
+from palaver.schemas.mcp_servers import listed_mcp_host
 from palaver.secrets.redaction import password_of, register_secrets
 from palaver.secrets.sealing import Sealer, key_of
 from palaver.telemetry.logs import LogFormat
@@ -105,6 +106,9 @@ class Settings(IssuerSettings):
     opens. 32 random bytes in base64 or hex each. None: nothing that would have to be sealed is taken."""
     inline_provider_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Hosts, or host:port, at which an agent's own endpoint may be, comma separated. None: agents have none."""
+    inline_mcp_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Hosts, host:port, or ``*.domain``, at which an agent's own MCP servers may be, comma separated. None: agents have
+    none."""
     webhooks: Path | None = None
     """The TOML file of the operator's webhooks: workers read it when they start."""
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = ()
@@ -223,6 +227,11 @@ class Settings(IssuerSettings):
     @classmethod
     def _listed_hosts(cls, value: object) -> object:
         return entries(value, listed_host) if isinstance(value, str) else value
+
+    @field_validator("inline_mcp_hosts", mode="before")
+    @classmethod
+    def _listed_mcp_hosts(cls, value: object) -> object:
+        return entries(value, listed_mcp_host) if isinstance(value, str) else value
 
     @field_validator("cors_origins", mode="before")
     @classmethod

@@ -62,14 +62,14 @@ class _WebhookFile(BaseModel):
     webhooks: dict[_Name, FileWebhook] = {}
 
 
-def load_webhooks(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, FileWebhook]:
-    """The webhooks of the file, by name; none without one.
+def load_webhooks(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, FileWebhook] | None:
+    """The webhooks of the file, by name; None without a file. An empty one says that there are to be none.
 
     Raises:
         ConfigurationError: it cannot be read, something in it does not fit, or a secret is missing.
     """
     if path is None:
-        return {}
+        return None
     found = read_strictly(_WebhookFile, path, _SETTING).webhooks
     for name, webhook in found.items():
         place = urlsplit(webhook.url)

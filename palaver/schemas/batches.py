@@ -96,6 +96,8 @@ class Batch(BaseModel):
     id: str
     name: str | None
     state: BatchState
+    reason: str | None = None
+    """Why it was cancelled, if nobody asked for that."""
     items: int
     cells: int
     """Runs that there will be: items times agents times repeats."""

@@ -52,6 +52,17 @@ class Conversation(BaseModel):
     forked_through: int | None = None
     """The position up to which."""
 
+    @property
+    def unfinished_runs(self) -> tuple[str, ...]:
+        """Its runs that have not ended, in the order of their turns."""
+        return self.queued_runs if self.active_run is None else (self.active_run, *self.queued_runs)
+
+    @property
+    def newest_run(self) -> str | None:
+        """The run that was submitted to it last, as far as that is known; None if it has had none."""
+        ended = None if self.last_outcome is None else self.last_outcome.run_id
+        return self.unfinished_runs[-1] if self.unfinished_runs else ended
+
 
 class ConversationMessage(Message):
     """A message, and where it stands in the conversation's log."""

@@ -17,23 +17,32 @@ INLINE: Final = "inline"
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-def _as_compared(base_url: str) -> str:
-    place = urlsplit(base_url)
+def as_compared(url: str) -> str:
+    """A URL in the one way in which it is compared: without the usual port, its host as `host_and_port` has it.
+
+    Raises:
+        ValueError: it is none that may be asked; says why.
+    """
+    place = urlsplit(url)
     if place.scheme not in _PORTS:
         raise ValueError("must begin with http:// or https://")
-    if place.query or place.fragment or "?" in base_url or "#" in base_url:
+    if place.query or place.fragment or "?" in url or "#" in url:
         raise ValueError("must have neither a query nor a fragment")
-    host, port = host_and_port(base_url)
+    host, port = host_and_port(url)
     shown = f"[{host}]" if ":" in host else host
     where = shown if port in (None, _PORTS[place.scheme]) else f"{shown}:{port}"
-    return urlunsplit((place.scheme, where, place.path.rstrip("/"), "", ""))
+    return urlunsplit((place.scheme, where, place.path, "", ""))
+
+
+def _without_slash(base_url: str) -> str:
+    return as_compared(base_url).rstrip("/")
 
 
 class Endpoint(Strict):
     """The address of an agent's models ``inline/NAME``. The operator says which hosts are allowed
     (``PALAVER_INLINE_PROVIDER_HOSTS``)."""
 
-    base_url: Annotated[str, AtMost("base_url"), AfterValidator(_as_compared)]
+    base_url: Annotated[str, AtMost("base_url"), AfterValidator(_without_slash)]
     api_key: HeaderSecret | None = None
     """The key. It is taken and never shown: it is stored with the conversation, for this address. Without one, the key
     that the conversation has for this address, if any."""

@@ -30,6 +30,7 @@ from palaver.schemas.fields import (
     Tags,
     ToolReference,
 )
+from palaver.schemas.mcp_servers import McpServers
 from palaver.schemas.model_options import ModelOptions
 from palaver.schemas.stuck_limits import StuckLimits
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
@@ -77,6 +78,8 @@ class AgentSpec(ModelOptions):
     name ``agent_…`` that is among ``tools``."""
     client_tools: Annotated[tuple[ClientTool, ...], AtMost("agent_tools")] = ()
     """Tools that the client runs; the model sees them behind the server's."""
+    mcp_servers: McpServers = Field(default={})
+    """MCP servers of the agent's own, by labels. The model sees their tools, as ``LABEL__TOOL``, behind all others."""
     approvals: Approvals = Approvals()
     max_steps: int = Field(default=100, ge=1, le=10_000)
     """Model calls that one run may make."""

@@ -18,6 +18,7 @@ from palaver.store.agents.agents import Agents
 from palaver.store.batches.batches import Batches
 from palaver.store.batches.progress import BatchProgress
 from palaver.store.conversations.conversations import Conversations
+from palaver.store.conversations.server_lists import ServerLists
 from palaver.store.conversations.vault import Vault
 from palaver.store.fleet.fleet import Fleet
 from palaver.store.fleet.measuring import Measuring
@@ -43,6 +44,7 @@ from palaver.store.schedules.schedules import Schedules
 from palaver.store.schedules.ticks import Ticks
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
+from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.lacking import LackingIndex
 from palaver.store.steps.queues import ToolQueues
@@ -67,6 +69,7 @@ class Store:
         self.scripts = scripts
         self.capacity = Capacity(connection, settings, taken=lambda: scripts.taken)
         self.vault = Vault(connection, scripts, settings)
+        self.server_lists = ServerLists(connection, scripts)
         self.runs = Runs(connection, scripts, settings, self.capacity, self.vault)
         self.conversations = Conversations(connection, scripts, self.runs, self.capacity, self.vault)
         self.control = RunControl(scripts, self.runs)
@@ -88,7 +91,8 @@ class Store:
         self.tenants = Tenants(connection, scripts)
         self.caps = TenantCaps(connection, scripts, settings)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
-        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues)
+        self.statistics = Statistics(connection, scripts, settings)
+        self.erasures = Erasures(connection, scripts, settings, self.due, self.queues, self.statistics)
         self.lacking = LackingIndex(connection, settings)
         self.spans = SpanOutbox(connection, settings)
         self.usage = UsageLedger(connection, settings)

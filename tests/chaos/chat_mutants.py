@@ -13,6 +13,7 @@ from tests.chaos.mutation import Change, TestedMutant, by_name, play_named
 
 _AI_SDK: Final = "api/ai_sdk/"
 _MACHINE: Final = f"{_AI_SDK}projection.py"
+_SHOWN: Final = "api/shown_run.py"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") -> TestedMutant:
@@ -21,13 +22,18 @@ def _mutant(name: str, file: str, old: str, new: str, test: str = "projection") 
 
 CHAT_MUTANTS: Final = by_name(
     _mutant("text of a failed attempt that stays", _MACHINE, "        if self._shown:\n", "        if False:\n"),
-    _mutant("a rest that is not said", _MACHINE, "if rest := text[self._length :]:", "if rest := '':"),
-    _mutant("torn text that is taken for whole", _MACHINE, "zlib.crc32(begun.encode()) != self._checksum", "False"),
+    _mutant("a rest that is not said", _MACHINE, "        if rest:\n", "        if False:\n"),
+    _mutant("torn text that is taken for whole", _SHOWN, "zlib.crc32(begun.encode()) == self._checksum", "True"),
     _mutant("a call id that comes twice", _MACHINE, 'else f"{call_id}~{step}"', "else call_id"),
     _mutant("more behind the end", _MACHINE, "handler = None if self.over else", "handler ="),
     _mutant("an end at each wait of the past", _MACHINE, "event.seq >= self._edge and not", "not"),
-    _mutant("an end before a result", _MACHINE, "not self._unanswered and", ""),
-    _mutant("a wait that goes on for those who look on", _MACHINE, "if approved or not self._awaited:", "if True:"),
+    _mutant("an end before a result", _MACHINE, "not self._calls.settled and", ""),
+    _mutant(
+        "a wait that goes on for those who look on",
+        f"{_AI_SDK}awaited.py",
+        "if approved or not self._by_action:",
+        "if True:",
+    ),
     _mutant(
         "steering within a step",
         _MACHINE,
@@ -37,8 +43,8 @@ CHAT_MUTANTS: Final = by_name(
     _mutant(
         "a result of a call that nobody made",
         _MACHINE,
-        "        if known_as is None:\n            return\n        self._unanswered",
-        "        self._unanswered",
+        "        if known_as is None:\n            return\n        content",
+        "        content",
     ),
     _mutant(
         "what was before said again", f"{_AI_SDK}following.py", "self._muted = bool(answered)", "self._muted = False"

@@ -57,7 +57,7 @@ POLICY_MUTANTS: Final = by_name(
         "if false then",
     ),
     _mutant("a waiver is taken", _POLICY, _RULES, 'tools and approvals.require == "never" and', "False and"),
-    _mutant("an exemption is taken", _POLICY, _RULES, "if any(fits((pattern,), tool) for tool in tools):", "if False:"),
+    _mutant("an exemption is taken", _POLICY, _RULES, "if any(_waives(pattern, tool) for tool in tools):", "if False:"),
     _mutant(
         "what is left out gets no floor",
         _POLICY,

@@ -61,7 +61,7 @@ WEBHOOK_MUTANTS: Final = by_name(
     _mutant(
         "an old secret that signs no more",
         _CONTRACT,
-        f"{_STORE}webhooks.py",
+        f"{_STORE}webhook_config.py",
         "return tuple(reversed(alive))",
         "return tuple(reversed(alive))[:1]",
     ),

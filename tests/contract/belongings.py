@@ -27,7 +27,7 @@ from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.schedules import NextTick
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.tenants.tenants import Tenant
-from palaver.store.webhooks.deliveries import RecordedAttempt
+from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.lifecycle import RunStatus, StopReason, WaitReason
 from palaver.vocabulary.scopes import SCOPES
 from palaver.vocabulary.step_kinds import QUEUES
@@ -115,6 +115,8 @@ async def endow(store: Store, driver: StoreDriver, tenant: Tenant) -> None:
         _, lacking = await driver.begin(input=words, agent=agent)
         await store.steps.settle(lacking, Postpone(2.0, "tool:look_up", WaitReason.NO_WORKER))
         await _deliver_one(store, tenant.tag)
+        # What happened until now is added up, and what happens next is not yet.
+        await store.statistics.fold()
         _, last = await driver.begin(input=words, agent=agent)
         await driver.finish(last)
         await _wait_for_caps(store, driver, tenant.tag)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from palaver.store.redis import keys
+from palaver.store.statistics.tallies import Line, Tally
 from tests.contract.families import used_by_itself
 
 if TYPE_CHECKING:
@@ -86,6 +87,58 @@ def check_counts(shard: Shard) -> None:
     assert unknown == 0 or (unknown > 0 and shard.usage["unpriced_calls"]), "what was spent"
     assert shard.usage["unpriced_calls"] <= used["model_calls"], "calls without a price"
     _check_leases(shard)
+
+
+def check_statistics(shard: Shard) -> None:
+    """What the tallies of the longest window and the journal have is what was counted, each thing once; and what all
+    tenants but the default one have together is what they have."""
+    tallies = {owner: _whole(places) for owner, places in shard.statistics.items()}
+    together = tallies.pop(keys.OTHER_TENANTS, Tally())
+    if not shard.erased:
+        owned = Tally()
+        for tally in (tally for owner, tally in tallies.items() if owner):
+            owned.merge(tally)
+        assert vars(owned) == vars(together), "tallies of tenants, and of all of them"
+    total = together
+    total.merge(tallies.get("", Tally()))
+    for line in shard.journal:
+        total.add(Line.of(line.encode()).words)
+    counts, ends, failures = shard.counts, Counter[str](), Counter[str]()
+    for series, number in _of(counts, "runs_finished").items():
+        ends[series.partition(" ")[0]] += number
+        failures[series.rpartition(" ")[2]] += number
+    assert total.runs == +Counter({**ends, "submitted": counts.get("runs_submitted", 0)}), "statistics of runs"
+    assert total.run_errors == Counter({name: number for name, number in failures.items() if name}), "errors of runs"
+    assert total.steps == _of(counts, "steps"), "statistics of leases"
+    assert total.waited.total() == total.steps.total(), "times of queueing"
+    errors = _by_last(_of(counts, "step_failures")) + _by_last(_of(counts, "retries"))
+    lost = sum(number for series, number in total.steps.items() if series.endswith(" lost"))
+    assert total.step_errors == errors + Counter(worker_lost=lost), "errors of steps"
+    used = Counter[str]()
+    for numbers in total.models.values():
+        used.update(numbers)
+    tokens = _by_last(_of(counts, "tokens"))
+    assert used["calls"] == _of(counts, "model_calls").total(), "calls of models"
+    assert used["input_tokens"] == tokens["input"] + tokens["cache_read"] + tokens["cache_write"], "tokens that went in"
+    assert used["output_tokens"] == tokens["output"] + tokens["reasoning"], "tokens that came out"
+    assert used["cost"] == _of(counts, "cost_usd").total(), "money"
+
+
+def _whole(places: dict[str, str]) -> Tally:
+    """All that the tallies of the longest window have."""
+    whole = Tally()
+    for place, text in places.items():
+        if place.startswith("week:"):
+            whole.merge(Tally.of_json(text.encode())[1])
+    return whole
+
+
+def _by_last(numbers: Counter[str]) -> Counter[str]:
+    """Summed up by the last label."""
+    found = Counter[str]()
+    for series, number in numbers.items():
+        found[series.rpartition(" ")[2]] += number
+    return found
 
 
 def _check_leases(shard: Shard) -> None:

@@ -18,7 +18,7 @@ from palaver.store.reading.records import USAGE_FIELDS
 from palaver.store.redis import keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
-from tests.contract.counts import check_caps, check_counts, check_waiting
+from tests.contract.counts import check_caps, check_counts, check_statistics, check_waiting
 from tests.contract.families import check_families
 from tests.contract.turns import check_turns
 from tests.contract.webhooks import check_webhook
@@ -27,6 +27,9 @@ OPEN = {status.value for status, targets in TRANSITIONS.items() if targets}
 """The statuses that a run can still leave."""
 MESSAGES = ("message.created", "tool.finished", "conversation.condensed")
 """What models are told of."""
+
+_OWN = "usage:|in_flight$|capped_in$|backlog:|passing$|erasure$|outbox$|statistics$"
+"""Keys that each owner has for itself, and that are no lists of runs or conversations."""
 
 
 @dataclass
@@ -54,6 +57,12 @@ class Shard:
     """Caps of tenants, each with its owner in front of it."""
     usage: Counter[str] = field(default_factory=Counter)
     """The ledgers of all days: a number for each column."""
+    erased: set[str] = field(default_factory=set)
+    """Tags of tenants that are, or are being."""
+    journal: list[str] = field(default_factory=list)
+    """The lines that are in no tally yet."""
+    statistics: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By owner, the tallies by their places."""
     listed: dict[str, dict[str, float]] = field(default_factory=dict)
     """Lists of runs: of all of them (``""``), and of those with a status."""
     ended: dict[str, float] = field(default_factory=dict)
@@ -97,6 +106,7 @@ async def check_whole(redis: Any, *, max_losses: int = 3) -> None:
         check_waiting(shard)
         check_caps(shard)
         check_counts(shard)
+        check_statistics(shard)
         check_turns(shard)
 
 
@@ -168,7 +178,7 @@ async def _check_batches(redis: Any, name: str, ttl: int) -> None:
     over = state in ("done", "cancelled")
     assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
     due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
-    assert due is not None or state != "running", f"{name} is of a batch that nobody goes on with"
+    assert due is not None or over, f"{name} is of a batch that nobody goes on with"
     assert not (over and (due or await redis.exists(of.flight))), f"{name} is of a batch that is over, and goes on"
 
 
@@ -205,7 +215,7 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
         if ttl == -1:
             shard.lasting.add(rest)
         owner = ""
-        if kind.startswith("@") and re.match("usage:|in_flight$|capped_in$|backlog:|passing$|erasure$|outbox$", key_id):
+        if kind.startswith("@") and re.match(_OWN, key_id):
             owner, (kind, _, key_id) = f"{kind}:", key_id.partition(":")
         if kind.startswith("@"):
             shard.owned.setdefault(f"{kind}:", {})[key_id] = value
@@ -217,8 +227,10 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             shard.conversations[key_id] = value
         elif kind in ("log", "feed"):
             (shard.logs if kind == "log" else shard.feeds)[key_id] = value
-        elif kind in ("erasure", "erased", "outboxes"):
+        elif kind in ("erasure", "outboxes"):
             continue
+        elif kind == "erased":
+            shard.erased = set(value)
         elif kind in ("idem", "copy", "copied", "left", "rewound", "passing", "outbox"):
             assert ttl > 0, f"{text} has no TTL"
         elif kind == "generation":
@@ -255,6 +267,12 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
             assert ttl > 0, f"{text} has no TTL"
             for cell, number in value.items():
                 shard.usage[cell.partition(" ")[0]] += int(number)
+        elif kind == "journal":
+            assert ttl == -1, f"{text} has a TTL"
+            shard.journal = [entry["line"] for entry in value]
+        elif kind == "statistics":
+            assert ttl > 0, f"{text} has no TTL"
+            shard.statistics[owner] = value
         elif kind == "runs":
             shard.listed[key_id] = value
         elif kind == "spans":
@@ -427,8 +445,9 @@ def _check_steps(shard: Shard, run_id: str, steps: dict[str, dict[str, Any]], ma
         assert step["state"] == "ready" or "unattended" not in step, what + "it is in no queue"
         assert step["state"] == "leased" or "judgement" not in step, what + "judged for a loss that is over"
         assert bool(call_id) == ("call" in step), what + "kind"
-        of_agent = "call" in step and orjson.loads(step["call"])["name"].startswith("agent_")
-        assert (step["queue"] == "model") == (not call_id or of_agent), what + "queue"
+        called = orjson.loads(step["call"])["name"] if "call" in step else ""
+        of_agent, of_server = called.startswith("agent_"), "__" in called
+        assert (step["queue"] == "model") == (not call_id or of_agent) or of_server, what + "queue"
         if call_id and run["status"] != RunStatus.CANCELLING:
             assert call_id in calls, what + "its call is answered"
         if step["state"] == "leased":

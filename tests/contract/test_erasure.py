@@ -149,11 +149,14 @@ async def test_nothing_is_found_of_a_tenant_that_is_erased(driver: StoreDriver, 
 async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis: Any, acme: Tenant) -> None:
     for other in (await store.tenants.create("globex"), DEFAULT):
         await endow(store, driver, other)
+    await store.statistics.fold()
     of_acme = (acme.tag, "words-of-acme", "acme")
     before = without(await everything(redis), *of_acme)
     await erase(driver, acme)
     after = without(await everything(redis), *of_acme, '"@"')
     assert after[keys.TENANTS].pop("@") == b"1"
+    # The sum of all tenants has what became of its runs.
+    assert before.pop(keys.statistics("00", keys.OTHER_TENANTS)) != after.pop(keys.statistics("00", keys.OTHER_TENANTS))
     # What has no name of anybody in its own.
     gone = {name for name in before if name.startswith(NAMELESS) and name not in after}
     assert sorted(name.partition("}:")[2].partition(":")[0] for name in gone) == ["copy", "idem", "used"]

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from palaver.errors import StateConflict
+from palaver.errors import ErrorClass, Failure, StateConflict
 from palaver.schemas.actions import Item, PendingAction, QuestionAnswer, ServerQuestion
 from palaver.steps.leases import Delivery, Lease, Settled, Stray
-from palaver.steps.verdicts import AskPerson, Postpone
+from palaver.steps.verdicts import AskPerson, GiveUp, Postpone
 from palaver.store.redis import keys
-from palaver.vocabulary.lifecycle import WaitReason
+from palaver.vocabulary.lifecycle import StopReason, WaitReason
 from tests.contract.store_driver import PAUSE, RESUME, TOOL_ERROR, StoreDriver, approve, deny, output, say
 
 _QUESTION = ServerQuestion(
@@ -280,3 +280,47 @@ async def test_who_answers_a_question_has_spoken_into_the_run(driver: StoreDrive
         await driver.act(run_id, approve(approval.id), by="bob")
     assert refused.value.code == "second_person_required"
     await driver.act(run_id, say("go on"))
+
+
+async def _lacked(driver: StoreDriver, lease: Lease) -> Settled:
+    return await driver.store.steps.settle(lease, Postpone(0.1, "tool:calculator", WaitReason.NO_WORKER))
+
+
+async def test_a_task_whose_tool_no_worker_has_waits_for_one_that_has_it(driver: StoreDriver) -> None:
+    run_id, lease = await _call(driver)
+    await _polled(driver, lease)
+    for worker in ("w2", "w3"):
+        (settled,) = await driver.hasten(run_id, "1/c1")
+        lease = await driver.claim(settled.deliveries[0], worker)
+        await _lacked(driver, lease)
+        run = await driver.get(run_id)
+        assert run.waiting is not None
+        assert (run.status, run.waiting.reason, run.waiting.code) == ("running", "no_worker", "tool:calculator")
+    (settled,) = await driver.hasten(run_id, "1/c1")
+    lease = await driver.claim(settled.deliveries[0], "w4")
+    assert (lease.kept, lease.attempt, lease.lacking_for > 0) == ('{"task": "t"}', 1, True)
+    await driver.answer(lease)
+    assert await driver.results(run_id) == [("c1", "42")]
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_where_none_comes_the_run_ends_and_says_that_the_call_had_begun(driver: StoreDriver, asks: bool) -> None:
+    run_id, lease = await _call(driver)
+    if asks:
+        await _ask(driver, lease)
+        action = await driver.action(run_id, "c1")
+        (delivery,) = (await driver.act(run_id, reply(action.id))).settled.deliveries
+    else:
+        await _polled(driver, lease)
+        (settled,) = await driver.hasten(run_id, "1/c1")
+        (delivery,) = settled.deliveries
+    await _lacked(driver, await driver.claim(delivery, "w2"))
+    (settled,) = await driver.hasten(run_id, "1/c1")
+    lease = await driver.claim(settled.deliveries[0], "w2")
+    failure = Failure.of(ErrorClass.NO_WORKER, message="for an hour no worker has had the tool 'calculator'")
+    assert (await driver.store.steps.settle(lease, GiveUp(failure, StopReason.ERROR))).status == "failed"
+    run = await driver.get(run_id)
+    assert run.error is not None
+    assert (run.error["class"], run.error["step"]) == ("no_worker", "1/c1")
+    assert await driver.results(run_id) == [("c1", f"{failure.message}. The call had begun. {_UNKNOWN}")]
+    assert run.error["message"] == failure.message

@@ -143,10 +143,10 @@ async def test_one_that_waits_is_looked_at_again_and_pausing_takes_the_next_away
 
 async def test_one_that_is_removed_meanwhile_stays_so(store: Store, redis: Any) -> None:
     await store.schedules.keep("", "nightly", ORDER, TIMING, PAST)
-    seen, claimed = await due(store), await claim(store)
+    claimed = await claim(store)
     await store.schedules.remove("", "nightly")
     assert not await store.ticks.settle(claimed, over())
-    await store.ticks.defer(seen, 600)
+    await store.ticks.defer("", "nightly")
     assert not await redis.exists(keys.SCHEDULES_DUE, keys.schedule("", "nightly"), keys.schedule_ticks("", "nightly"))
     await redis.zadd(keys.SCHEDULES_DUE, {"/nightly": 1})
     assert await store.ticks.claim(await due(store), 0, None, AHEAD) is None
@@ -165,9 +165,20 @@ async def test_the_last_ticks_are_shown(store: Store, redis: Any) -> None:
 
 async def test_one_is_left_alone_for_a_while_with_which_something_is_wrong(store: Store) -> None:
     await store.schedules.keep("", "nightly", ORDER, TIMING, PAST)
-    await store.ticks.defer(await due(store), 600)
+    await store.ticks.defer("", "nightly")
     found, upcoming = await store.ticks.due()
     assert found == []
     assert upcoming is not None
     assert 590 < upcoming <= 600
     await store.schedules.remove("", "nightly")
+
+
+async def test_one_that_cannot_be_read_holds_up_no_other(store: Store, redis: Any) -> None:
+    await store.schedules.keep("", "broken", ORDER, TIMING, PAST)
+    await store.schedules.keep("", "nightly", ORDER, TIMING, PAST)
+    await redis.hset(keys.schedule("", "broken"), "timing", "{")
+    for _ in range(2):
+        assert (await due(store)).name == "nightly"
+    assert await redis.zscore(keys.SCHEDULES_DUE, "/broken") > PAST.at, "it has no place before others"
+    for name in ("nightly", "broken"):
+        await store.schedules.remove("", name)

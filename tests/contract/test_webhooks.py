@@ -22,7 +22,8 @@ from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.scripting.scripts import _sources
 from palaver.store.scripting.shared_names import shared_names
-from palaver.store.webhooks.deliveries import DeliveryLease, RecordedAttempt
+from palaver.store.webhooks.deliveries import DeliveryLease
+from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
@@ -465,3 +466,33 @@ async def test_whoever_is_killed_loses_and_invents_nothing(
         assert {(each.run_id, each.type) for each in deliveries} == expected
         assert {each.state for each in deliveries} == {"delivered"}
         assert {delivery_id for delivery_id, _ in received[hook]} == {each.id for each in deliveries}
+
+
+async def test_what_cannot_be_read_holds_up_nobody_else(driver: StoreDriver, store: Store, redis: Any) -> None:
+    """Neither an event, nor a delivery, nor a webhook."""
+    broken, other = [(await store.webhooks.create("", URL)).webhook.id for _ in range(2)]
+    outbox = keys.outbox("00", "")
+    await ended_run(driver)
+    await redis.xadd(outbox, {"about": "{", "run": "run_1", "sequence": 1, "conversation": "c", "at": 1})
+    await ended_run(driver)
+    config = await redis.hget(keys.of_webhook(broken).hook, "config")
+    await redis.hset(keys.of_webhook(broken).hook, "config", "{")
+    assert await store.deliveries.take_events("00") == 3
+    first, second = [each.decode() for each in await redis.zrange(keys.of_webhook(other).waiting, 0, -1)]
+    await redis.hset(keys.of_webhook(other).records, first, "{")
+    assert await store.deliveries.claim(other) is None
+    lease = await claimed(store, other)
+    assert lease.record.id == second
+    await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, OK)
+    assert [each.id for each in await listed(store, other)] == [second]
+    # The webhook itself: it is left alone, and its deliveries are there once it can be read.
+    await redis.hset(keys.of_webhook(broken).hook, "config", config)
+    await ended_run(driver)
+    await store.deliveries.take_events("00")
+    await redis.hset(keys.of_webhook(broken).hook, "config", "{")
+    assert await store.deliveries.claim(broken) is None
+    assert await store.deliveries.due(10) == [other]
+    await redis.hset(keys.of_webhook(broken).hook, "config", config)
+    assert len(await listed(store, broken)) == 1
+    for webhook_id in (broken, other):
+        await store.webhooks.remove(webhook_id)

@@ -36,6 +36,7 @@ from palaver.store.scripting.contracts import (
     EraseKeys,
     EraseMembers,
     EraseRuns,
+    FoldJournal,
     ForgetEvents,
     MarkRuns,
     WriteReceipt,
@@ -44,8 +45,9 @@ from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.erasure import Erasable, SharedType
 from palaver.store.scripting.contracts.schedules import NextTick
+from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryRecord, RecordedAttempt
+from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from palaver.vocabulary.lifecycle import WaitReason
 from tests.contract.store_driver import AGENT, OWN, PAUSE, RESUME, StoreDriver, approve, calls, deny, output, say
@@ -66,6 +68,19 @@ class Case:
     prepare: Callable[[StoreDriver, int], Awaitable[Act]]
     most: int = 128
     """The largest size that gets in."""
+
+
+async def _fold_journal(driver: StoreDriver, n: int) -> Act:
+    await driver.submit("hello")
+    entry, _ = (await driver.redis.xrange(keys.journal("00")))[0]
+    fold = FoldJournal(
+        journal=keys.journal("00"),
+        first=entry.decode(),
+        next=f"{entry.decode()}9",
+        lasts=60,
+        tallies=tuple(FoldedTally(keys.statistics("00", f"@{i:06}:"), "hour:1", b"1" * 600) for i in range(n)),
+    )
+    return lambda: driver.store.scripts.run(fold)
 
 
 def _ids(n: int) -> list[str]:
@@ -661,6 +676,12 @@ async def _keep_secrets(driver: StoreDriver, n: int) -> Act:
     return lambda: vault.keep(conversation_id, values)
 
 
+async def _keep_server_list(driver: StoreDriver, n: int) -> Act:
+    _, lease = await driver.begin()
+    text = orjson.dumps([{"name": f"tool_{number}", "description": "x" * 1024} for number in range(n)])
+    return lambda: driver.store.server_lists.keep(lease, "0" * 32, text)
+
+
 async def _keep_agent(driver: StoreDriver, n: int) -> Act:
     agents, instructions = driver.store.agents, "x" * 1024 * n
     await agents.keep("", "support", AGENT)
@@ -912,6 +933,7 @@ CASES: Final = (
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
     Case("find_allowed", "tenants with steps that may begin", _find_allowed, most=50),
     Case("reserve", "tenants with steps that wait", _reserve, most=50),
+    Case("fold_journal", "tallies of a tenant each", _fold_journal, most=300 * 6),
     Case("create_tenant", "tenants that are there", _create_tenant, most=10_000),
     Case("begin_erasure", "tenants that are there", _begin_erasure, most=10_000),
     Case("erase_runs", "runs with 64 actions each", _erase(_erased_runs), most=50),
@@ -936,6 +958,7 @@ CASES: Final = (
     Case("claim_tick", "KiB of a run", _claim_tick, most=255),
     Case("settle_tick", "KiB of a run", _settle_tick, most=255),
     Case("keep_secrets", "secrets of 512 characters", _keep_secrets, most=64),
+    Case("keep_server_list", "tools of 1 KiB", _keep_server_list, most=64),
     Case("sweep", "a lost call beside others", _lost),
     Case("sweep", "an approval that expires beside others", _expired),
     Case("sweep", "calls of a run that is late", _late),

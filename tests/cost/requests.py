@@ -22,7 +22,7 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.batches import EndedCell
-from palaver.store.webhooks.deliveries import DeliveryRecord, RecordedAttempt
+from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.ledger import COLUMNS
 from palaver.vocabulary.lifecycle import StopReason, WaitReason

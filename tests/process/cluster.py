@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -307,10 +308,15 @@ class Cluster(Inputs):
         """The answer of the store."""
 
         async def asking() -> T:
-            async with Store.connect(Settings(redis_url=self.stack.redis_url)) as store:
+            async with Store.connect(self._settings) as store:
                 return await question(store)
 
         return asyncio.run(asking())
+
+    @cached_property
+    def _settings(self) -> Settings:
+        """Those of `ask`: to read them from the environment each time is a fifth of what a question costs."""
+        return Settings(redis_url=self.stack.redis_url)
 
     def denied(self) -> list[str]:
         """What the users of processes were refused."""

@@ -26,7 +26,10 @@ SLACK: Final = 24
 """Connections that pools may have opened meanwhile and keep."""
 GROWTH: Final = 1.15
 """Of a process's RAM, by fragments."""
-COUNTED: Final = (keys.counts("00"), keys.usage("00", 0).removesuffix("0"), keys.fair("00"), keys.ahead("00", ""))
+COUNTED: Final = (
+    *(keys.counts("00"), keys.journal("00"), keys.statistics("00"), keys.usage("00", 0).removesuffix("0")),
+    *(keys.fair("00"), keys.ahead("00", "")),
+)
 CACHES: Final = 20 << 20
 """Bytes that a process may keep for later: a model worker has the conversations that it knows, 2 KB each here."""
 

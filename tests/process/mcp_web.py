@@ -27,6 +27,10 @@ def server(journal: Path) -> McpServer:
         note("echo")
         return answer(message, says(str(message["params"]["arguments"].get("text"))))
 
+    async def who(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        note(f"who {request.headers.get('Authorization')}")
+        return answer(message, says(f"you are {request.headers.get('Authorization')}"))
+
     async def fail(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
         note("fail")
         return answer(message, says("no such city", isError=True))
@@ -66,7 +70,7 @@ def server(journal: Path) -> McpServer:
         return answer(message, {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 1})
 
     return McpServer(
-        {"asks": asks, "long": long, "echo": echo, "fail": fail, "busy": busy, "wait": wait, "brief": wait}
+        {"asks": asks, "long": long, "who": who, "echo": echo, "fail": fail, "busy": busy, "wait": wait, "brief": wait}
     )
 
 

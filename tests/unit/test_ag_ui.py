@@ -251,6 +251,18 @@ async def test_what_the_page_says_beside_words_goes_with_them() -> None:
             },
             "/resume/0: ",
         ),
+        (
+            {
+                "resume": [
+                    {
+                        "interruptId": "run_1:act_1",
+                        "status": "resolved",
+                        "payload": {"approved": False, "reason": "x" * 2_001},
+                    }
+                ]
+            },
+            "/resume/0/payload/reason: must be a text of at most 2000",
+        ),
         ({"messages": [{"id": "t", "role": "tool", "toolCallId": "c1", "content": "x"}]}, "is not the id of a call"),
         ({"messages": [{"id": "u", "role": "user", "content": [{"type": "audio", "source": {}}]}]}, "must be a text"),
         ({"messages": [{"id": "u", "role": "user", "content": 3}]}, "/messages/0/content"),

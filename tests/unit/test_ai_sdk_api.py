@@ -15,6 +15,7 @@ from palaver.schemas.models import Message
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import AskPerson, Continue, Finish, OpenCall, RetryAfter, ToolOutcome
 from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import AGENT, call
 from tests.unit.chat_page import Page, assembled, check, chunks_of, ended, page, said, texts
 from tests.unit.mcp_host import publish
@@ -180,6 +181,17 @@ async def test_a_call_is_denied_with_a_reason(chat: Page) -> None:
     check(chunks, ["call_1"])
     (response,) = [each for each in chunks if each["type"] == "tool-approval-response"]
     assert (response["approved"], response["reason"]) == (False, "Not on a Sunday.")
+
+
+async def test_a_reason_is_as_long_as_the_limit_says(chat: Page) -> None:
+    run, message = await waiting(chat, call("call_1", "approval"))
+    most = limit_of("deny_reason")
+    refused = await chat.answer(decided(message, False, reason="x" * (most + 1)))
+    assert (refused.status_code, f"/approval/reason: must be a text of at most {most}" in refused.text) == (422, True)
+    request = chat.send(decided(message, False, reason="x" * most))
+    await request.until(lambda body: b"tool-output-denied" in body)
+    await chat.api.finish(run, "As you like")
+    check(await ended(request), ["call_1"])
 
 
 async def test_a_tool_of_the_page_is_answered_and_another_call_still_waits(chat: Page) -> None:
@@ -407,4 +419,65 @@ async def test_a_call_below_that_waits_is_shown_and_how_it_was_decided(chat: Pag
     assert answer.status_code < 300, answer.text
     await request.until(lambda body: b'"decision":"approve"' in body)
     await chat.stop()
+    check(await ended(request))
+
+
+async def test_calls_below_are_answered_by_parts_of_the_answer_above(chat: Page) -> None:
+    api = chat.api
+    await publish(api, "researcher", **{**AGENT, "client_tools": [SHOP]})
+    await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})
+    request, run = await chat.begin(said("look"))
+    (child,) = await call_agent(api, run, "call_1")
+    await api.ask(child, call("a1", "approval"), call("a2", "approval"), call("a3", "client_tool", "pick_colour"))
+    await request.until(lambda body: body.count(b"data-palaver-approval") == 3)
+    below = [each for each in chunks_of(request.body) if each["type"] == "data-palaver-approval"]
+    yes, no, tool = below
+
+    def part(asked: dict[str, Any], answer: Any) -> dict[str, Any]:
+        return {**asked, "data": {**asked["data"], "answer": answer}}
+
+    def message(*parts: dict[str, Any]) -> dict[str, Any]:
+        return {"id": run["id"], "role": "assistant", "parts": [*parts]}
+
+    for wrong in ({"approved": "yes"}, {"approved": False, "reason": 7}, {}, None, {"response": "perhaps"}):
+        refused = await chat.answer(message(part(yes, wrong)))
+        assert (refused.status_code, "/messages/0/parts/0/data/answer" in refused.text) == (422, True), refused.text
+    assert (await chat.answer(message(yes))).status_code == 409, "no answer is in it"
+    again = chat.send(
+        message(
+            part(yes, {"approved": True}),
+            part(no, {"approved": False, "reason": "Not today."}),
+            part(tool, {"output": {"colour": "red"}}),
+        )
+    )
+    for each in (request, again):
+        await each.until(lambda body: all(word in body for word in (b'"approve"', b'"deny"', b'"output"')))
+    assert (await chat.run(run["id"]))["pending_below"] == []
+    events = await api.client.get(f"/v1/runs/{child['id']}/events", headers={"accept": "application/json"})
+    at_child = events.text
+    assert "Not today." in at_child
+    assert "red" in at_child
+    await chat.stop()
+    for each in (request, again):
+        check(await ended(each), ["call_1"])
+
+
+async def test_an_answer_below_is_of_this_chat_alone(chat: Page) -> None:
+    api = chat.api
+    await publish(api, "researcher", **AGENT)
+    await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})
+    request, run = await chat.begin(said("look"))
+    (child,) = await call_agent(api, run, "call_1")
+    waits = await api.ask(child, call("a1", "approval"))
+    answer = {"type": "data-palaver-approval", "id": waits["pending_actions"][0]["id"]}
+    message = {"role": "assistant", "parts": [{**answer, "data": {"answer": {"approved": True}}}]}
+    refused = await chat.answer({**message, "id": child["id"]})
+    assert (refused.status_code, "is not the id of an answer in this chat" in refused.text) == (422, True)
+    other = Page(api, "chat-2")
+    _, elsewhere = await other.begin(said("hello"))
+    seen = other.send({**message, "id": elsewhere["id"]})
+    await seen.until(lambda body: b"start" in body)
+    assert len((await chat.run(run["id"]))["pending_below"]) == 1
+    for each in (chat, other):
+        await each.stop()
     check(await ended(request))

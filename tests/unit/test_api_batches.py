@@ -195,6 +195,49 @@ async def test_a_cancel_begins_nothing_more_and_ends_what_is_under_way() -> None
         assert [name async for name in redis.scan_iter("{palaver:batches}:*")] == []
 
 
+async def test_one_that_was_cancelled_before_any_run_began_goes_on_when_it_is_retried() -> None:
+    async with batching() as each:
+        made = await each.create(2)
+        for verb, state in (("cancel", "cancelled"), ("retry", "running")):
+            assert (await each.api.client.post(f"/v1/batches/{made['id']}/{verb}")).status_code == 200
+            await each.look()
+            assert (await each.read(made))["state"] == state
+        assert await each.answer_all() == 2
+        assert (await each.read(made))["state"] == "done"
+
+
+async def test_one_whose_items_never_end_is_cancelled_a_day_after_the_last_of_them() -> None:
+    async with batching() as each:
+        day, path = limit_of("batch_open"), "/v1/batches"
+        without = await each.create(0, complete=False)
+        made = await each.create(1, complete=False)
+        await each.look()
+        assert await each.answer_all() == 1
+        each.clock.now += day - 60
+        answer = await each.api.client.post(f"{path}/{made['id']}/items", json={"offset": 1, "items": [{"input": "x"}]})
+        assert answer.status_code == 200, answer.text
+        await each.look()
+        assert await each.answer_all() == 1
+        each.clock.now += 60
+        await each.look()
+        states = {(await each.read(batch))["state"] for batch in (without, made)}
+        assert states == {"cancelled", "open"}, "the time begins anew with each part"
+        each.clock.now += day
+        await each.look()
+        over = await each.read(made)
+        assert (over["state"], over["ended"], over["reason"]) == (
+            "cancelled",
+            2,
+            "No items came for 24 hours, and none of them was the last.",
+        )
+        late = await each.api.client.post(f"{path}/{made['id']}/items", json={"offset": 2, "items": [{"input": "x"}]})
+        assert_problem(late, 409, "batch_offset")
+        again = (await each.api.client.post(f"{path}/{made['id']}/retry")).json()
+        assert (again["state"], again["reason"]) == ("running", None)
+        await each.look()
+        assert (await each.read(made))["state"] == "done"
+
+
 async def test_a_scorer_judges_each_answer() -> None:
     async with batching() as each:
         asked = [{"input": "2 + 2?", "expected": "4"}, {"input": "3 + 3?", "expected": "6"}]
@@ -264,8 +307,10 @@ async def test_the_table_is_there_as_csv_and_as_lines_of_json() -> None:
             ("0", "a", "completed", "'=cmd()"),
             ("1", "a", "completed", "'=cmd()"),
         ]
-        lines = (await each.api.client.get(path, headers={"Accept": "application/x-ndjson"})).text.splitlines()
-        assert [orjson.loads(line)["output"] for line in lines] == ["=cmd()", "=cmd()"]
+        lines = await each.api.client.get(path, headers={"Accept": "application/x-ndjson"})
+        assert [orjson.loads(line)["output"] for line in lines.text.splitlines()] == ["=cmd()", "=cmd()"]
+        whole = await each.api.client.get(path)
+        assert {answer.headers["cache-control"] for answer in (table, lines, whole)} == {"no-store"}
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def test_every_route_is_there() -> None:
         "get /v1/runs/{run_id}/events",
         "get /v1/schedules",
         "get /v1/schedules/{name}",
+        "get /v1/statistics",
         "get /v1/tenants",
         "get /v1/tenants/{tenant}",
         "get /v1/tenants/{tenant}/export",

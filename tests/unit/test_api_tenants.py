@@ -41,6 +41,7 @@ from tests.unit.two_tenants import (
 
 DOCUMENT = create_app(dialects=(NATIVE, OPENHANDS, MCP, AG_UI, AI_SDK, OPENAI)).openapi()
 OPERATIONS = operations_of(DOCUMENT)
+WITH_TEXTS = [each for each in OPERATIONS if any(not place.takes_id for place in each.places())]
 SOCKETS = [route.path for route in create_app().routes if isinstance(route, WebSocketRoute)]
 PAIRS = [("acme", "globex"), ("default", "globex"), ("acme", "default")]
 
@@ -52,9 +53,18 @@ PAIRS = [("acme", "globex"), ("default", "globex"), ("acme", "default")]
 async def test_what_is_anothers_is_answered_as_what_is_not_there(operation: Any, victim: str, attacker: str) -> None:
     async with tenants() as api:
         attack = Attack(api, await furnish_again(api, victim), victim, attacker)
-        await attack.on(operation, everywhere=(victim, attacker) == PAIRS[0])
+        await attack.on(operation, [place for place in operation.places() if place.takes_id])
         if "{" in operation.path or operation.id == "POST /mcp":
             assert attack.tried >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", WITH_TEXTS, ids=[each.id for each in WITH_TEXTS])
+async def test_an_id_of_anothers_is_a_text_as_any_other_where_no_id_belongs(operation: Any) -> None:
+    async with tenants() as api:
+        attack = Attack(api, await furnish_again(api, "acme"), "acme", "globex")
+        await attack.on(operation, [place for place in operation.places() if not place.takes_id])
+        assert attack.tried >= 8
 
 
 _A_RUN: Any = {200: ("A run.", None)}

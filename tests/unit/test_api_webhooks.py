@@ -9,7 +9,7 @@ import pytest
 
 from palaver.config.settings import Settings
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import RecordedAttempt
+from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.vocabulary.limits import limit_of
 from tests.unit.api_world import SETTINGS, WEBHOOK_ID, World, assert_problem, world
 

@@ -64,8 +64,8 @@ METHODS = (
     "delete_webhook", "deliveries", "deny", "erase_tenant", "events", "export", "export_tenant", "fork", "get", "keys",
     "list", "messages", "models", "pause", "pause_schedule", "put_agent", "put_schedule", "queues", "replay_deliveries",
     "respond", "resume", "resume_schedule", "retry", "retry_batch", "revoke_key", "rotate_key", "rotate_webhook", "run",
-    "schedule", "schedules", "secret_names", "send", "set_caps", "set_secrets", "steer", "submit", "tenant", "tenants",
-    "trigger_schedule", "usage", "wait", "webhook", "webhooks", "withdraw",
+    "schedule", "schedules", "secret_names", "send", "set_caps", "set_secrets", "statistics", "steer", "submit",
+    "tenant", "tenants", "trigger_schedule", "usage", "wait", "webhook", "webhooks", "withdraw",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,15 +65,18 @@ def test_is_killed_as_the_last_one():
 def _run(folder: Path, *options: str, **files: str) -> str:
     for name, text in {"conftest": CONFTEST, **files}.items():
         (folder / f"{name}.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", str(folder), f"--rootdir={folder}", "-c", os.devnull, *options],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(folder / "ledger")},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return f"{done.stdout}{done.stderr}exit {done.returncode}"
+    # What is printed goes to a file: the end of a pipe comes only when whatever a test has left behind ends as well.
+    with (folder / "printed").open("w+b") as printed:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", str(folder), f"--rootdir={folder}", "-c", os.devnull, *options],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(folder / "ledger")},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+        )
+    return f"{(folder / 'printed').read_text()}exit {done.returncode}"
 
 
 def test_each_test_is_run_once_whatever_becomes_of_a_process(tmp_path: Path) -> None:
@@ -112,14 +116,18 @@ def test_a_process_that_dies_is_noticed_though_what_it_forked_lives(tmp_path: Pa
 import os, signal, time
 
 def test_leaves_one_behind():
-    if os.fork() == 0:
-        time.sleep(100)
-        os._exit(0)
+    if (pid := os.fork()) == 0:
+        signal.alarm(100)
+        signal.pause()
+    with open(os.environ["LEDGER"] + ".left", "w") as left:
+        print(pid, file=left)
     os.kill(os.getpid(), signal.SIGKILL)
 """
     printed = _run(tmp_path, "-rf", test_1=forks, test_2=WELL)
     assert "has ended with -9" in printed
     assert "exit 1" in printed
+    # It lives until here.
+    os.kill(int((tmp_path / "ledger.left").read_text()), signal.SIGKILL)
 
 
 def test_a_run_that_stops_at_the_first_failure_ends_what_its_fixtures_have_begun(tmp_path: Path) -> None:

@@ -410,6 +410,9 @@ async def test_a_start_with_a_key_is_one_start(api: World, capabilities: Any) ->
         ("run_answer", {"run_id": RUN_ID, "answers": [{"action_id": "a", "decision": "deny", "is_error": True}]},
          "invalid_input"),
         ("run_answer", {"run_id": RUN_ID, "answers": [{"action_id": "a", "decision": "deny"}]}, "not_found"),
+        ("run_answer", {"run_id": RUN_ID, "answers": [{"action_id": "all", "response": "accept"}]}, "invalid_input"),
+        ("run_answer", {"run_id": RUN_ID, "answers": [{"action_id": "a", "response": "decline", "content": {}}]},
+         "invalid_input"),
         ("run_cancel", {"run_id": RUN_ID}, "not_found"),
     ],
 )  # fmt: skip

@@ -8,8 +8,14 @@ from typing import Any, Final
 
 import pytest
 
-from tests.unit.api_world import RUN_ID, World, call
-from tests.unit.mcp_host import PREFIX, TASKS, WITH_TASKS, Host, hosted, run_of
+from palaver.errors import NoWorker, classify
+from palaver.steps.leases import Lease
+from palaver.steps.verdicts import GiveUp, Postpone
+from palaver.vocabulary.lifecycle import StopReason, WaitReason
+from tests.unit.api_world import AGENT, RUN_ID, World, call
+from tests.unit.mcp_host import PREFIX, TASKS, WITH_TASKS, Host, hosted, publish, run_of
+from tests.unit.test_api_actions_below import call_agent
+from tests.waiting import aeventually
 
 FORM: Final = {"action": "accept", "content": {"approve": True}}
 
@@ -158,6 +164,24 @@ async def test_a_host_without_forms_sees_that_somebody_else_has_to_answer(api: W
     assert (await get(forms, task_id))["status"] == "input_required"
 
 
+async def test_what_waits_below_is_asked_and_answered_above(api: World, host: Host) -> None:
+    await publish(api, "researcher", **AGENT)
+    await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})
+    task_id = await begun(host)
+    children = await call_agent(api, await run_of(api, task_id), "c1", "c2")
+    for child in children:
+        await api.ask(child, call("a1", "approval"))
+    requests = (await get(host, task_id))["inputRequests"]
+    assert len(requests) == 2
+    first, second = requests
+    await update(host, task_id, **{first: {"action": "accept", "content": {"approve": True}}})
+    answers = [{"action_id": second, "decision": "deny"}]
+    state = await host.call("run_answer", run_id=task_id, answers=answers)
+    assert (state["isError"], state["structuredContent"]["status"]) == (False, "working")
+    for child in children:
+        assert (await run_of(api, child["id"]))["pending_actions"] == []
+
+
 async def test_a_cancel_is_a_wish(api: World, host: Host) -> None:
     task_id = await begun(host)
     for _ in range(2):
@@ -207,3 +231,40 @@ async def test_a_task_is_found_without_its_name_in_a_header(api: World, host: Ho
     headers = {name: value for name, value in sent.headers.items() if name != "mcp-name"}
     again = await api.client.post("/mcp", content=sent.content, headers=headers)
     assert (again.status_code, again.json()) == (200, answer.json())
+
+
+async def test_a_call_whose_tool_no_worker_has_says_so_and_how_it_ended(api: World, host: Host) -> None:
+    task_id = await begun(host)
+    run = await run_of(api, task_id)
+    await api.ask(run, call("c1"))
+
+    async def claim() -> Lease:
+        lease = await api.store.steps.claim(
+            task_id, run["conversation_id"], "1/c1", queues=("tools",), worker="w-1", nonce="n", known=None
+        )
+        assert isinstance(lease, Lease), lease
+        return lease
+
+    left = Postpone(0.05, "crm", WaitReason.REMOTE_TASK, begun=True, kept="{}")
+    await api.store.steps.settle(await claim(), left)
+    await swept(api)
+    await api.store.steps.settle(await claim(), Postpone(0.05, "tool:calculator", WaitReason.NO_WORKER))
+    for state in (await get(host, task_id), (await host.call("run_get", run_id=task_id))["structuredContent"]):
+        assert (state["status"], state.get("statusMessage") or state["reason"]) == ("working", "no_worker")
+    await swept(api)
+    none = classify(NoWorker("for an hour no worker has had the tool 'calculator'"), source="tool")
+    await api.store.steps.settle(await claim(), GiveUp(none, StopReason.ERROR))
+    ended = await get(host, task_id)
+    error = ended["result"]["structuredContent"]["error"]
+    assert (ended["status"], ended["result"]["isError"], error["code"]) == ("completed", True, "no_worker")
+    assert "no worker has had the tool 'calculator'" in error["message"]
+
+
+async def swept(api: World) -> None:
+    """Wait until the step is due again, and let it be delivered."""
+
+    async def due() -> bool:
+        things, _ = await api.store.due.due()
+        return bool(await api.store.due.sweep(things))
+
+    await aeventually(due)

@@ -186,9 +186,30 @@ async def test_an_answer_for_a_run_below_leaves_the_response_as_it_is(there: Ope
     (child,) = await call_agent(there.api, run, "c1")
     waiting = await there.api.ask(child, call("c1", "approval"))
     (action,) = waiting["pending_actions"]
-    answer: Any = [{"type": "mcp_approval_response", "approval_request_id": action["id"], "approve": True}]
+    shown = await client.retrieve(first.id)
+    (asked,) = shown.output
+    assert (shown.status, asked.type, asked.id, asked.name) == (
+        "in_progress", "mcp_approval_request", action["id"], "calculator"
+    )  # fmt: skip
+    answer: Any = [{"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}]
     for _ in range(2):
         again = await client.create(previous_response_id=first.id, input=answer, background=True)
         assert (again.id, again.status) == (first.id, "in_progress")
         assert again == await client.retrieve(first.id)
         assert (await there.api.read(child))["pending_actions"] == []
+        assert again.output == []
+
+
+async def test_a_function_of_a_run_below_is_answered_by_the_id_that_the_response_shows(there: OpenAiWorld) -> None:
+    client = there.client.responses
+    await keep(there.api, "researcher", client_tools=[{"name": "open_file"}])
+    await keep(there.api, "lead", **LEAD)
+    first = await client.create(model="agent/lead", input="look", background=True)
+    (child,) = await call_agent(there.api, await there.run_of(first), "c1")
+    await there.api.ask(child, call("c1", "client_tool", "open_file"))
+    (asked,) = (await client.retrieve(first.id)).output
+    assert (asked.type, asked.name) == ("function_call", "open_file")
+    answer: Any = [{"type": "function_call_output", "call_id": asked.call_id, "output": "text"}]
+    again = await client.create(previous_response_id=first.id, input=answer, background=True)
+    assert (again.id, again.status, again.output) == (first.id, "in_progress", [])
+    assert (await there.api.read(child))["pending_actions"] == []

@@ -101,7 +101,7 @@ def test_a_condenser_condenses() -> None:
     [
         (_given({"model": "gpt-5"}), "/agent/llm/model"),
         (_given({"base_url": "ftp://127.0.0.1:1"}), "/agent/llm/base_url"),
-        (_given(mcp_config={"mcpServers": {}}), "/agent/mcp_config"),
+        (_given(mcp_config={"mcpServers": {"a": {"command": "npx"}}}), "/agent/mcp_config/mcpServers/a/command"),
         (_given(kind="ACPAgent"), "/agent/kind"),
         (_given(filter_tools_regex="^a"), "/agent/filter_tools_regex"),
         (_given(tools=[{"name": "terminal", "params": {"shell": "sh"}}]), "/agent/tools/0/params"),

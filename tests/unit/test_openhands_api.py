@@ -384,7 +384,7 @@ async def test_a_conversation_of_ours_is_seen() -> None:
         ({"tags": {"a" * 1000: "b"}}, ["body", "tags"]),
         ({"initial_message": {"content": [{"type": "image", "image_urls": ["no"]}]}}, ["body", "content", "url"]),
         ({"plugins": [{"source": "a"}]}, ["body", "plugins"]),
-        ({"agent": {**AGENT, "mcp_config": {"a": {}}}}, ["body", "agent", "mcp_config"]),
+        ({"agent": {**AGENT, "mcp_config": {"a": {}}}}, ["body", "agent", "mcp_config", "a", "url"]),
         ({"max_iterations": 0}, ["body", "max_iterations"]),
     ],
 )

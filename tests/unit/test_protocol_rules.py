@@ -47,7 +47,7 @@ def agent(**options: Any) -> AgentSpec:
 
 def option_faults(agent: AgentSpec, providers: Mapping[str, Provider]) -> list[FieldError]:
     known = KnownNames(
-        resolve(agent, providers), policies={}, endpoint_hosts=(), seals=True, tools={"add": ()},
+        resolve(agent, providers), policies={}, endpoint_hosts=(), mcp_hosts=(), seals=True, tools={"add": ()},
         callable_providers=None,
     )  # fmt: skip
     return [each.as_fault() if isinstance(each, spec.UnknownName) else each for each in spec.faults(agent, known)]

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,10 +26,12 @@ from palaver.config.webhook_file import load_webhooks
 from palaver.errors import ConfigurationError, Refused
 from palaver.processes.tasks import end
 from palaver.schemas.endpoints import webhook_fault
+from palaver.schemas.webhooks import WebhookChange
 from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryLease, DeliveryRecord
+from palaver.store.webhooks.deliveries import DeliveryLease
+from palaver.store.webhooks.delivery_records import DeliveryRecord
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.webhooks import DELAYS, EVENT_TYPES, OPENAI_TYPES, TYPE_OF_STATUS
@@ -35,6 +39,8 @@ from tests.contract.store_driver import StoreDriver
 from tests.unit.api_world import SETTINGS
 from tests.unit.receiver import Act, Received, Writer, answer, receiving, take
 from tests.waiting import aeventually
+from workers.connections.lookup_threads import LookupThreads
+from workers.webhooks import chores
 from workers.webhooks.deliverer import Deliverer, keep_file
 from workers.webhooks.messages import body_of, headers_of
 from workers.webhooks.outcomes import ReceiverAnswer, judge
@@ -174,7 +180,7 @@ async def test_a_name_that_leads_within_is_not_asked(monkeypatch: pytest.MonkeyP
     async def resolve(self: Any, host: str, port: int = 0, family: Any = 0) -> list[dict[str, Any]]:
         return [{"hostname": host, "host": "10.0.0.7", "port": port, "family": 2, "proto": 0, "flags": 0}]
 
-    monkeypatch.setattr("workers.connections.guarded_resolver.DefaultResolver.resolve", resolve)
+    monkeypatch.setattr(LookupThreads, "resolve", resolve)
     sender = Sender((), timeout=TIMEOUT)
     try:
         found = await sender.send("https://example.org/hook", {}, b"{}", trusted=False)
@@ -351,12 +357,20 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
     async with receiving() as receiver, delivering(at_work=False) as (driver, store, without):
         path = written(tmp_path, f'[webhooks.ops]\nurl = "{receiver.url}"\nsecret_env = "HOOK_SECRET"\n')
         file = load_webhooks(path)
+        assert file is not None
         for _ in range(2):
             await keep_file(store, file)
         (webhook,) = await store.webhooks.list("")
         assert webhook.of_file
         with pytest.raises(Refused, match="webhook_of_file"):
             await store.webhooks.remove(webhook.id)
+        await driver.redis.hset(keys.of_webhook(webhook.id).hook, "off", "gone")
+        for change in ({"enabled": False}, {"enabled": True, "types": ("run.failed",)}):
+            with pytest.raises(Refused, match="webhook_of_file"):
+                await store.webhooks.change(webhook.id, WebhookChange.model_validate(change))
+        assert (await store.webhooks.change(webhook.id, WebhookChange(enabled=True))).enabled, (
+            "given up by its receiver"
+        )
         await ends(driver)
         await store.deliveries.take_events("00")
         lease = await store.deliveries.claim(webhook.id)
@@ -372,6 +386,116 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
         assert not await store.webhooks.list("")
 
 
+async def test_a_file_that_is_empty_by_now_removes_its_last_webhook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    table = '[webhooks.ops]\nurl = "https://a.example"\nsecret_env = "HOOK_SECRET"\n'
+    async with delivering(at_work=False) as (_, store, _):
+        bare = Settings(redis_url="redis://127.0.0.1:1/0", shards=1)
+        assert chores(bare, store) == [], "without a file those of one are left alone"
+        for text, number in ((table, 1), ("", 0)):
+            (chore,) = chores(bare.model_copy(update={"webhooks": written(tmp_path, text)}), store)
+            task = asyncio.create_task(chore())
+
+            async def kept(number: int = number) -> bool:
+                return len(await store.webhooks.list("")) == number
+
+            await aeventually(kept, within=30)
+            await end(task)
+
+
+async def test_a_webhook_with_much_to_send_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.webhooks.deliverer._PLACES", 1)
+    monkeypatch.setattr("workers.webhooks.deliverer._TURN", 0.0)
+    received: list[str] = []
+
+    def noting(name: str) -> Act:
+        async def note(asked: Received, writer: Writer) -> None:
+            received.append(name)
+            await take(asked, writer)
+
+        return note
+
+    async with receiving(noting("busy")) as busy, receiving(noting("other")) as other, delivering(at_work=False) as (
+        driver, store, deliverer,
+    ):  # fmt: skip
+        deliverer._sender._hosts = tuple(f"127.0.0.1:{each.port}" for each in (busy, other))
+        made = await store.webhooks.create("", busy.url)
+        await ends(driver, 5)
+        await store.deliveries.take_events("00")
+        await store.webhooks.create("", other.url)
+        await ends(driver)
+        await store.deliveries.take_events("00")
+        task = asyncio.create_task(deliverer.run())
+        await aeventually(lambda: len(received) == 7, within=30)
+        await end(task)
+        assert received.index("other") == 1, "it has waited for longer"
+        assert (await store.webhooks.get(made.webhook.id)).delivered >= 5
+
+
+async def test_those_that_are_left_to_others_stand_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.webhooks.deliverer._LOOKED", 1)
+    async with receiving() as receiver, delivering(at_work=False) as (driver, store, deliverer):
+        deliverer._sender._hosts = (f"127.0.0.1:{receiver.port}",)
+        ids = [(await store.webhooks.create("", receiver.url)).webhook.id for _ in range(3)]
+        await ends(driver)
+        await store.deliveries.take_events("00")
+        in_order = await store.deliveries.due(3)
+        assert sorted(in_order) == sorted(ids)
+        deliverer._unable = dict.fromkeys(in_order[:2], float("inf"))
+        assert await deliverer.look()
+        assert [*deliverer._busy] == in_order[2:]
+        await end(*deliverer._busy.values())
+        deliverer._unable = dict.fromkeys(in_order, 0.0)
+        await deliverer.look()
+        assert deliverer._unable == {}, "their time is over"
+        await end(*deliverer._busy.values())
+
+
+async def test_a_server_of_names_that_never_answers_holds_up_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More names than the loop has threads, each a host of a webhook; and one whose address is known at once."""
+    known, over, asked = socket.getaddrinfo, threading.Event(), set[str]()
+
+    def getaddrinfo(host: Any, *rest: Any, **options: Any) -> Any:
+        if str(host).endswith(".slow.example"):
+            asked.add(host)
+            over.wait()
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return known("127.0.0.1" if host == "quick.example" else host, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    async with receiving() as receiver:
+        sender = Sender((f"quick.example:{receiver.port}",), timeout=PATIENT)
+        hosts = [f"h{n}.slow.example" for n in range(40)]
+        slow = [
+            asyncio.create_task(sender.send(f"https://{host}/", {}, b"{}", trusted=n % 2 == 0))
+            for n, host in enumerate(hosts)
+        ]
+        try:
+            await aeventually(lambda: asked == {*hosts}, within=30)
+            loop = asyncio.get_running_loop()
+            assert await asyncio.wait_for(loop.getaddrinfo("localhost", 80), PATIENT), "others of this process"
+            monkeypatch.setattr("workers.connections.guarded_resolver.never_asked", lambda *_, **__: False)
+            url = f"http://quick.example:{receiver.port}/"
+            assert (await sender.send(url, {}, b"{}", trusted=False)).status == 204
+        finally:
+            over.set()
+        assert {(await each).error for each in slow} == {"unknown_host"}
+        await sender.close()
+
+
+async def test_a_host_that_is_looked_up_in_vain_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(host: str, *_: Any, **__: Any) -> Any:
+        raise UnicodeError if host == "junk" else socket.gaierror(socket.EAI_NONAME, "no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    names = LookupThreads(1)
+    for host in ("none.example", "junk", "none.example"):
+        with pytest.raises(OSError, match="name"):
+            await asyncio.wait_for(names.resolve(host), PATIENT)
+
+
 async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -379,6 +503,7 @@ async def test_one_of_the_file_that_cannot_be_kept_stops_no_other_one(
     table = '[webhooks.{}]\nurl = "https://a.example"\nsecret_env = "HOOK_SECRET"\ntenant = "{}"\n'
     tables = [table.format(f"n{place}", name) for place, name in enumerate(("nobody", "erased", "acme"))]
     file = load_webhooks(written(tmp_path, "".join(tables)))
+    assert file is not None
     async with delivering(at_work=False) as (_, store, _):
         for name in ("erased", "acme"):
             await store.tenants.create(name)

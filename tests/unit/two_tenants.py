@@ -8,7 +8,7 @@ import copy
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -239,6 +239,11 @@ class Place:
     at: tuple[str | int, ...] = ()
     body: Any = None
 
+    @property
+    def takes_id(self) -> bool:
+        """Whether it is there for an id; elsewhere an id is a text as any other."""
+        return self.where == "path" or bool(re.search(r"(^|_)(ids?|cursor|conversation|event|taskId)$", self.name))
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -349,16 +354,13 @@ class Attack:
         self.tried = 0
         self._commands: list[str] = []
 
-    async def on(self, operation: Operation, *, everywhere: bool = True) -> None:
-        """Try it with each value of the victim at each place, or only at those that are there for ids. Raises Leak."""
+    async def on(self, operation: Operation, places: Iterable[Place] | None = None) -> None:
+        """Try it with each value of the victim at each of its places, or at these. Raises Leak."""
         before = await self._state()
         if operation.method == "PUT":
             # What is put again is there before.
             await self._ask(operation, Place("nowhere", ""), "", "*/*")
-        for place in operation.places():
-            named = place.where == "path" or re.search(r"(^|_)(ids?|cursor|conversation|event|taskId)$", place.name)
-            if not everywhere and not named:
-                continue
+        for place in operation.places() if places is None else places:
             for kind, values in self._victim.values.items():
                 if not _STANDS_AT.get(kind, re.compile("")).search(place.name):
                     continue

@@ -16,10 +16,16 @@ class GuardedResolver(AbstractResolver):
     """Leaves out addresses at which nothing is ever asked. Its answers are what is connected to, so a name that leads
     elsewhere a moment later leads nobody there."""
 
-    def __init__(self, place: str = "the agent's endpoint", *, outward: bool = False) -> None:
+    def __init__(
+        self,
+        place: str = "the agent's endpoint",
+        *,
+        outward: bool = False,
+        names: AbstractResolver | None = None,
+    ) -> None:
         """``place`` is what a sentence calls the address. ``outward`` leaves out those of private networks, too, unless
-        the name itself says that it leads there."""
-        self._names = DefaultResolver()
+        the name itself says that it leads there. ``names`` looks them up."""
+        self._names = names or DefaultResolver()
         self._place = place
         self._outward = outward
 

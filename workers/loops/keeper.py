@@ -63,6 +63,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         await keeper.report(in_flight=0)
         sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
+        chores += [runtime.store.statistics.keep]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)
         chores += webhook_chores(runtime.settings, runtime.store)
     tasks = [asyncio.create_task(_for_ever(chore), name=str(chore)) for chore in chores]
@@ -74,8 +75,7 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         if runtime.capabilities.declared is not None:
             await runtime.capabilities.declared.close()
         await runtime.publisher.close()
-        if runtime.model is not None:
-            await runtime.model.close()
+        await runtime.close()
         await runtime.store.close()
 
 

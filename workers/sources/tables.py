@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
@@ -18,8 +18,6 @@ Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,1
 """The name of an environment variable."""
 Timeout = Annotated[float, Field(gt=0, le=limit_of("tool_timeout"))]
 """Seconds that a call may take."""
-OF_THE_REQUEST: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te"})
-"""Headers that say how a request is sent: none of them is for a file to say."""
 
 
 def required(variable: Variable) -> str:

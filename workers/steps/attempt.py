@@ -16,10 +16,11 @@ from palaver.secrets.sealing import KeyMissing
 from palaver.steps.leases import Lease, Renewal
 from palaver.steps.verdicts import AskPerson, Finish, HandBack, Postpone, Verdict
 from palaver.store.scripting.contracts.providers import Wait
-from palaver.tools import ToolDeclaration
+from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.lifecycle import StopReason
 
 from ..sources.containment import failure_of
+from ..sources.own_servers import OwnTools
 from ..tracing.attempt_notes import AttemptNotes, InlineCall
 from .active_step import ActiveStep
 from .answer_stream import AnswerStream
@@ -39,6 +40,8 @@ class Attempt:
         self.lease = lease
         self.runtime = runtime
         self._active = active
+        self.own: OwnTools | None = None
+        """The tools of the MCP servers that its agent names itself, once they are asked for."""
         self.source: Source = "engine"
         """The side whose work is going on."""
         self.secrets: Mapping[str, str] = {}
@@ -98,6 +101,20 @@ class Attempt:
         self.prompt = Prompt(self.lease, self.runtime.conversations.load(known, self.lease, protocol))
         self.calls.tally.prompt = self.prompt
         self.source = source
+
+    async def load_own_tools(self) -> None:
+        """Look which tools the MCP servers have that the agent names itself.
+
+        Raises:
+            StaleLease: the lease is lost, or the conversation is gone.
+        """
+        lease = self.lease
+        whose = ToolContext(run_id=lease.run_id, conversation_id=lease.conversation_id, secrets=self.secrets)
+        try:
+            self.own = await self.runtime.own_servers.tools_of(lease, whose)
+        except UnknownConversation:
+            raise StaleLease from None
+        self.calls.own = tuple(self.own.declarations.values())
 
     async def confirm(self) -> None:
         """Before a side effect begins: renew the lease if it may have expired. This process may have been

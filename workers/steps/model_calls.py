@@ -9,9 +9,11 @@ from typing import Final
 from palaver.config.providers import Price
 from palaver.errors import UnknownPrice
 from palaver.processes.failpoints import failpoint
+from palaver.schemas.actions import ClientTool
 from palaver.schemas.models import AgentSpec, Usage
 from palaver.steps.leases import Lease
 from palaver.store.scripting.contracts.providers import Wait
+from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import limit_of
 
 from ..models.call_clock import CallProgress
@@ -73,6 +75,8 @@ class ModelCalls:
         self._progress = progress
         self._notes = notes
         self._ends_at = time.monotonic() + lease.time_left
+        self.own: Sequence[ToolDeclaration] = ()
+        """The tools of the MCP servers that the agent names itself."""
         self._answering: AnswerReader | None = None
         """The reader of the newest call that is no purpose of ours."""
         self.tally = tally = Tally(prompt)
@@ -153,9 +157,10 @@ class ModelCalls:
         return wait
 
     def _offers(self, agent: AgentSpec) -> list[Offer]:
+        behind: tuple[ClientTool | ToolDeclaration, ...] = (*agent.client_tools, *self.own)
         return [
             *(self._offer(agent, name) for name in agent.tools),
-            *(Offer(tool.name, tool.description, tool.parameters) for tool in agent.client_tools),
+            *(Offer(tool.name, tool.description, tool.parameters) for tool in behind),
         ]
 
     def _offer(self, agent: AgentSpec, name: str) -> Offer:

@@ -26,6 +26,7 @@ from palaver.vocabulary.step_kinds import StepKind
 
 from ..models.model_terms import ModelTerms
 from ..models.provider_limiter import ProviderLimiter
+from ..sources.own_servers import OwnServers, open_own_servers
 from .active_step import ActiveStep, InterruptReason
 from .capabilities import Capabilities
 from .conversation_cache import ConversationCache
@@ -113,11 +114,26 @@ class Runtime:
         """There are several for a step that was delivered several times: usually one has the lease, the others are
         strays."""
         self.in_place = InPlace(settings, self.worker_id, capacity, self.active)
+        self._own_servers: OwnServers | None = None
 
     def _tools_in_use(self) -> frozenset[str]:
         """List the tools that models are offered by steps under way."""
         leases = (active.lease for active in self.active)
         return frozenset(name for lease in leases if lease is not None for name in lease.agent.tools)
+
+    @property
+    def own_servers(self) -> OwnServers:
+        """The MCP servers that agents name themselves. Nothing of it is there before the first of them."""
+        if self._own_servers is None:
+            self._own_servers = open_own_servers(self.settings, self.store.server_lists)
+        return self._own_servers
+
+    async def close(self) -> None:
+        """Close what its steps have opened."""
+        if self._own_servers is not None:
+            await self._own_servers.close()
+        if self.model is not None:
+            await self.model.close()
 
     @contextlib.contextmanager
     def working_on(self, run_id: str, step: str) -> Iterator[ActiveStep]:

@@ -27,16 +27,21 @@ from .condensing import condense
 from .failures import log_raised
 from .output_check import misfit_of
 from .registry import step
-from .tool_calls import client_tool_of, is_risky, make_call, tool_of
+from .tool_calls import client_tool_of, is_risky, make_call, own_tool, tool_of
 
 _STOPS = {WITHHELD: StopReason.CONTENT_FILTER, "length": StopReason.MAX_TOKENS}
 
 
 @step(MODEL, retry=MODEL_CALL)
 async def call_model(attempt: Attempt) -> Verdict | Wait:
-    """Call the model, and run quick inline tools at once; or call an agent."""
-    if attempt.lease.call is not None:
+    """Call the model, and run quick inline tools at once; or call an agent, or a tool of an MCP server of its own."""
+    agent, call = attempt.lease.agent, attempt.lease.call
+    if call is not None and call.name in agent.subagents:
         return await call_agent(attempt)
+    if agent.mcp_servers and not attempt.lease.condenses:
+        await attempt.load_own_tools()
+    if call is not None:
+        return await call_tool(attempt)
     if attempt.lease.condenses:
         return await _condense(attempt)
     if (stuck := attempt.prompt.detect_repetition()) is not None:
@@ -122,8 +127,11 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                 continue
             tool, arguments = tool_of(attempt, call)
             approvals = attempt.lease.agent.approvals
+            # A server of the agent's own is somebody else's to keep waiting: its calls hold no process (ADR 0123).
+            kind = TOOL if attempt.own is None or own_tool(attempt, call.name) is None else MODEL
             if approvals.ask(tool.name, risky=tool.risky, alone=len(calls) == 1):
-                attempt.runtime.tools.require_fit(call.name, call.arguments)
+                if kind is TOOL:
+                    attempt.runtime.tools.require_fit(call.name, call.arguments)
                 open_calls.append(
                     OpenCall(
                         call,
@@ -131,6 +139,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                         awaits="approval",
                         timeout=approvals.timeout,
                         limit=tool.timeout,
+                        kind=kind,
                         queue=tool.queue,
                         second_person=approvals.needs_second_person(tool.name),
                     )
@@ -143,7 +152,7 @@ async def _begin(attempt: Attempt, calls: tuple[ToolCall, ...]) -> tuple[list[To
                     raise ToolError("the results of the calls made at once are too large together: make fewer at once")
                 outcomes.append(outcome)
             else:
-                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout, queue=tool.queue))
+                open_calls.append(OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue))
             if tool.ends_run:
                 ending = tool.name
         except ToolFailure as error:

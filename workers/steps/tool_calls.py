@@ -53,11 +53,25 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
     """
     agent = attempt.lease.agent
     if call.name not in agent.tools:
-        offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools))) or "none"
-        raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
+        return _own_tool_of(attempt, call)
     if attempt.lease.kept is not None:
         return _tool_of_left(attempt, call)
     return attempt.runtime.tools.check(call.name, call.arguments)
+
+
+def own_tool(attempt: Attempt, name: str) -> ToolDeclaration | None:
+    """The tool of that name of a server that the agent names itself; None if there is none."""
+    return None if attempt.own is None else attempt.own.declarations.get(name)
+
+
+def _own_tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str, Any]]:
+    """The same of a call that is of none of the tools that the agent names."""
+    agent, tool = attempt.lease.agent, own_tool(attempt, call.name)
+    if tool is None:
+        own = () if attempt.own is None else attempt.own.declarations
+        offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools), *own)) or "none"
+        raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
+    return tool, fitting(tool, call.arguments) if attempt.lease.kept is None else read(call.arguments)
 
 
 def _tool_of_left(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str, Any]]:
@@ -71,7 +85,10 @@ def _tool_of_left(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, di
 def is_risky(attempt: Attempt, call: ToolCall) -> bool:
     """Tell whether the tool that ``call`` names is declared risky."""
     agent = attempt.lease.agent
-    return call.name in agent.tools and call.name not in agent.subagents and attempt.runtime.tools[call.name].risky
+    if call.name not in agent.tools:
+        own = own_tool(attempt, call.name)
+        return own is not None and own.risky
+    return call.name not in agent.subagents and attempt.runtime.tools[call.name].risky
 
 
 async def make_call(
@@ -100,6 +117,8 @@ async def make_call(
             left=None if lease.kept is None else LeftCall(lease.kept, lease.answer),
         )
         with attempt.calling(tool, call):
+            if attempt.own is not None and tool.name not in lease.agent.tools:
+                return await attempt.own.call(tool, arguments, context)
             return await attempt.runtime.tools.call(tool.name, arguments, context)
 
 

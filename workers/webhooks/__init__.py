@@ -20,12 +20,12 @@ def chores(settings: Settings, store: Store) -> list[Callable[[], Coroutine[Any,
     if not settings.deliver_webhooks:
         return []
     file = load_webhooks(settings.webhooks)
-    if not settings.sealer and not file:
+    if not settings.sealer and file is None:
         # Without the key nobody makes one, and what others made cannot be signed here.
         return []
 
     async def deliver() -> None:
-        if not file:
+        if file is None:
             await store.deliveries.until_wanted()
         from .deliverer import Deliverer
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import time
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from palaver.config.settings import Settings
@@ -22,8 +22,9 @@ from palaver.processes.tasks import end
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
-from palaver.store.webhooks.deliveries import DeliveryLease, RecordedAttempt
-from palaver.store.webhooks.webhooks import WebhookConfig
+from palaver.store.webhooks.deliveries import DeliveryLease
+from palaver.store.webhooks.delivery_records import RecordedAttempt
+from palaver.store.webhooks.webhook_config import WebhookConfig
 from palaver.vocabulary.ids import file_webhook_id
 
 from .messages import body_of, headers_of
@@ -34,12 +35,14 @@ log = logging.getLogger("palaver.workers.webhooks")
 
 _PLACES: Final = 256
 """Webhooks that this process sends to at once."""
+_LOOKED: Final = 1024
+"""Webhooks that are due among which places are given away."""
 _EVERY: Final = 0.25
 """Seconds between two looks, while there is nothing to do."""
 _MARKS: Final = 5.0
 """Seconds between two looks at the marks of tenants."""
-_IN_A_ROW: Final = 100
-"""Attempts that a task makes before it gives its place to others."""
+_TURN: Final = 30.0
+"""Seconds for which a webhook keeps its place, while there is more to send to it."""
 _SOON: Final = 1.0
 """Seconds after which others may try what this process cannot."""
 _UNABLE: Final = 60.0
@@ -73,9 +76,10 @@ class Deliverer:
         settings: Settings,
         sender: Sender | None = None,
         *,
-        file: Mapping[str, FileWebhook] = MappingProxyType({}),
+        file: Mapping[str, FileWebhook] | None = None,
     ) -> None:
-        """``file`` has the webhooks of the operator's file, by name."""
+        """``file`` has the webhooks of the operator's file, by name: others of a file are to go. None: there is no file
+        here, and those of one are left to others."""
         self._store = store
         self._file = file
         self._sender = sender or Sender(settings.webhook_hosts)
@@ -83,12 +87,14 @@ class Deliverer:
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._unable: dict[str, float] = {}
         """Until when each of them is left to others."""
+        self._served: dict[str, float] = {}
+        """The end of the last turn of each that is due: those that have waited for longer are first."""
         self._marked_at = float("-inf")
 
     async def run(self) -> None:
         """Deliver, for ever."""
         try:
-            if self._file:
+            if self._file is not None:
                 await keep_file(self._store, self._file)
             while True:
                 if not await self.look():
@@ -105,9 +111,13 @@ class Deliverer:
             self._marked_at = now
             await self._store.webhooks.see_to_marks()
         taken = sum([await deliveries.take_events(shard) for shard in deliveries.shards])
+        self._unable = {webhook_id: until for webhook_id, until in self._unable.items() if until > now}
+        # Those that are left out stand before others.
+        due = await deliveries.due(_LOOKED + len(self._busy) + len(self._unable))
+        self._served = {webhook_id: self._served.get(webhook_id, -math.inf) for webhook_id in due}
         begun = 0
-        for webhook_id in await deliveries.due(_PLACES + len(self._busy)):
-            if webhook_id in self._busy or self._unable.get(webhook_id, now) > now or len(self._busy) >= _PLACES:
+        for webhook_id in sorted(due, key=self._served.__getitem__):
+            if webhook_id in self._busy or webhook_id in self._unable or len(self._busy) >= _PLACES:
                 continue
             task = asyncio.create_task(self._deliver_to(webhook_id), name=f"webhook {webhook_id}")
             self._busy[webhook_id] = task
@@ -116,22 +126,25 @@ class Deliverer:
 
     async def _deliver_to(self, webhook_id: str) -> None:
         try:
-            for _ in range(_IN_A_ROW):
+            until = time.monotonic() + _TURN
+            while True:
                 lease = await self._store.deliveries.claim(webhook_id)
-                if lease is None or not await self._attempt(lease):
+                if lease is None or not await self._attempt(lease) or time.monotonic() >= until:
                     return
         except Exception as error:
             log.warning("deliveries to %s: %s; again soon", webhook_id, type(error).__name__)
         finally:
             del self._busy[webhook_id]
+            self._served[webhook_id] = time.monotonic()
 
     def _keys(self, webhook: WebhookConfig, now: int) -> Sequence[bytes]:
         """What its events are signed with. Raises KeyMissing and SealBroken: this process cannot know it."""
         if webhook.file_name is None:
             return self._store.webhooks.opened(webhook, now)
-        if webhook.file_name not in self._file:
+        kept = (self._file or {}).get(webhook.file_name)
+        if kept is None:
             raise KeyMissing
-        return self._file[webhook.file_name].keys(webhook.file_name, os.environ)
+        return kept.keys(webhook.file_name, os.environ)
 
     async def _attempt(self, lease: DeliveryLease) -> bool:
         """Make an attempt and record it. Tell whether there may be more to send to the webhook."""

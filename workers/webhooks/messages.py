@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.store.reading.records import instant
-from palaver.store.webhooks.deliveries import DeliveryRecord
+from palaver.store.webhooks.delivery_records import DeliveryRecord
 from palaver.version import __version__
 from palaver.vocabulary.webhooks import OPENAI_TYPES, Format
 

@@ -17,6 +17,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.webhooks import TIMEOUT
 
 from ..connections.guarded_resolver import GuardedResolver
+from ..connections.lookup_threads import LookupThreads
 from ..connections.pool import open_pool
 from ..connections.transport import AiohttpTransport
 from .outcomes import ReceiverAnswer
@@ -31,9 +32,10 @@ class Sender:
         """``hosts`` are those of private networks at which webhooks may be."""
         self._hosts = hosts
         self._timeout = timeout
-        self._outward = open_pool(GuardedResolver("the webhook", outward=True), sent_once=True)
-        self._inward = open_pool(GuardedResolver("the webhook"), sent_once=True)
-        self._trusted = open_pool(sent_once=True)
+        names = LookupThreads()
+        self._outward = open_pool(GuardedResolver("the webhook", outward=True, names=names), sent_once=True)
+        self._inward = open_pool(GuardedResolver("the webhook", names=names), sent_once=True)
+        self._trusted = open_pool(LookupThreads(), sent_once=True)
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes, *, trusted: bool) -> ReceiverAnswer:
         """Make an attempt, which takes 15 seconds at most, whatever the receiver does. Redirects are not followed."""

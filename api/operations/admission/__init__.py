@@ -17,7 +17,7 @@ from palaver.schemas.conversation import ConversationPatch, Fork, NewConversatio
 from palaver.schemas.models import AgentSpec, Message, Retry, Run, Submission, WithAgent
 
 from ..backend import Backend, Caller, within_deadline
-from . import content, governing, history, items, money, schedule, spec
+from . import content, governing, history, items, money, own_servers, schedule, spec
 from .agents import as_it_was, refuse_other_agents, refuse_other_names
 from .faults import at_the_root, refuse
 from .governing import may_name
@@ -66,6 +66,7 @@ async def admit_submission(submission: Submission, backend: Backend, caller: Cal
     refuse(
         chain(
             spec.faults(agent, known) if agent is not None else spec.missing(conversation_id),
+            own_servers.faults(agent, known) if agent is not None else (),
             spec.secret_faults(submission.secrets, "/secrets", seals=known.seals),
             content.faults(submission.input, models),
             money.faults(submission.budget, models, owner),
@@ -105,8 +106,8 @@ async def admit_agent(name: str, agent: AgentSpec, backend: Backend, caller: Cal
     with at_the_root():
         whole = await with_subagents(agent, backend, caller, name)
         known = await look_up(whole, backend)
-        faults = (spec.kept_faults(name, agent), spec.faults(whole, known), await faults_below(whole, None, backend))
-        refuse(chain(*faults))
+        faults = (spec.kept_faults(name, agent), spec.faults(whole, known), own_servers.faults(whole, known))
+        refuse(chain(*faults, await faults_below(whole, None, backend)))
         numbered = with_policies(whole, backend).model_copy(update={"name": name, "version": 1})
         await governing.check(numbered, backend, caller)
 
@@ -129,6 +130,7 @@ async def admit_retry(run_id: str, body: Retry, backend: Backend, caller: Caller
     refuse(
         chain(
             spec.faults(body.spec, known) if body.spec is not None else (),
+            own_servers.faults(body.spec, known) if body.spec is not None else (),
             money.faults(body.budget, models, owner),
             history.input_faults(body.input) if body.input is not None else (),
             schedule.faults(body),
@@ -166,6 +168,7 @@ async def admit_conversation(body: OfConversation, backend: Backend, caller: Cal
     refuse(
         chain(
             spec.faults(body.spec, known) if body.spec is not None else (),
+            own_servers.faults(body.spec, known) if body.spec is not None else (),
             spec.secret_faults(secrets, "/secrets", seals=known.seals),
             await faults_below(body.spec, None, backend),
         )
@@ -210,7 +213,7 @@ async def admit_items(run_id: str, inputs: Sequence[Item], backend: Backend, cal
         refuse(items.form_faults(inputs, run.pending_actions))
     if edits:
         tools = await within_deadline(backend.catalog.tools())
-        refuse(items.edit_faults(inputs, run.pending_actions, tools or {}))
+        refuse(items.edit_faults(inputs, run.pending_actions, tools or {}, run.agent.mcp_servers))
 
 
 def admit_secrets(secrets: Mapping[str, SecretStr | None], pointer: str, backend: Backend) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from palaver.errors import FieldError
 from palaver.schemas.actions import (
@@ -15,6 +15,7 @@ from palaver.schemas.actions import (
     Steering,
     ToolOutput,
 )
+from palaver.schemas.mcp_servers import own_label
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..catalog import KnownTools, argument_faults, faults_by_schema
@@ -56,8 +57,12 @@ def form_faults(items: Sequence[Item], pending: Sequence[PendingAction]) -> Iter
                 yield FieldError(f"{where}{fault.pointer}", fault.code, fault.message)
 
 
-def edit_faults(items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools) -> Iterator[FieldError]:
-    """Yield the faults of arguments that do not fit the tools of their actions, as far as these are pending."""
+def edit_faults(
+    items: Sequence[Item], pending: Sequence[PendingAction], tools: KnownTools, own: Collection[str]
+) -> Iterator[FieldError]:
+    """Yield the faults of arguments that do not fit the tools of their actions, as far as these are pending. What tools
+    of the agent's ``own`` MCP servers take, the worker knows that calls them."""
+    pending = [action for action in pending if own_label(own, action.tool) is None]
     approvals = {action.id: action for action in pending if action.type == "approval"}
     for index, item in enumerate(items):
         if isinstance(item, ApprovalDecision) and item.arguments is not None and item.action_id in approvals:

@@ -13,6 +13,8 @@ from typing import Any, Final
 from palaver.config.policy import PolicyRule, RequiredApprovals, RetryCeiling, fits
 from palaver.errors import FieldError
 from palaver.schemas.actions import Approvals
+from palaver.schemas.json_pointers import pointer
+from palaver.schemas.mcp_servers import OF_ALL, all_of, covers, may_fit
 from palaver.schemas.models import AgentSpec, Budget
 from palaver.steps.ceiling import MAX_ATTEMPTS, MAX_SECONDS, Ceiling
 from palaver.steps.retry import MODEL_CALL, RetryPolicy
@@ -60,6 +62,7 @@ def faults(subject: Subject, rules: Rules) -> Iterator[FieldError]:
     for name, rule in rules.items():
         yield from _inline_faults(subject, name, rule)
         yield from _tool_faults(subject, name, rule.tools)
+        yield from _server_faults(subject, name, rule)
         yield from _model_faults(subject, name, rule.models)
         yield from _approval_faults(subject, name, rule.approvals)
         yield from _step_faults(subject, name, rule.max_steps)
@@ -92,6 +95,18 @@ def _tool_faults(subject: Subject, name: str, allowed: Iterable[str] | None) -> 
             yield subject.fault(f"/agent/tools/{index}", why)
 
 
+def _server_faults(subject: Subject, name: str, rule: PolicyRule) -> Iterator[FieldError]:
+    """Yield the faults of MCP servers of the agent's own. A rule about tools has to allow whatever tools one has."""
+    for label, server in subject.agent.mcp_servers.items():
+        where = pointer(("agent", "mcp_servers", label))
+        if rule.mcp_hosts is not None and not fits(rule.mcp_hosts, server.host):
+            why = f"is at a host that the rule {name} does not allow; it allows: {_listed(rule.mcp_hosts) or 'none'}"
+            yield subject.fault(where, why)
+        if rule.tools is not None and not any(covers(pattern, label) for pattern in rule.tools):
+            why = f"may have tools that the rule {name} does not allow: it would have to allow {all_of(label)}"
+            yield subject.fault(where, why)
+
+
 def _model_faults(subject: Subject, name: str, allowed: Iterable[str] | None) -> Iterator[FieldError]:
     for index, model in enumerate(subject.agent.models if allowed is not None else ()):
         if not fits(allowed or (), model):
@@ -108,7 +123,7 @@ def _approval_faults(subject: Subject, name: str, required: RequiredApprovals | 
         yield subject.fault("/agent/approvals/require", f"{why}: leave it out")
     for field in ("exempt", "exempt_alone"):
         for index, pattern in enumerate(getattr(approvals, field)):
-            if any(fits((pattern,), tool) for tool in tools):
+            if any(_waives(pattern, tool) for tool in tools):
                 yield subject.fault(f"/agent/approvals/{field}/{index}", f"{why}: take it out")
 
 
@@ -147,16 +162,25 @@ def _retry_faults(subject: Subject, name: str, ceiling: RetryCeiling | None) -> 
 
 
 def _asked_for(required: RequiredApprovals, subject: Subject) -> tuple[str, ...]:
-    """Return the tools of the agent whose calls have to wait. One that no worker has declared may be risky."""
-    known = subject.tools or {}
+    """Return the tools of the agent whose calls have to wait. One that no worker has declared may be risky, and so is
+    each of a server of the agent's own: all that one has are named together."""
+    known, servers = subject.tools or {}, subject.agent.mcp_servers
+    own = tuple(all_of(label) for label in servers)
     match required.require:
         case "always":
-            return subject.agent.tools
+            return (*subject.agent.tools, *own)
         case "risky":
             safe = {tool for tool, versions in known.items() if not any(version.risky for version in versions)}
-            return tuple(tool for tool in subject.agent.tools if tool not in safe)
+            return (*(tool for tool in subject.agent.tools if tool not in safe), *own)
         case patterns:
-            return tuple(tool for tool in subject.agent.tools if fits(patterns, tool))
+            named = (tool for tool in subject.agent.tools if fits(patterns, tool))
+            of_servers = (all_of(label) for label in servers if any(may_fit(pattern, label) for pattern in patterns))
+            return (*named, *of_servers)
+
+
+def _waives(pattern: str, tool: str) -> bool:
+    """Tell whether a pattern fits a tool, or perhaps one of a server."""
+    return fits((pattern,), tool) or (tool.endswith(OF_ALL) and may_fit(pattern, tool.removesuffix(OF_ALL)))
 
 
 def _approvals(subject: Subject, demanded: list[RequiredApprovals]) -> Approvals:
@@ -200,7 +224,7 @@ def _few(patterns: Iterable[str], otherwise: Any) -> Any:
 
 
 def _without(patterns: tuple[str, ...], tools: Iterable[str]) -> tuple[str, ...]:
-    return tuple(pattern for pattern in patterns if not any(fits((pattern,), tool) for tool in tools))
+    return tuple(pattern for pattern in patterns if not any(_waives(pattern, tool) for tool in tools))
 
 
 def _budget(budget: Budget | None, ceilings: list[Budget]) -> Budget | None:

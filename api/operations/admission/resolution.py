@@ -45,6 +45,8 @@ class KnownNames:
     policies: Mapping[str, RetryPolicy]
     endpoint_hosts: Collection[str]
     """The hosts at which an agent may have an endpoint of its own."""
+    mcp_hosts: Collection[str]
+    """The hosts at which an agent may have MCP servers of its own."""
     seals: bool
     """True if there is a key to encrypt secrets with."""
     tools: KnownTools | None
@@ -60,14 +62,16 @@ async def look_up(agent: AgentSpec | None, backend: Backend) -> KnownNames:
         StoreUnavailable: the store took too long.
     """
     tools, models = (agent.tools, agent.models) if agent is not None else ((), ())
+    servers = agent is not None and bool(agent.mcp_servers)
     tools = tuple(name for name in tools if agent is None or name not in agent.subagents)
     providers = [model.partition("/")[0] for model in models]
     return KnownNames(
         models=resolve(agent, backend.providers),
         policies=backend.policies,
         endpoint_hosts=backend.settings.inline_provider_hosts,
+        mcp_hosts=backend.settings.inline_mcp_hosts,
         seals=backend.store.vault.usable,
-        tools=await within_deadline(backend.catalog.tools(tools)) if tools else None,
+        tools=await within_deadline(backend.catalog.tools(tools)) if tools or servers else None,
         callable_providers=await within_deadline(backend.catalog.providers(providers)),
     )
 

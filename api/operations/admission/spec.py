@@ -12,6 +12,7 @@ import orjson
 from palaver.errors import ConfigurationError, FieldError
 from palaver.schemas.endpoints import INLINE
 from palaver.schemas.json_pointers import pointer
+from palaver.schemas.mcp_servers import may_fit
 from palaver.schemas.model_options import JsonSchemaFormat, NamedTool
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.schema_faults import answer_schema_faults, tool_schema_faults
@@ -165,7 +166,7 @@ def _client_tool_faults(agent: AgentSpec) -> Iterator[FieldError]:
 
 def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[FieldError | UnknownName]:
     """Yield a fault for each pattern that fits no tool: one with a typing error would let calls through without
-    approval."""
+    approval. Which tools a server of the agent's own has nobody knows yet."""
     servers = frozenset(agent.tools)
     known = [name for name in agent.tools if tools is None or name in tools or name in agent.subagents]
     approvals = agent.approvals
@@ -178,7 +179,9 @@ def _approval_faults(agent: AgentSpec, tools: KnownTools | None) -> Iterator[Fie
     }
     for field, patterns in lists.items():
         for index, pattern in enumerate(patterns):
-            if pattern not in servers and not any(fnmatchcase(name, pattern) for name in agent.tools):
+            if pattern in servers or any(may_fit(pattern, label) for label in agent.mcp_servers):
+                continue
+            if not any(fnmatchcase(name, pattern) for name in agent.tools):
                 where, why = f"/agent/approvals/{field}/{index}", "fits none of the agent's tools"
                 yield UnknownName(where, "unknown_tool", why, pattern, known, own=True)
 
@@ -188,7 +191,7 @@ def _tool_choice_faults(agent: AgentSpec) -> Iterator[FieldError | UnknownName]:
     if isinstance(agent.tool_choice, NamedTool) and agent.tool_choice.name not in named:
         where, why = "/agent/tool_choice/name", "is none of the agent's tools"
         yield UnknownName(where, "unknown_tool", why, agent.tool_choice.name, named, own=True)
-    elif agent.tool_choice == "required" and not named:
+    elif agent.tool_choice == "required" and not named and not agent.mcp_servers:
         yield FieldError("/agent/tool_choice", "unknown_tool", "asks for a tool call, and the agent has no tools")
 
 

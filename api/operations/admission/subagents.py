@@ -16,7 +16,7 @@ from palaver.store.reading.records import agent_json
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from ..backend import Backend, Caller
-from . import money, spec
+from . import money, own_servers, spec
 from .agents import kept_agent
 from .resolution import look_up
 from .spec import UnknownName
@@ -156,12 +156,19 @@ async def _faults_of(subagent: Subagent, budget: Budget | None, pointer: str, ba
     known = await look_up(agent, backend)
     found = []
     budgets = chain.from_iterable(money.faults(each, known.models) for each in (budget, subagent.budget))
-    for fault in (*spec.faults(agent, known), *budgets):
+    for fault in (*spec.faults(agent, known), *own_servers.faults(agent, known), *_secret_headers(agent), *budgets):
         own = fault.as_fault() if isinstance(fault, UnknownName) else fault
         found.append(FieldError(pointer, own.code, f"the agent {agent.name}: {own.pointer} {own.message}"))
     for each in agent.subagents.values():
         found += await _faults_of(each, budget, pointer, backend)
     return found
+
+
+def _secret_headers(agent: AgentSpec) -> Iterator[FieldError]:
+    for label, server in agent.mcp_servers.items():
+        if server.headers:
+            why = "are secrets of the conversation of the run, which its runs do not have"
+            yield FieldError(f"/agent/mcp_servers/{label}/headers", "endpoint_not_allowed", why)
 
 
 def with_policies(agent: AgentSpec, backend: Backend) -> AgentSpec:

@@ -37,14 +37,15 @@ async def create_batch(
         IdempotencyMismatch, NoRoom, NotDurable, StoreUnavailable: it was not made, or not safely.
     """
     request = hashlib.sha256(body.model_dump_json(exclude_defaults=True).encode()).hexdigest() if key else ""
-    order = BatchOrder(body.head, bearer_of_order(caller), request)
+    head = body.head
+    order = BatchOrder(head, bearer_of_order(caller), request)
     if len(order.to_json()) > limit_of("batch_head"):
         count_exceeded("batch_head")
         raise Refused.at("/agents", f"with all but the items, have more than {limit_of('batch_head')} bytes, as JSON")
     if body.complete and not body.items:
         raise Refused.at("/items", "has nothing in it, and no more are to come")
     _check_items(body.items)
-    await _check_head(body, backend, caller)
+    await _check_head(head, body.items, backend, caller)
     batch_id = _new_id(caller, key)
     new = await within_deadline(backend.store.batches.create(caller.tenant, batch_id, order))
     await _append(backend, batch_id, order, 0, body.items, caller, complete=body.complete)
@@ -152,18 +153,18 @@ async def _append(
     backend.batches_changed.set()
 
 
-async def _check_head(body: NewBatch, backend: Backend, caller: Caller) -> None:
-    first = body.items[0] if body.items else BatchItem(input="?")
-    if len(body.tags) == limit_of("tags"):
+async def _check_head(head: BatchHead, items: Sequence[BatchItem], backend: Backend, caller: Caller) -> None:
+    first = items[0] if items else BatchItem(input="?")
+    if len(head.tags) == limit_of("tags"):
         raise Refused.at("/tags", f"has {limit_of('tags')} entries: one more is the batch's own")
-    for place, agent in enumerate(body.agents):
+    for place, agent in enumerate(head.agents):
         refuse(ordered_faults(agent, f"/agents/{place}"))
         with below("", {"/agent": f"/agents/{place}", "/input": "/items/0/input"}):
-            await admit_submission(submission_of("", body.head, agent, first), backend, caller)
-    if body.scorer is not None:
-        refuse(ordered_faults(body.scorer, "/scorer"))
+            await admit_submission(submission_of("", head, agent, first), backend, caller)
+    if head.scorer is not None:
+        refuse(ordered_faults(head.scorer, "/scorer"))
         with below("", {"/agent": "/scorer", "/input": "/items/0/input"}):
-            await admit_submission(scoring_of("", body.head, first, "?"), backend, caller)
+            await admit_submission(scoring_of("", head, first, "?"), backend, caller)
 
 
 def _check_items(items: Sequence[BatchItem]) -> None:

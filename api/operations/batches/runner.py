@@ -118,8 +118,8 @@ class BatchRunner:
 
     async def _look_at(self, claimed: BatchClaim, entry: CellEntry) -> EndedCell | CellEntry | None:
         """Return what became of a cell in flight; None if nothing has."""
-        run_id = entry.score_run_id or entry.run_id
-        if run_id is None or (entry.result is not None and entry.score_run_id is None):
+        run_id = entry.under_way
+        if run_id is None:
             return None
         async with self._calls:
             try:
@@ -141,11 +141,7 @@ class BatchRunner:
 
     async def _submit_all(self, claimed: BatchClaim, caller: Caller | Refused) -> float:
         """Submit what is begun and has no run yet. Return the seconds until the next look."""
-        waiting = [
-            each
-            for each in claimed.flight.values()
-            if each.run_id is None or (each.result is not None and each.score_run_id is None)
-        ]
+        waiting = [each for each in claimed.flight.values() if each.under_way is None]
         if not waiting:
             return _WAIT
         items = await within_deadline(

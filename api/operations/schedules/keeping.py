@@ -10,6 +10,7 @@ from itertools import islice
 from palaver.errors import FieldError, Refused
 from palaver.schemas.models import Submission
 from palaver.schemas.schedules import ListedSchedule, NewSchedule, Schedule, ScheduledRun, Timing
+from palaver.store.reading.records import instant
 from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -18,7 +19,7 @@ from ..admission.spec import ordered_faults
 from ..backend import Backend, Caller, within_deadline
 from ..submitting import Taken, submit
 from .bearers import bearer_of_order
-from .times import TickTimes, moment
+from .times import TickTimes
 
 _SHOWN: int = 5
 """Ticks that a schedule shows of those that come."""
@@ -66,7 +67,7 @@ async def read_schedule(backend: Backend, name: str, caller: Caller) -> Schedule
         return schedule
     begin = int(schedule.next_at.timestamp() * 1000) - 1
     ticks = islice(times_of(caller.tenant, name, schedule).behind(begin), _SHOWN)
-    return schedule.model_copy(update={"next_times": tuple(map(moment, ticks))})
+    return schedule.model_copy(update={"next_times": tuple(map(instant, ticks))})
 
 
 async def list_schedules(backend: Backend, caller: Caller, *, limit: int, cursor: str | None) -> SchedulePage:

@@ -23,6 +23,7 @@ from palaver.errors import (
     classify,
 )
 from palaver.schemas.schedules import ScheduleTick
+from palaver.store.reading.records import instant, moment
 from palaver.store.redis.reach import within
 from palaver.store.schedules.schedules import NO_TICK
 from palaver.store.schedules.ticks import DueTick, TickClaim
@@ -32,7 +33,7 @@ from ..control import cancel
 from ..submitting import begin
 from .bearers import caller_now, run_begun_before
 from .keeping import submission_of, times_of
-from .times import GRACE, moment
+from .times import GRACE
 
 _log: Final = logging.getLogger("palaver.api")
 _LOOK: Final = 10.0
@@ -42,8 +43,6 @@ _AGAIN: Final = 5.0
 _OTHERS: Final = 1.0
 """The longest time between two looks while something is due that this process cannot carry out."""
 _SHORTEST: Final = 0.01
-_BROKEN: Final = 600.0
-"""Seconds for which a schedule is left alone with which something is wrong that nobody has foreseen."""
 _PATIENCE: Final = 600_000
 """Milliseconds for which a tick waits for room."""
 _TOGETHER: Final = 8
@@ -84,7 +83,7 @@ class Scheduler:
                 if classify(error).error_class is ErrorClass.STORAGE:
                     return False
                 _log.exception("a tick of a schedule is not carried out")
-                await within_deadline(self._ticks.defer(due, _BROKEN))
+                await within_deadline(self._ticks.defer(due.tenant, due.name))
                 return False
 
     async def _claim(self, due: DueTick) -> TickClaim | None:
@@ -107,10 +106,10 @@ class Scheduler:
         """Return what becomes of a tick; None if it waits."""
         now = await within_deadline(self._ticks.now())
         entry = ScheduleTick(
-            tick=moment(claimed.tick),
-            at=moment(now),
+            tick=instant(claimed.tick),
+            at=instant(now),
             outcome="missed",
-            missed_since=None if claimed.missed_since is None else moment(claimed.missed_since),
+            missed_since=moment(claimed.missed_since),
         )
         due_at = times_of(claimed.tenant, claimed.name, claimed.timing).at(claimed.tick)
         if claimed.timing.missed == "never" and claimed.claimed_at - due_at > GRACE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -124,11 +124,6 @@ class TickTimes:
             raise Refused.at("/every", f"is shorter than {60 // limit_of('schedule_rate')} seconds")
         if self._jitter >= shortest:
             raise Refused.at("/jitter", "must be shorter than the time between two ticks")
-
-
-def moment(ms: int) -> datetime:
-    """The time of a tick."""
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -10,7 +10,7 @@ from palaver.client import requests
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import batch_of, batches_of, results_of
-from palaver.client.options import BatchOptions, wire
+from palaver.client.options import BatchOptions, named_or_wire
 from palaver.client.parts import Item, parts_of
 from palaver.schemas.batches import Batch, BatchResult
 from palaver.schemas.models import AgentSpec
@@ -38,16 +38,15 @@ class AsyncBatches:
         parts = parts_of(items)
         first = next(parts, [])
         following = next(parts, None)
-        scorer, budget = options.get("scorer"), options.get("budget")
         body = {
-            "agents": [each if isinstance(each, str) else wire(each) for each in agents],
+            "agents": [named_or_wire(each) for each in agents],
             "items": first,
             "complete": following is None,
             "repeats": options.get("repeats"),
-            "scorer": scorer if scorer is None or isinstance(scorer, str) else wire(scorer),
+            "scorer": named_or_wire(options.get("scorer")),
             "window": options.get("window"),
             "priority": options.get("priority"),
-            "budget": requests.budget_object(budget),
+            "budget": requests.budget_object(options.get("budget")),
             "tags": list(options.get("tags") or ()) or None,
             "name": options.get("name"),
         }

@@ -37,6 +37,7 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.windows import WindowName
 
 
 class AsyncPalaver(
@@ -254,6 +255,12 @@ class AsyncPalaver(
         for each ``day``, ``agent``, ``model`` and ``key`` that ``group_by`` names, ``total`` their sum. Raises as
         `get`."""
         return object_of(await self._transport.call(requests.get_usage(start, end, group_by)))
+
+    async def statistics(self, *, window: WindowName = "hour", tenant: str | None = None) -> dict[str, Any]:
+        """Return what became of runs, steps and calls of models of late, as the API says it: ``data`` has a row for
+        each minute of the hour, quarter of an hour of the day or two hours of the week in which anything happened,
+        ``total`` their sum. Operators may name a ``tenant``. Raises as `get`."""
+        return object_of(await self._transport.call(requests.get_statistics(window, tenant)))
 
     async def aclose(self) -> None:
         """Close the connections."""

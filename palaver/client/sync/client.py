@@ -38,6 +38,7 @@ from palaver.schemas.filters import RunFilter
 from palaver.schemas.listed_model import ListedModel
 from palaver.schemas.models import Message, Run
 from palaver.vocabulary.lifecycle import RunStatus
+from palaver.vocabulary.windows import WindowName
 
 
 class Palaver(
@@ -251,6 +252,12 @@ class Palaver(
         for each ``day``, ``agent``, ``model`` and ``key`` that ``group_by`` names, ``total`` their sum. Raises as
         `get`."""
         return object_of(self._transport.call(requests.get_usage(start, end, group_by)))
+
+    def statistics(self, *, window: WindowName = "hour", tenant: str | None = None) -> dict[str, Any]:
+        """Return what became of runs, steps and calls of models of late, as the API says it: ``data`` has a row for
+        each minute of the hour, quarter of an hour of the day or two hours of the week in which anything happened,
+        ``total`` their sum. Operators may name a ``tenant``. Raises as `get`."""
+        return object_of(self._transport.call(requests.get_statistics(window, tenant)))
 
     def close(self) -> None:
         """Close the connections."""

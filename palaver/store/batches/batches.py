@@ -16,6 +16,7 @@ from palaver.store.reading import records
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, Fields, now_ms
+from palaver.store.redis.due import member
 from palaver.store.schedules.schedules import Bearer
 from palaver.store.scripting.contracts import AppendItems, ChangeBatch, CreateBatch, RemoveBatch
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
@@ -29,6 +30,7 @@ from palaver.telemetry.metrics import NANO
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _PARTS: Final = limit_of("batch_cells") // limit_of("batch_part") + 1
+_ABANDONED: Final = f"No items came for {limit_of('batch_open') // 3600} hours, and none of them was the last."
 _STATUSES: Final = get_args(CellStatus)
 PAGE: Final = 500
 """Cells that are read at once."""
@@ -45,18 +47,16 @@ class BatchOrder:
 
     def to_json(self) -> bytes:
         """The text that is stored: the same for the same order."""
-        bearer = {name: getattr(self.bearer, name) for name in Bearer.__slots__}
         head = orjson.loads(self.head.model_dump_json(exclude_defaults=True))
-        return orjson.dumps({"head": head, "bearer": bearer, "request": self.request}, option=orjson.OPT_SORT_KEYS)
+        fields = {"head": head, "bearer": self.bearer.fields(), "request": self.request}
+        return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def of_json(cls, text: str | bytes) -> BatchOrder:
         """The order that a text says."""
         fields = orjson.loads(text)
-        bearer: dict[str, Any] = fields["bearer"]
-        listed = {name: tuple(value) for name, value in bearer.items() if isinstance(value, list)}
         head = BatchHead.model_validate_json(orjson.dumps(fields["head"]))
-        return cls(head, Bearer(**{**bearer, **listed}), fields["request"])
+        return cls(head, Bearer.of_fields(fields["bearer"]), fields["request"])
 
     @property
     def width(self) -> int:
@@ -110,6 +110,7 @@ class Batches:
         create = CreateBatch(
             of=keys.of_batch(tenant, batch_id),
             erasure=keys.batches_erasure(tenant),
+            member=member(tenant, batch_id),
             batch_id=batch_id,
             order=order.to_json(),
             made=orjson.dumps({"at": await now_ms(self._redis), "by": order.bearer.name}),
@@ -155,10 +156,7 @@ class Batches:
 
     async def listed(self, tenant: str, *, before: str = "", limit: int) -> tuple[list[Batch], str | None]:
         """Batches, the newest first, and the cursor of the next page; None on the last one."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.batches(tenant), 0, -1)
-        (members,) = await pipeline.execute()
-        ids = [each.decode() for each in reversed(members)]
+        ids = [each.decode() for each in reversed(await self._redis.zrange(keys.batches(tenant), 0, -1))]
         begin = ids.index(before) + 1 if before in ids else 0
         page = ids[begin : begin + limit]
         found = [each for each in await self._read(tenant, page) if each is not None]
@@ -211,11 +209,10 @@ class Batches:
 
     async def _drop_gone(self, tenant: str) -> None:
         """Take those out of the list whose retention is over."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.batches(tenant), 0, -1)
-        (members,) = await pipeline.execute()
+        members = await self._redis.zrange(keys.batches(tenant), 0, -1)
         if not members:
             return
+        pipeline = self._redis.pipeline(transaction=False)
         for each in members:
             pipeline.execute_command("EXISTS", keys.of_batch(tenant, each.decode()).batch)
         gone = [each for each, there in zip(members, await pipeline.execute(), strict=True) if not there]
@@ -234,11 +231,6 @@ class Batches:
         return [_batch(batch_id, next(replies), next(replies), next(replies)) for batch_id in ids]
 
 
-def member(tenant: str, batch_id: str) -> str:
-    """The place of a batch in the index of what is due."""
-    return f"{tenant}/{batch_id}"
-
-
 def _batch(batch_id: str, fields: Fields, flight: int, again: int) -> Batch | None:
     if b"order" not in fields:
         return None
@@ -250,6 +242,7 @@ def _batch(batch_id: str, fields: Fields, flight: int, again: int) -> Batch | No
             id=batch_id,
             name=order.head.name,
             state=fields[b"state"].decode(),
+            reason=_ABANDONED if b"abandoned" in fields else None,
             items=items,
             cells=items * order.width,
             begun=int(fields[b"next"]) - again,
@@ -301,7 +294,7 @@ def _appended(batch_id: str, reply: ItemsAppended | OffsetWrong | TooMany | Abse
         case ItemsAppended(items=items):
             return items
         case OffsetWrong(items=items):
-            raise StateConflict("batch_offset", None, f"the batch has {items} items, and may be complete")
+            raise StateConflict("batch_offset", None, f"the batch has {items} items, and may take no more")
         case TooMany():
             count_exceeded("batch_items")
             raise StateConflict("batch_full", None, "these are more items, or more runs, than a batch may have")

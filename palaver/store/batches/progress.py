@@ -10,13 +10,13 @@ from typing import Any, Final
 import orjson
 
 from palaver.schemas.batches import BatchItem, BatchState
-from palaver.store.batches.batches import BatchOrder, member
+from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.due import member, read_due
 from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch
 from palaver.store.scripting.contracts.batches import BatchAdvanced, BatchClaimed, BegunCell, EndedCell
 from palaver.store.scripting.scripts import Scripts
-from palaver.vocabulary.limits import limit_of
 
 _AT_ONCE: Final = 50
 
@@ -36,6 +36,11 @@ class CellEntry:
     result: Mapping[str, Any] | None = None
     """The result of the run, once a scorer judges it."""
     score_run_id: str | None = None
+
+    @property
+    def under_way(self) -> str | None:
+        """The run that it waits for: its own, or the one that judges it. None: that is to be submitted."""
+        return self.run_id if self.result is None else self.score_run_id
 
     def begun(self) -> BegunCell:
         """The same, as it is stored."""
@@ -72,26 +77,14 @@ class BatchProgress:
         self._redis = redis
         self._scripts = scripts
 
-    async def now(self) -> int:
-        """The time, ms."""
-        return await now_ms(self._redis)
-
     async def due(self) -> tuple[list[tuple[str, str]], float | None]:
         """Return the tenants and ids of batches that need attention, and the seconds until the next one will."""
-        now = await now_ms(self._redis)
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.BATCHES_DUE, "-inf", now, byscore=True, offset=0, num=_AT_ONCE)
-        pipeline.zrange(keys.BATCHES_DUE, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
-        members, upcoming = await pipeline.execute()
-        found = [(tenant, batch_id) for tenant, batch_id in (each.decode().split("/", 1) for each in members)]
-        return found, (upcoming[0][1] - now) / 1000 if upcoming else None
+        return await read_due(self._redis, keys.BATCHES_DUE, _AT_ONCE)
 
     async def claim(self, tenant: str, batch_id: str) -> BatchClaim | None:
         """Claim a batch, with what is in flight; None if somebody else has it, or it is not there."""
         of, claim = keys.of_batch(tenant, batch_id), token_hex(8)
-        reply = await self._scripts.run(
-            ClaimBatch(of=of, member=member(tenant, batch_id), claim=claim, lease=limit_of("batch_lease"))
-        )
+        reply = await self._scripts.run(ClaimBatch(of=of, member=member(tenant, batch_id), claim=claim))
         if not isinstance(reply, BatchClaimed):
             return None
         order, now = BatchOrder.of_json(reply.order), await now_ms(self._redis)
@@ -104,10 +97,7 @@ class BatchProgress:
         """Return the next cells to begin, those that are to be begun again before others, and the first cell behind
         those."""
         of = keys.of_batch(claimed.tenant, claimed.batch_id)
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(of.again, 0, room - 1)
-        (members,) = await pipeline.execute()
-        again = [int(each) for each in members]
+        again = [int(each) for each in await self._redis.zrange(of.again, 0, room - 1)]
         former = await self._redis.hmget(of.cells, [str(cell) for cell in again]) if again else []
         found = [
             CellEntry(cell, 1 if text is None else orjson.loads(text)["attempt"] + 1, claimed.now)

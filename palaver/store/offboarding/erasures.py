@@ -22,8 +22,8 @@ from palaver.store.offboarding.belongings import LISTS_OF_RUNS, kind_of_passing,
 from palaver.store.offboarding.unfinished import AT_ONCE, UnfinishedRuns, of_runs
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.due import member
 from palaver.store.redis.reach import EVERYTHING, within
-from palaver.store.schedules.schedules import member
 from palaver.store.scripting.contracts import (
     BeginErasure,
     EndErasure,
@@ -34,6 +34,7 @@ from palaver.store.scripting.contracts import (
 )
 from palaver.store.scripting.contracts.erasure import Erasable, Erasing, Over
 from palaver.store.scripting.scripts import Scripts
+from palaver.store.statistics.statistics import Statistics
 from palaver.store.steps.due import DueIndex
 from palaver.store.steps.queues import ToolQueues
 from palaver.store.tenants.tenants import NO_TENANT
@@ -63,9 +64,16 @@ class Erasures:
     """Erases tenants."""
 
     def __init__(
-        self, redis: Connection, scripts: Scripts, settings: Settings, due: DueIndex, queues: ToolQueues
+        self,
+        redis: Connection,
+        scripts: Scripts,
+        settings: Settings,
+        due: DueIndex,
+        queues: ToolQueues,
+        statistics: Statistics,
     ) -> None:
         self._redis = redis
+        self._statistics = statistics
         self._queues = queues
         self._scripts = scripts
         self._unfinished = UnfinishedRuns(redis, scripts, settings, due)
@@ -107,7 +115,8 @@ class Erasures:
         queues = await self._queues.all()
         for shard in self._shards:
             own += [f"{{p{shard}}}:{keys.owner(tag)}{name}" for name in (*LISTS_OF_RUNS, "convs", "convs:updated")]
-            own += [keys.passing(shard, tag), keys.erasure(shard, tag), *steps_under_way(shard, tag, queues)]
+            own += [keys.passing(shard, tag), keys.statistics(shard, keys.owner(tag)), keys.erasure(shard, tag)]
+            own += [*steps_under_way(shard, tag, queues)]
         pipeline = self._redis.pipeline(transaction=False)
         for key in own:
             pipeline.execute_command("EXISTS", key)
@@ -167,8 +176,9 @@ class Erasures:
         yield partial(self._erase_schedules, tag)
         yield partial(self._erase_batches, tag)
         for shard in self._shards:
-            for part in (self._erase_runs, self._erase_conversations, self._erase_passing, self._erase_shared):
+            for part in (self._erase_runs, self._erase_conversations, self._erase_statistics, self._erase_passing):
                 yield partial(part, shard, tag)
+            yield partial(self._erase_shared, shard, tag)
         for last in (self._erase_webhooks, self._erase_agents, self._erase_api_keys, self._erase_acts):
             yield partial(last, tag)
 
@@ -189,6 +199,14 @@ class Erasures:
                 )
             )
         return bool(ids)
+
+    async def _erase_statistics(self, shard: str, tag: str) -> bool:
+        """Erase what its runs were counted in, once no line of the journal is about one: there are no runs any more."""
+        key = keys.statistics(shard, keys.owner(tag))
+        more = await self._statistics.fold_some(shard)
+        if not more and (more := bool(await self._redis.exists(key))):
+            await self._erase_keys(keys.erasure(shard, tag), [Erasable(key, "", 0)])
+        return more
 
     async def _erase_passing(self, shard: str, tag: str) -> bool:
         """Erase keys that are in no other list."""

@@ -89,6 +89,8 @@ def _unsaid(spec: AgentSpec) -> dict[str, Any]:
     # The key of an endpoint is stored apart, sealed.
     unsaid["endpoint"] = True if spec.endpoint is None else {"api_key"}
     unsaid["description"] = spec.description is None
+    if not spec.mcp_servers:
+        unsaid["mcp_servers"] = True
     below = {name: {"agent": _unsaid(subagent.agent)} for name, subagent in spec.subagents.items()}
     unsaid["subagents"] = below or True
     return unsaid

@@ -14,6 +14,7 @@ from palaver.store.reading import records
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.due import member
 from palaver.store.scripting.contracts import KeepSchedule, PauseSchedule, RemoveSchedule
 from palaver.store.scripting.contracts.agents import Absent
 from palaver.store.scripting.contracts.schedules import NextTick
@@ -40,6 +41,16 @@ class Bearer:
     """``stored``: the store has keys of this name. ``listed``: the settings have. ``token``: nobody has it."""
     operator: bool = False
 
+    def fields(self) -> Mapping[str, Any]:
+        """The same, as JSON has it."""
+        return {name: getattr(self, name) for name in Bearer.__slots__}
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, Any]) -> Bearer:
+        """The bearer that these fields say."""
+        listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return cls(**{**fields, **listed})
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOrder:
@@ -50,17 +61,15 @@ class ScheduleOrder:
 
     def to_json(self) -> bytes:
         """The text that is stored: the same for the same order."""
-        bearer = {name: getattr(self.bearer, name) for name in Bearer.__slots__}
         run = orjson.loads(self.run.model_dump_json(exclude_defaults=True))
-        return orjson.dumps({"run": run, "bearer": bearer}, option=orjson.OPT_SORT_KEYS)
+        return orjson.dumps({"run": run, "bearer": self.bearer.fields()}, option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def of_json(cls, text: bytes) -> ScheduleOrder:
         """The order that a text says."""
         fields = orjson.loads(text)
-        bearer: dict[str, Any] = fields["bearer"]
-        listed = {name: tuple(value) for name, value in bearer.items() if isinstance(value, list)}
-        return cls(ScheduledRun.model_validate_json(orjson.dumps(fields["run"])), Bearer(**{**bearer, **listed}))
+        run = ScheduledRun.model_validate_json(orjson.dumps(fields["run"]))
+        return cls(run, Bearer.of_fields(fields["bearer"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +216,6 @@ class Schedules:
         return orjson.dumps({"at": await self.now(), "by": by})
 
 
-def member(tenant: str, name: str) -> str:
-    """The place of a schedule in the index of what is due."""
-    return f"{tenant}/{name}"
-
-
 def _listed(name: str, values: Sequence[bytes | None]) -> Mapping[str, Any]:
     version, timing, paused, following, tick, last, created, updated = values
     first, newest = orjson.loads(created or b""), orjson.loads(updated or b"")
@@ -220,8 +224,8 @@ def _listed(name: str, values: Sequence[bytes | None]) -> Mapping[str, Any]:
         "version": int(version or 0),
         **orjson.loads(timing or b""),
         "paused": paused is not None,
-        "next_at": None if following is None else records.instant(int(following)),
-        "waiting_since": None if tick is None else records.instant(int(tick)),
+        "next_at": records.moment(following),
+        "waiting_since": records.moment(tick),
         "last_run_id": None if last is None else last.decode(),
         "created_at": records.instant(first["at"]),
         "created_by": first["by"],

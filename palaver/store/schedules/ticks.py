@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
@@ -10,14 +11,19 @@ from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.schedules import ScheduleTick, Timing
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
-from palaver.store.schedules.schedules import ScheduleOrder, member
+from palaver.store.redis.due import member, read_due
+from palaver.store.schedules.schedules import ScheduleOrder
 from palaver.store.scripting.contracts import ClaimTick, SettleTick
 from palaver.store.scripting.contracts.schedules import ClaimedTick, NextTick, TickSettled
 from palaver.store.scripting.scripts import Scripts
 
+log = logging.getLogger("palaver.store.schedules")
+
 LEASE: Final = 30.0
 """Seconds for which nobody else carries a tick out that somebody has claimed: more than all that a submit may take."""
 _AT_ONCE: Final = 100
+_BROKEN: Final = 600
+"""Seconds for which a schedule is left alone that nobody can carry out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +68,20 @@ class Ticks:
         return await now_ms(self._redis)
 
     async def due(self) -> tuple[list[DueTick], float | None]:
-        """Return schedules that need attention, and the seconds until the next one will; None if none will."""
-        now = await now_ms(self._redis)
+        """Return schedules that need attention, and the seconds until the next one will; None if none will. One that
+        cannot be read is left alone for a while: it holds up no other."""
+        places, upcoming = await read_due(self._redis, keys.SCHEDULES_DUE, _AT_ONCE)
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.SCHEDULES_DUE, "-inf", now, byscore=True, offset=0, num=_AT_ONCE)
-        pipeline.zrange(keys.SCHEDULES_DUE, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
-        members, upcoming = await pipeline.execute()
-        places = [each.decode().split("/", 1) for each in members]
         for tenant, name in places:
             pipeline.hmget(keys.schedule(tenant, name), ["version", "timing", "next"])
-        rows = await pipeline.execute() if places else []
-        found = [_due(tenant, name, *row) for (tenant, name), row in zip(places, rows, strict=True)]
-        return found, (upcoming[0][1] - now) / 1000 if upcoming else None
+        found: list[DueTick] = []
+        for (tenant, name), row in zip(places, await pipeline.execute() if places else (), strict=True):
+            try:
+                found.append(_due(tenant, name, *row))
+            except UNREADABLE:
+                log.error("a schedule cannot be read: %s", member(tenant, name))
+                await self.defer(tenant, name)
+        return found, upcoming
 
     async def claim(self, due: DueTick, tick: int, missed_since: int | None, following: NextTick) -> TickClaim | None:
         """Claim ``tick``, behind which the schedule goes on with ``following``; or the one that somebody else has
@@ -129,10 +137,10 @@ class Ticks:
         )
         return isinstance(reply, TickSettled)
 
-    async def defer(self, due: DueTick, seconds: float) -> None:
-        """Leave a schedule alone for so many seconds, if it is there."""
-        at = await now_ms(self._redis) + int(seconds * 1000)
-        command = "ZADD", keys.SCHEDULES_DUE, "XX", at, member(due.tenant, due.name)
+    async def defer(self, tenant: str, name: str) -> None:
+        """Leave a schedule alone for a while with which something is wrong that nobody has foreseen."""
+        at = await now_ms(self._redis) + _BROKEN * 1000
+        command = "ZADD", keys.SCHEDULES_DUE, "XX", at, member(tenant, name)
         await self._scripts.write_durably([command])
 
 

@@ -59,10 +59,7 @@ class Scripts:
         """Bytes that this process has asked Redis to store for clients, since it began."""
         self._wait = _waiting(settings.durability)
         self._sources = _sources(ScriptSettings.of(settings, sends=send), VERSION)
-        self._shas = {
-            name: hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-            for name, source in self._sources.items()
-        }
+        self._shas = {name: _sha(source) for name, source in self._sources.items()}
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -238,6 +235,12 @@ def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
     """The text of each script, by its name. That takes 20 ms, and few processes have more than one set of settings."""
     assembler = Assembler(shared_names(settings, version), lua_files())
     return {script.name: _WHEN_FULL * script.when_full + assembler.script(script).text for script in SCRIPTS}
+
+
+@lru_cache(maxsize=256)
+def _sha(source: str) -> str:
+    """The name that Redis has for a script. To make those of all takes a millisecond, and each store has the same."""
+    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
 
 
 def _waiting(durability: str) -> tuple[Command, int] | None:

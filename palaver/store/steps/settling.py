@@ -10,6 +10,7 @@ from typing import Any, Final, assert_never
 import orjson
 
 from palaver.errors import ErrorClass, Failure, ResponseTooLarge
+from palaver.errors.sentences import IN_DOUBT
 from palaver.events import EventKind
 from palaver.schemas.actions import digest
 from palaver.schemas.models import Message, ToolCall, Usage
@@ -42,6 +43,8 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
+_BEGUN: Final = f"The call had begun.{IN_DOUBT}"
+"""To the model, of a call that was left to go on later and then met a failure that is not its own."""
 _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
 """The error classes with which a model step answers a call that it does not make."""
 
@@ -111,11 +114,11 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
         case GiveUp() if lease.call is None:
             kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
             message = verdict.message
-        case GiveUp():
-            outcomes = (ToolOutcome.failed(lease.call, verdict.failure),)
-            kind = VerdictKind.CONTINUE
-            if not verdict.failure.recoverable:
-                kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
+        case GiveUp(failure) if failure.recoverable:
+            kind, outcomes = VerdictKind.CONTINUE, (ToolOutcome.failed(lease.call, failure),)
+        case GiveUp(failure):
+            kind, stop, error = VerdictKind.GIVE_UP, verdict.stop_reason, _end(verdict, lease)
+            outcomes = (ToolOutcome.failed(lease.call, failure if lease.kept is None else failure.noting(_BEGUN)),)
     finishes, ending = (
         kind is VerdictKind.FINISH,
         next((outcome.message for outcome in outcomes if outcome.ends_run), None),

@@ -7,28 +7,35 @@ the event. So whoever is killed in between leaves work that is done again, and n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from palaver.config.settings import Settings
-from palaver.errors import Refused, StaleLease
-from palaver.schemas.webhooks import DeliveryAttempt, DeliveryPage, ReplayResult, WebhookDelivery
-from palaver.store.reading.records import instant
+from palaver.errors import UNREADABLE, Refused, StaleLease
+from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, StreamEntry, now_ms
+from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome, DeliveryClaimed, QueuedDelivery
 from palaver.store.scripting.scripts import Scripts
-from palaver.store.webhooks.webhooks import WebhookConfig, Webhooks
+from palaver.store.webhooks.delivery_records import (
+    DeliveryRecord,
+    RecordedAttempt,
+    record_of,
+    shown_delivery,
+    without_answers,
+)
+from palaver.store.webhooks.webhook_config import WebhookConfig
+from palaver.store.webhooks.webhooks import Webhooks
 from palaver.vocabulary.ids import all_shards
-from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
-from palaver.vocabulary.webhooks import LEASE, OPENAI_TYPES, TYPE_OF_STATUS, DeliveryState
+from palaver.vocabulary.webhooks import LEASE, OPENAI_TYPES, DeliveryState
+
+log = logging.getLogger("palaver.store.webhooks")
 
 _EVENTS: Final = 100
 """Events that are taken out of an outbox at once."""
@@ -36,53 +43,12 @@ _OUTBOXES: Final = 50
 """Outboxes of a shard that are looked at in one go."""
 _ATTEMPTS: Final = 20
 """The last attempts of a delivery, which are kept."""
-_ANSWERS: Final = 3
-"""Attempts of a delivery whose answers are kept."""
 _UNWANTED: Final = 2.0
 """Seconds between two looks whether there is any webhook."""
+_BROKEN: Final = 600.0
+"""Seconds for which a webhook is left alone that cannot be read."""
 _PAGE: Final = 200
 """Deliveries that are read at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedAttempt:
-    """An attempt of a delivery, as it is recorded."""
-
-    at: int
-    ms: int
-    status: int | None
-    error: str | None
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryRecord:
-    """A delivery, as it is recorded."""
-
-    id: str
-    type: str
-    at: int
-    """ms, by Redis's clock."""
-    state: DeliveryState
-    """In front of what others wrote: a script changes it in the text."""
-    tries: int
-    """Attempts since it was last begun."""
-    data: dict[str, Any]
-    """The content of its body."""
-    attempts: tuple[RecordedAttempt, ...]
-
-    @property
-    def json(self) -> bytes:
-        """The text that is stored."""
-        return orjson.dumps(self)
-
-    @classmethod
-    def of_json(cls, text: bytes) -> DeliveryRecord:
-        """The record that a text says; what newer code knows besides is left out."""
-        fields: dict[str, Any] = orjson.loads(text)
-        made = {name: fields[name] for name in cls.__slots__ if name in fields}
-        made["attempts"] = tuple(RecordedAttempt(**attempt) for attempt in made["attempts"])
-        return cls(**made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +90,7 @@ class Deliveries:
         webhooks = await self._webhooks.configs(tenant)
         if not webhooks:
             await self._webhooks.unmark(shard, tenant)
-        records = [_record(entry) for entry in entries]
+        records = [record for entry in entries if (record := record_of(entry)) is not None]
         for webhook in webhooks:
             if heard := [record for record in records if _is_for(webhook, record)]:
                 await self.queue(webhook.id, heard)
@@ -181,10 +147,25 @@ class Deliveries:
         claim = ClaimDelivery(keys=keys.of_webhook(webhook_id), webhook_id=webhook_id, lease=LEASE)
         match await self._scripts.run(claim):
             case DeliveryClaimed() as claimed:
-                record = DeliveryRecord.of_json(claimed.record)
-                return DeliveryLease(WebhookConfig.of_json(claimed.config), claimed.fence, record)
+                return await self._lease(webhook_id, claimed)
             case _:
                 return None
+
+    async def _lease(self, webhook_id: str, claimed: DeliveryClaimed) -> DeliveryLease | None:
+        """The lease of a delivery. One that cannot be read holds up no other: it is forgotten; a webhook that cannot be
+        is left alone for a while."""
+        try:
+            config = WebhookConfig.of_json(claimed.config)
+        except UNREADABLE:
+            log.error("the webhook %s cannot be read", webhook_id)
+            await self._let_go(webhook_id, claimed.fence, claimed.delivery_id, rests=_BROKEN)
+            return None
+        try:
+            return DeliveryLease(config, claimed.fence, DeliveryRecord.of_json(claimed.record))
+        except UNREADABLE:
+            log.error("the delivery %s of %s cannot be read: it is not made", claimed.delivery_id, webhook_id)
+            await self._let_go(webhook_id, claimed.fence, claimed.delivery_id, AttemptOutcome.UNREADABLE)
+            return None
 
     async def settle(
         self,
@@ -206,7 +187,7 @@ class Deliveries:
         elif outcome is AttemptOutcome.AGAIN:
             state = "pending"
         before = lease.record
-        attempts = (*_without_answers(before.attempts[1 - _ATTEMPTS :]), attempt)
+        attempts = (*without_answers(before.attempts[1 - _ATTEMPTS :]), attempt)
         record = replace(before, state=state, tries=before.tries + 1, attempts=attempts)
         reply = await self._scripts.run(
             SettleAttempt(
@@ -225,12 +206,23 @@ class Deliveries:
 
     async def let_go(self, lease: DeliveryLease, rests: float) -> None:
         """Leave the attempt to others, after so many seconds."""
+        await self._let_go(lease.webhook.id, lease.fence, lease.record.id, rests=rests)
+
+    async def _let_go(
+        self,
+        webhook_id: str,
+        fence: int,
+        delivery_id: str,
+        outcome: AttemptOutcome = AttemptOutcome.UNTRIED,
+        rests: float = 0.0,
+    ) -> None:
+        """End a lease without an attempt."""
         await self._scripts.run(
             SettleAttempt(
-                keys=keys.of_webhook(lease.webhook.id),
-                fence=lease.fence,
-                delivery_id=lease.record.id,
-                outcome=AttemptOutcome.UNTRIED,
+                keys=keys.of_webhook(webhook_id),
+                fence=fence,
+                delivery_id=delivery_id,
+                outcome=outcome,
                 record="",
                 again_in=0.0,
                 rests=rests,
@@ -275,16 +267,13 @@ class Deliveries:
             texts, *times = await pipeline.execute()
             for number, (text, at) in enumerate(zip(texts, times, strict=True), place):
                 if text is not None:
-                    yield number, _shown(DeliveryRecord.of_json(text), at)
+                    yield number, shown_delivery(DeliveryRecord.of_json(text), at)
             place += len(ids)
 
     async def replay(self, webhook_id: str, ids: Sequence[str]) -> ReplayResult:
         """Make deliveries again that have ended. Raises Refused (``webhook_not_found``)."""
         await self._webhooks.get(webhook_id)
-        replayed = 0
-        for begin in range(0, len(ids), _PAGE):
-            replayed += await self._again(webhook_id, ids[begin : begin + _PAGE])
-        return ReplayResult(replayed=replayed, more=False)
+        return ReplayResult(replayed=await self._again(webhook_id, ids), more=False)
 
     async def replay_range(
         self, webhook_id: str, since: datetime, until: datetime | None, state: DeliveryState | None
@@ -307,73 +296,19 @@ class Deliveries:
                     more = True
                     break
                 wanted.append(delivery.id)
-        return ReplayResult(replayed=(await self.replay(webhook_id, wanted)).replayed, more=more)
+        return ReplayResult(replayed=await self._again(webhook_id, wanted), more=more)
 
     async def _again(self, webhook_id: str, ids: Sequence[str]) -> int:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hmget(keys.of_webhook(webhook_id).records, list(ids))
-        (texts,) = await pipeline.execute()
-        records = [
-            replace(DeliveryRecord.of_json(text), state="pending", tries=0) for text in texts if text is not None
-        ]
-        return await self.queue(webhook_id, records, again=True) if records else 0
-
-
-def _without_answers(attempts: Sequence[RecordedAttempt]) -> Iterator[RecordedAttempt]:
-    """The attempts so far, with the answers of the last ones alone: a delivery is not to grow with what receivers
-    say."""
-    for behind, attempt in zip(range(len(attempts), 0, -1), attempts, strict=True):
-        yield replace(attempt, answer="") if behind >= _ANSWERS else attempt
-
-
-def _record(entry: StreamEntry) -> DeliveryRecord:
-    """The delivery that an entry of an outbox asks for."""
-    fields = {name.decode(): value.decode() for name, value in entry[1].items()}
-    about: dict[str, Any] = orjson.loads(fields["about"])
-    run_id, sequence = fields["run"], int(fields["sequence"])
-    status = about.get("status")
-    event_type = "run.action_required" if status is None else TYPE_OF_STATUS[RunStatus(status)]
-    if expires_at := about.get("action", {}).get("expires_at"):
-        about["action"]["expires_at"] = instant(expires_at).isoformat()
-    data = {
-        "run_id": run_id,
-        "conversation_id": fields["conversation"],
-        "sequence": sequence,
-        "status": "requires_action",
-        **about,
-        "links": {"run": f"/v1/runs/{run_id}"},
-    }
-    return DeliveryRecord(
-        f"msg_{run_id.removeprefix('run_')}_{sequence}", event_type, int(fields["at"]), "pending", 0, data, ()
-    )
+        replayed = 0
+        for begin in range(0, len(ids), _PAGE):
+            texts = await self._redis.hmget(keys.of_webhook(webhook_id).records, ids[begin : begin + _PAGE])
+            found = [DeliveryRecord.of_json(text) for text in texts if text is not None]
+            if records := [replace(each, state="pending", tries=0) for each in found]:
+                replayed += await self.queue(webhook_id, records, again=True)
+        return replayed
 
 
 def _is_for(webhook: WebhookConfig, record: DeliveryRecord) -> bool:
     if webhook.format == "openai" and record.type not in OPENAI_TYPES:
         return False
     return webhook.hears(record.type, record.at)
-
-
-def _shown(record: DeliveryRecord, next_at: float | None) -> WebhookDelivery:
-    return WebhookDelivery(
-        id=record.id,
-        type=record.type,
-        state=record.state,
-        created_at=instant(record.at),
-        run_id=record.data.get("run_id"),
-        data=record.data,
-        attempts=list(_attempts(record.attempts)),
-        next_attempt_at=None if next_at is None else instant(next_at),
-    )
-
-
-def _attempts(attempts: Sequence[RecordedAttempt]) -> Iterator[DeliveryAttempt]:
-    for attempt in attempts:
-        fields: Mapping[str, Any] = asdict(attempt)
-        yield DeliveryAttempt(
-            at=instant(fields["at"]),
-            latency_ms=fields["ms"],
-            status=fields["status"],
-            error=fields["error"],
-            answer=fields["answer"],
-        )

@@ -7,20 +7,18 @@ run that is submitted from then on.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, assert_never
-
-import orjson
+from typing import Final, assert_never
 
 from palaver.config.settings import Settings
 from palaver.config.webhook_file import FileWebhook
 from palaver.errors import Refused, StateConflict
-from palaver.schemas.webhooks import SecretInfo, WebhookChange, WebhookInfo
+from palaver.schemas.webhooks import WebhookChange, WebhookInfo
 from palaver.secrets.sealing import KeyMissing
 from palaver.secrets.webhook_secrets import new_secret, signing_key
-from palaver.store.reading.records import instant
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
@@ -30,70 +28,16 @@ from palaver.store.scripting.contracts.webhooks import OtherConfig, Switch, Webh
 from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
+from palaver.store.webhooks.webhook_config import KeptSecret, WebhookConfig, readable, shown_webhook
 from palaver.vocabulary.ids import all_shards, file_webhook_id, is_id, new_webhook_id, tenant_of
 from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.webhooks import OVERLAP, Format
 
+log = logging.getLogger("palaver.store.webhooks")
+
 _PLACE: Final = "webhook"
 _OLD: Final = 3
 """Secrets that sign beside the newest one."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSecret:
-    """A secret as it is kept."""
-
-    id: str
-    sealed: str
-    """As `Sealer` wrote it; for a webhook of the file the secret stays there, and this is empty."""
-    created_at: int
-    expires_at: int | None = None
-    """ms, as the other one."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookConfig:
-    """A webhook as it is kept."""
-
-    id: str
-    url: str
-    types: tuple[str, ...] | None
-    format: Format
-    description: str | None
-    created_at: int
-    """ms."""
-    created_by: str | None
-    secrets: tuple[KeptSecret, ...]
-    file_name: str | None = None
-    """Its name in the operator's file; None: it was made by a request."""
-
-    @property
-    def tenant(self) -> str:
-        """The tag of its tenant."""
-        return tenant_of(self.id)
-
-    @property
-    def json(self) -> bytes:
-        """The text that is stored."""
-        return orjson.dumps(self)
-
-    @classmethod
-    def of_json(cls, text: bytes) -> WebhookConfig:
-        """The configuration that a text says; what newer code knows besides is left out."""
-        fields: dict[str, Any] = orjson.loads(text)
-        made = {name: fields[name] for name in cls.__slots__ if name in fields}
-        made["types"] = None if made["types"] is None else tuple(made["types"])
-        made["secrets"] = tuple(KeptSecret(**secret) for secret in made["secrets"])
-        return cls(**made)
-
-    def signs(self, now: int) -> tuple[KeptSecret, ...]:
-        """The secrets that events are signed with, the newest first."""
-        alive = [secret for secret in self.secrets if secret.expires_at is None or secret.expires_at > now]
-        return tuple(reversed(alive))
-
-    def hears(self, event_type: str, at: int) -> bool:
-        """Tell whether an event of that time is for it."""
-        return at >= self.created_at and (self.types is None or event_type in self.types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +92,9 @@ class Webhooks:
         if wanted.get("url", "") is None:
             del wanted["url"]
         switch = {None: Switch.STAYS, True: Switch.ON, False: Switch.OFF}[change.enabled]
-        await self._put_changed(webhook_id, lambda config: replace(config, **wanted), switch)
+        # Those of the file are turned off by their receivers, too.
+        only_on = switch is Switch.ON and not wanted
+        await self._put_changed(webhook_id, lambda config: replace(config, **wanted), switch, of_file=only_on)
         return await self.get(webhook_id)
 
     async def rotate(self, webhook_id: str, overlap: int = OVERLAP) -> WebhookSecret:
@@ -171,11 +117,16 @@ class Webhooks:
         return WebhookSecret(await self.get(webhook_id), secret)
 
     async def _put_changed(
-        self, webhook_id: str, changed: Callable[[WebhookConfig], WebhookConfig], switch: Switch
+        self,
+        webhook_id: str,
+        changed: Callable[[WebhookConfig], WebhookConfig],
+        switch: Switch,
+        *,
+        of_file: bool = False,
     ) -> None:
-        """Change a webhook that requests may change, also while others do."""
+        """Change a webhook that requests may change, also while others do; also one ``of_file``."""
         while True:
-            config = await self._own(webhook_id)
+            config = await self._own(webhook_id, of_file=of_file)
             if await self.put(changed(config), before=config, switch=switch):
                 return
 
@@ -266,13 +217,13 @@ class Webhooks:
         return [webhook for webhook in found if webhook is not None]
 
     async def configs(self, tenant: str) -> Sequence[WebhookConfig]:
-        """Return the webhooks of a tenant as they are kept."""
+        """Return the webhooks of a tenant as they are kept, without those that cannot be read."""
         ids = await self._redis.zrange(keys.webhooks(tenant), 0, -1)
         pipeline = self._redis.pipeline(transaction=False)
         for webhook_id in ids:
             pipeline.hget(keys.of_webhook(webhook_id.decode()).hook, "config")
         texts = await pipeline.execute() if ids else []
-        return [WebhookConfig.of_json(text) for text in texts if text is not None]
+        return [config for text in texts if text is not None and (config := readable(text)) is not None]
 
     async def tenants(self) -> Mapping[str, int]:
         """Return the tags of tenants that have webhooks, each with the number in whose name its runs are marked."""
@@ -323,13 +274,13 @@ class Webhooks:
             raise Refused("no_secret_key", "PALAVER_SECRET_KEY is not set: webhooks have secrets.") from None
         return KeptSecret(secret_id, sealed, now), secret
 
-    async def _own(self, webhook_id: str) -> WebhookConfig:
-        """The configuration of one that requests may change."""
+    async def _own(self, webhook_id: str, *, of_file: bool = False) -> WebhookConfig:
+        """The configuration of one that requests may change, or also of one ``of_file``."""
         text = await self._redis.hget(keys.of_webhook(webhook_id).hook, "config") if is_id("wh", webhook_id) else None
         if text is None:
             raise _unknown()
         config = WebhookConfig.of_json(text)
-        if config.file_name is not None:
+        if config.file_name is not None and not of_file:
             raise Refused("webhook_of_file", "It stands in the operator's file, and is changed there.")
         return config
 
@@ -342,7 +293,7 @@ class Webhooks:
             pipeline.zcard(of.waiting)
         answers = await pipeline.execute() if ids else []
         pairs = zip(answers[::2], answers[1::2], strict=True)
-        return [None if fields[0] is None else _shown(fields, pending) for fields, pending in pairs]
+        return [None if fields[0] is None else shown_webhook(fields, pending) for fields, pending in pairs]
 
 
 def _field(tag: str) -> str:
@@ -368,34 +319,3 @@ def _put(reply: WebhookPut | Absent | OtherConfig | TooMany | TenantErased) -> W
             raise refusal(RefusalCode.TENANT_ERASED, None)
         case none:
             assert_never(none)
-
-
-def _shown(fields: Sequence[bytes | None], pending: int) -> WebhookInfo:
-    config, off, delivered, failed, dropped, failing_since = fields
-    assert config is not None
-    kept = WebhookConfig.of_json(config)
-    return WebhookInfo(
-        id=kept.id,
-        url=kept.url,
-        types=kept.types,
-        format=kept.format,
-        description=kept.description,
-        enabled=off is None,
-        off_because=off.decode() if off else None,
-        secrets=[
-            SecretInfo(
-                id=secret.id,
-                created_at=instant(secret.created_at),
-                expires_at=None if secret.expires_at is None else instant(secret.expires_at),
-            )
-            for secret in kept.secrets
-        ],
-        created_at=instant(kept.created_at),
-        created_by=kept.created_by,
-        of_file=kept.file_name is not None,
-        pending=pending,
-        delivered=int(delivered or 0),
-        failed=int(failed or 0),
-        dropped=int(dropped or 0),
-        failing_since=instant(int(failing_since)) if failing_since else None,
-    )

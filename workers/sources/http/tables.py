@@ -18,11 +18,12 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, ToolName, fits_a_header
+from palaver.schemas.mcp_servers import OF_CONNECTIONS
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.addresses import host_and_port, is_ip, never_asked
 
 from ..services import ServiceTable, at_service
-from ..tables import OF_THE_REQUEST, HeaderFromSecret, Timeout, ToolTable
+from ..tables import HeaderFromSecret, Timeout, ToolTable
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SAFE: Final = frozenset({"GET", "HEAD"})
@@ -104,7 +105,7 @@ class HttpSection(ServiceTable):
     def _can_be_sent(cls, headers: Mapping[str, str | HeaderFromSecret]) -> Mapping[str, str | HeaderFromSecret]:
         """Raises ValueError for a header that is not for the file to say, or cannot be sent."""
         for name, value in headers.items():
-            if name.lower() in OF_THE_REQUEST:
+            if name.lower() in OF_CONNECTIONS:
                 raise ValueError(f"{name} is said by how the request is sent")
             if isinstance(value, str) and not fits_a_header(value):
                 raise ValueError(f"{name}: {UNFIT_FOR_HEADERS}")

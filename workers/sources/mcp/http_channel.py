@@ -50,8 +50,11 @@ _ERROR_BODY: Final = 64 * 1024
 class HttpChannel:
     """A server behind a URL, and its session if it has one."""
 
-    def __init__(self, url: str, credentials: Credentials, changed: Callable[[], None]) -> None:
-        """``changed`` is called when the server says that its list of tools did."""
+    def __init__(
+        self, url: str, credentials: Credentials, changed: Callable[[], None], *, outward: bool = False
+    ) -> None:
+        """``changed`` is called when the server says that its list of tools did; ``outward`` as for `http_client`."""
+        self._outward = outward
         self._url = url
         self._credentials = credentials
         self._changed = changed
@@ -67,7 +70,7 @@ class HttpChannel:
 
     async def open(self) -> None:
         """As ``ServerChannel``. Nothing is sent."""
-        self._client = http_client()
+        self._client = http_client(outward=self._outward)
 
     async def exchange(self, request: Message, headers: Mapping[str, str], heard: Heard) -> Message:
         """As ``ServerChannel``."""

@@ -18,10 +18,10 @@ _CONNECT: Final = 10.0
 _PIECE: Final = 64 * 1024
 
 
-def http_client() -> aiohttp.ClientSession:
-    """A client for servers of tools."""
+def http_client(*, outward: bool = False) -> aiohttp.ClientSession:
+    """A client for servers of tools. With ``outward`` it connects to no address of a private network."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=GuardedResolver("the server"), limit=0),
+        connector=aiohttp.TCPConnector(resolver=GuardedResolver("the server", outward=outward), limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         auto_decompress=False,

@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from palaver.schemas.fields import Strict
+from palaver.schemas.mcp_servers import OF_CONNECTIONS, OF_MESSAGES, HeaderName
 from palaver.vocabulary.addresses import host_and_port, is_ip, is_loopback, never_asked
 from palaver.vocabulary.limits import limit_of
 
 from ..services import ServiceTable
-from ..tables import OF_THE_REQUEST, HeaderFromSecret, Timeout, Variable
+from ..tables import HeaderFromSecret, Timeout, Variable
 
 
 def _reachable(url: str) -> str:
@@ -34,17 +35,7 @@ def is_plain(url: str) -> bool:
 
 
 Url = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_reachable)]
-HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
 Tag = Annotated[str, StringConstraints(pattern=r"^[0-9a-z]{6}$")]
-_OF_MESSAGES: Final = frozenset(
-    {
-        *("accept", "accept-encoding", "content-type"),
-        *("mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
-    }
-)
-"""Headers that say what a request is."""
-
-
 _MONTH: Final = 30 * 86_400
 
 
@@ -132,7 +123,7 @@ class McpServer(ServiceTable):
         for who in everybody:
             if who.oauth and any(name.lower() == "authorization" for name in who.headers):
                 raise ValueError("has both oauth and a header Authorization: take one")
-            if taken := sorted(name for name in who.headers if name.lower() in OF_THE_REQUEST | _OF_MESSAGES):
+            if taken := sorted(name for name in who.headers if name.lower() in OF_CONNECTIONS | OF_MESSAGES):
                 raise ValueError(f"the header {taken[0]} is of the request itself")
         addresses = [self.url, *(who.oauth and who.oauth.token_url for who in everybody)]
         if not self.plain_http and any(is_plain(url) for url in addresses if url):

@@ -53,6 +53,8 @@ from palaver.store.scripting.contracts.schedules import (
     SettleTick,
 )
 from palaver.store.scripting.contracts.secrets import KeepSecrets
+from palaver.store.scripting.contracts.server_lists import KeepServerList
+from palaver.store.scripting.contracts.statistics import FoldJournal
 from palaver.store.scripting.contracts.steps import (
     Ask,
     Attend,
@@ -110,6 +112,7 @@ __all__ = [
     "Find",
     "FindAllowed",
     "FindPlace",
+    "FoldJournal",
     "ForgetConversations",
     "ForgetEvents",
     "Fork",
@@ -117,6 +120,7 @@ __all__ = [
     "KeepAgent",
     "KeepSchedule",
     "KeepSecrets",
+    "KeepServerList",
     "MarkRuns",
     "PauseSchedule",
     "Postpone",
@@ -148,12 +152,12 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
-    KeepSecrets, Find, Renew, WriteDeltas,
+    KeepSecrets, KeepServerList, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
-    CreateTenant, Reserve, FindAllowed,
+    CreateTenant, Reserve, FindAllowed, FoldJournal,
     BeginErasure, EraseRuns, EraseConversations, EraseKeys, EraseMembers, WriteReceipt, EndErasure,
     PutWebhook, RemoveWebhook, MarkRuns, ForgetEvents, QueueDeliveries, ClaimDelivery, SettleAttempt,
 )  # fmt: skip

@@ -29,6 +29,7 @@ class CreateBatch(Script[BatchMade | Mismatch | TooMany | TenantErased]):
 
     of: BatchKeys
     erasure: Key
+    member: str
     batch_id: str
     order: Json
     made: Json
@@ -81,7 +82,6 @@ class ClaimBatch(Script[BatchClaimed | TickBusy | Absent]):
     of: BatchKeys
     member: str
     claim: str
-    lease: Seconds
 
 
 class BegunCell(NamedTuple):
@@ -114,8 +114,6 @@ class EndedCell(NamedTuple):
 class BatchAdvanced:
     """It is written."""
 
-    state: BatchState
-
 
 class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
     """Write which cells are begun and which have ended; and let the claim go, if there is nothing more to do now."""
@@ -138,7 +136,6 @@ class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
 class BatchChanged:
     """It is done, as far as this call came."""
 
-    state: BatchState
     moved: int
     """Cells that are begun again."""
     more: bool

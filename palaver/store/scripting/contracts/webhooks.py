@@ -34,6 +34,8 @@ class AttemptOutcome(StrEnum):
     """The receiver wants nothing any more."""
     UNTRIED = "untried"
     """The worker could not make it: another one may."""
+    UNREADABLE = "unreadable"
+    """Nobody can make it: its record is none."""
 
 
 @dataclass(frozen=True, slots=True)

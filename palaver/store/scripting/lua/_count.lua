@@ -6,6 +6,11 @@ local COUNTS = PREFIX .. 'counts'
 
 local function count(series, amount) return redis.call('HINCRBY', COUNTS, series, amount or 1) end
 
+-- For statistics a line of the journal says what happened, to be added up later (palaver/store/statistics/tallies.py).
+local function note(what)
+  redis.call('XADD', PREFIX .. 'journal', 'MAXLEN', '~', Limit.STATISTICS_JOURNAL, '*', 'line', NOW .. OWNER .. ' ' .. what)
+end
+
 local function count_time(series, ms, buckets)
   local edge = 'inf'
   for _, each in ipairs(buckets) do
@@ -23,11 +28,24 @@ local function kind_of(step)
   return kinds[step.queue] or StepKind.TOOL
 end
 
--- A lease on the step is over, and this has become of it.
-local function count_lease(step, outcome) count(Series.STEPS .. ' ' .. kind_of(step) .. ' ' .. outcome) end
+local function count_submitted()
+  count(Series.RUNS_SUBMITTED)
+  note('submitted')
+end
+
+-- What calls of the model used under the lease that is over next: the end of its line.
+local used_under_it = ''
+
+-- A lease on the step is over, and this has become of it; `class` is that of the failure.
+local function count_lease(step, outcome, class)
+  local series = kind_of(step) .. ' ' .. outcome
+  count(Series.STEPS .. ' ' .. series)
+  note(series .. ' ' .. (class or '-') .. ' ' .. (step.waited or 0) .. ' ' .. NOW - step.since .. used_under_it)
+  used_under_it = ''
+end
 
 local function count_failure(step, class)
-  count_lease(step, StepOutcome.FAILED)
+  count_lease(step, StepOutcome.FAILED, class)
   count(Series.STEP_FAILURES .. ' ' .. kind_of(step) .. ' ' .. class)
 end
 
@@ -50,6 +68,9 @@ end
 -- What calls of the model used; an unknown cost is nil.
 local function count_used(used)
   if used.model_calls == 0 then return end
+  local _, model = names_in_use()
+  used_under_it = ' ' .. (model or Metrics.OTHER) .. ' ' .. used.model_calls .. ' ' .. used.input_tokens .. ' '
+    .. used.output_tokens .. ' ' .. (used.cost or '-')
   local series = series_of_model(used.model_calls, used.input_tokens + used.output_tokens)
   local function add(metric, amount, token_type)
     if amount > 0 then count(metric .. ' ' .. series .. (token_type and ' ' .. token_type or ''), amount) end

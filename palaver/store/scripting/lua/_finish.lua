@@ -34,6 +34,7 @@ end
 local function count_end(status, reason, failure)
   local class = failure and cjson.decode(failure).class or ''
   count(Series.RUNS_FINISHED .. ' ' .. status .. ' ' .. reason .. ' ' .. class)
+  note(status .. ' ' .. class)
   local lasted = math.max(0, NOW - limits().since)
   count_time(Series.RUN_DURATION_SECONDS .. ' ' .. status, lasted, Buckets.RUN_DURATION_SECONDS)
   local asked = reason == StopReason.CANCELLED and redis.call('HGET', RUN, 'cancel')

@@ -18,7 +18,7 @@ end
 local function lease_lost(name, step)
   record_attempt(name, step, SpanOutcome.LOST)
   if STATUS == RunStatus.CANCELLING then
-    count_lease(step, StepOutcome.LOST)
+    count_lease(step, StepOutcome.LOST, ErrorClass.WORKER_LOST)
     discard_text(name, step)
     abandon_step(name, step)
     return proceed()
@@ -26,7 +26,7 @@ local function lease_lost(name, step)
   local try = try_of(step)
   emit(EventKind.STEP_LOST, cjson.encode({ step = name, attempt = try, worker = step.worker }))
   discard_text(name, step)
-  count_lease(step, StepOutcome.LOST)
+  count_lease(step, StepOutcome.LOST, ErrorClass.WORKER_LOST)
   local back = count_loss(name, step)
   if step.call and not step.idempotent and not step.resumes then
     count(Series.RECOVERIES)

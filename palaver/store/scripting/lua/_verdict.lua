@@ -72,7 +72,7 @@ local function count_outcome(step)
 end
 
 local function retry_step(name, step)
-  count_lease(step, StepOutcome.RETRIED)
+  count_lease(step, StepOutcome.RETRIED, args.failed)
   count(Series.RETRIES .. ' ' .. args.failed)
   emit(EventKind.RUN_RETRYING, '{"step":"' .. name .. '","attempt":' .. try_of(step) .. ',"delay":'
     .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. (args.rule and ',"rule":' .. cjson.encode(args.rule) or '')

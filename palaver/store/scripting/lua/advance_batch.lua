@@ -24,14 +24,17 @@ for _, each in ipairs(args.ended) do
 end
 redis.call('HSET', keys.batch, 'next', args.next)
 if not args.wait_ms then
-  redis.call('HSET', keys.batch, 'lasts', NOW + Limit.BATCH_LEASE * 1000)
-  attend(NOW + Limit.BATCH_LEASE * 1000)
-  return reply.batch_advanced { state = STATE }
+  hold_claim(args.claim)
+  return reply.batch_advanced()
 end
 
 local idle = redis.call('HLEN', keys.flight) == 0
 local whole = args.next >= ITEMS * args.width and redis.call('ZCARD', keys.again) == 0
 redis.call('HDEL', keys.batch, 'claim', 'lasts')
+if idle and whole and STATE == 'open' and CLOSES <= NOW then
+  STATE = 'cancelling'
+  redis.call('HSET', keys.batch, 'abandoned', 1)
+end
 if idle and (STATE == 'cancelling' or STATE == 'running' and whole) then
   STATE = STATE == 'running' and 'done' or 'cancelled'
   redis.call('HSET', keys.batch, 'state', STATE)
@@ -39,8 +42,8 @@ if idle and (STATE == 'cancelling' or STATE == 'running' and whole) then
   each_key('EXPIRE', Setting.RETENTION)
 elseif idle and whole and STATE == 'open' then
   -- The next part of its items wakes it.
-  redis.call('ZREM', keys.batches_due, args.member)
+  attend(CLOSES)
 else
   attend(NOW + args.wait_ms)
 end
-return reply.batch_advanced { state = STATE }
+return reply.batch_advanced()

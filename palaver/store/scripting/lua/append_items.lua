@@ -15,6 +15,7 @@ else
   for place, item in ipairs(args.items) do redis.call('HSET', keys.items, ITEMS + place - 1, item) end
   ITEMS = ITEMS + number
   redis.call('HSET', keys.batch, 'items', ITEMS, 'bytes', BYTES)
+  keep_open()
 end
 if args.complete then redis.call('HSET', keys.batch, 'state', 'running') end
 if LASTS <= NOW then attend(NOW) end

@@ -1,6 +1,6 @@
 -- needs: batch
 if not ORDER then return reply.absent() end
-local moved = 0
+local moved, goes_on = 0, false
 if args.verb == 'cancel' then
   if STATE == 'open' or STATE == 'running' then STATE = 'cancelling' end
 elseif STATE == 'running' or STATE == 'done' or STATE == 'cancelled' then
@@ -11,11 +11,14 @@ elseif STATE == 'running' or STATE == 'done' or STATE == 'cancelled' then
     redis.call('ZADD', keys.again, cell, cell)
     moved = moved + 1
   end
-  if moved > 0 then
+  -- After a cancel there may be cells that were never begun, though none has failed.
+  goes_on = moved > 0 or STATE == 'cancelled'
+  if goes_on then
     STATE = 'running'
+    redis.call('HDEL', keys.batch, 'abandoned')
     each_key('PERSIST')
   end
 end
 redis.call('HSET', keys.batch, 'state', STATE)
-if (STATE == 'cancelling' or moved > 0) and LASTS <= NOW then attend(NOW) end
-return reply.batch_changed { state = STATE, moved = moved, more = moved == Limit.BATCH_PART }
+if (STATE == 'cancelling' or goes_on) and LASTS <= NOW then attend(NOW) end
+return reply.batch_changed { moved = moved, more = moved == Limit.BATCH_PART }

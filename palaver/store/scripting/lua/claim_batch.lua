@@ -4,6 +4,5 @@ if not ORDER then
   return reply.absent()
 end
 if LASTS > NOW then return reply.tick_busy() end
-redis.call('HSET', keys.batch, 'claim', args.claim, 'lasts', NOW + args.lease_ms)
-attend(NOW + args.lease_ms)
+hold_claim(args.claim)
 return reply.batch_claimed { order = ORDER, state = STATE, items = ITEMS, next = NEXT }

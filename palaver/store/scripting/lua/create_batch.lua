@@ -6,5 +6,7 @@ if ORDER then
 end
 if redis.call('ZCARD', keys.batches) >= Limit.BATCHES then return reply.too_many() end
 redis.call('HSET', keys.batch, 'order', args.order, 'made', args.made, 'state', 'open', 'items', 0, 'next', 0)
+keep_open()
+attend(CLOSES)
 redis.call('ZADD', keys.batches, NOW, args.batch_id)
 return reply.batch_made { new = true }

@@ -12,6 +12,11 @@ if args.outcome == AttemptOutcome.UNTRIED then
   return reply.attempt_settled { off = nil }
 end
 local id, off = args.delivery_id, nil
+if args.outcome == AttemptOutcome.UNREADABLE then
+  forget_deliveries({ id })
+  schedule()
+  return reply.attempt_settled { off = nil }
+end
 if args.outcome == AttemptOutcome.DELIVERED then
   redis.call('HDEL', HOOK, 'failures', 'failing_since', 'opens_at')
 else

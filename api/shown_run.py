@@ -1,0 +1,100 @@
+"""A run as clients of another protocol have been shown it: for the state machines of dialects."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from palaver.events import EventKind
+from palaver.vocabulary.lifecycle import RunStatus, WaitReason
+
+_STATUS: Final[Mapping[str, RunStatus]] = {
+    EventKind.RUN_QUEUED: RunStatus.QUEUED,
+    EventKind.RUN_PAUSED: RunStatus.PAUSED,
+    EventKind.RUN_CANCELLING: RunStatus.CANCELLING,
+}
+"""By the kind of an event; others are of a run that is running."""
+Content = str | Sequence[Mapping[str, Any]]
+"""The content of a message, as events have it."""
+
+
+def text_in(content: Content) -> str:
+    """Return the text of a message, without what is not text."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
+def status_in(kind: str, data: Mapping[str, Any]) -> tuple[RunStatus, dict[str, Any]]:
+    """Return the status that an event says of a run, and its ``reason``, ``code`` and ``delay`` where the run waits."""
+    why: dict[str, Any] = {}
+    match kind:
+        case EventKind.RUN_QUEUED:
+            why = {"reason": WaitReason.CONVERSATION_BUSY}
+        case EventKind.RUN_WAITING:
+            why = {name: data[name] for name in ("reason", "code", "delay")}
+        case EventKind.RUN_RETRYING:
+            why = {"reason": WaitReason.BACKOFF, "code": data["error"]["class"], "delay": data["delay"]}
+    return _STATUS.get(kind, RunStatus.RUNNING), why
+
+
+class ShownText:
+    """The text of a model step as far as a client has it: no more than its length and its checksum, for the log has the
+    text itself."""
+
+    def __init__(self) -> None:
+        self._length = self._checksum = 0
+
+    def __bool__(self) -> bool:
+        """True if there is any."""
+        return self._length > 0
+
+    def add(self, length: int, raw: bytes) -> None:
+        """Note that so many letters were shown, which are these bytes."""
+        self._length += length
+        self._checksum = zlib.crc32(raw, self._checksum)
+
+    def forget(self) -> None:
+        """Begin with a text anew."""
+        self._length = self._checksum = 0
+
+    def rest_of(self, text: str) -> str | None:
+        """Return the part of the step's ``text`` that is still to be shown; None if something else was."""
+        begun = text[: self._length]
+        same = len(begun) == self._length and zlib.crc32(begun.encode()) == self._checksum
+        return text[self._length :] if same else None
+
+
+class OpenCalls:
+    """The calls of a run that have no result yet, by the names that a client knows them by."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+        """By the model step and the call's id."""
+        self._settled: set[str] = set()
+
+    @property
+    def settled(self) -> bool:
+        """True if one was settled, and its result is still to come."""
+        return bool(self._settled)
+
+    def begin(self, step: str, call_id: str, name: str) -> None:
+        """Take a call of a model step in."""
+        self._names[step, call_id] = name
+
+    def name_of(self, step: str, call_id: str) -> str | None:
+        """Return the name of a call, by its own step or by that which has made it."""
+        return self._names.get((step.partition("/")[0], call_id))
+
+    def settle(self, name: str) -> None:
+        """Note that a call was settled otherwise than by letting it run: its result comes at once, or has come."""
+        if name in self._names.values():
+            self._settled.add(name)
+
+    def end(self, step: str, call_id: str) -> str | None:
+        """Let a call go that has its result, and return its name; None if there is no such call."""
+        name = self._names.pop((step.partition("/")[0], call_id), None)
+        if name is not None:
+            self._settled.discard(name)
+        return name

@@ -1,0 +1,129 @@
+"""Statistics of runs, steps and models of late: lines of the journal, folded into tallies of each window (ADR 0125).
+
+Scripts write a line of the journal with what it tells of. Here some of the oldest lines are read, added to the tallies
+that they belong to, and put back by a script that takes the lines out in the same go, if they still are the oldest: so
+any number may fold, and may die at any time, and each line counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from palaver.config.settings import Settings
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.reach import reaches
+from palaver.store.scripting.contracts import FoldJournal
+from palaver.store.scripting.contracts.replies import Gone
+from palaver.store.scripting.contracts.statistics import FoldedTally
+from palaver.store.scripting.scripts import Scripts
+from palaver.store.statistics.tallies import Line, Tally
+from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.windows import LASTS, WINDOWS, Window
+
+_AT_ONCE: Final = 300
+"""Lines that are folded in one go."""
+_SLICES: Final = 100
+"""Times that one call folds a shard, at most."""
+_EVERY: Final = 5.0
+"""Seconds between two looks of a worker."""
+_OLD: Final = 4000
+"""ms: a journal whose first line is younger was folded by somebody else just now."""
+
+_Place = tuple[keys.Key, Window, int]
+"""The key of an owner, and a span of a window."""
+
+
+class Statistics:
+    """The journal of each shard, and the tallies."""
+
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._shards = all_shards(settings.shards)
+
+    async def read(self, window: Window, tag: str | None = None) -> tuple[int, Mapping[int, Tally]]:
+        """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
+        number: of the tenant with this tag, if it is within reach, or of all that is. Raises what Redis raises."""
+        owners = keys.reached_owners() if tag is None else (keys.owner(tag),) if reaches(tag) else ()
+        await self.fold()
+        pipeline = self._redis.pipeline(transaction=False)
+        for shard in self._shards:
+            for owner in owners:
+                pipeline.hmget(keys.statistics(shard, owner), window.places)
+        present = window.number(await now_ms(self._redis))
+        found: dict[int, Tally] = {}
+        for texts in await pipeline.execute():
+            for number, tally in map(Tally.of_json, filter(None, texts)):
+                if present - window.spans < number <= present:
+                    found.setdefault(number, Tally()).merge(tally)
+        return present, dict(sorted(found.items()))
+
+    async def keep(self) -> None:
+        """Fold what nobody else folds, for ever. A store that does not answer is looked at later."""
+        while True:
+            with contextlib.suppress(RedisError, OSError):
+                now = await now_ms(self._redis)
+                for shard in self._shards:
+                    oldest = await self._redis.xrange(keys.journal(shard), "-", "+", 1)
+                    if oldest and int(oldest[0][0].partition(b"-")[0]) <= now - _OLD:
+                        await self.fold([shard])
+            await asyncio.sleep(_EVERY)
+
+    async def fold(self, shards: Iterable[str] | None = None) -> None:
+        """Fold the journals of these shards, or of all, as far as they go now. Raises what Redis raises."""
+        for shard in self._shards if shards is None else shards:
+            for _ in range(_SLICES):
+                if not await self.fold_some(shard):
+                    break
+
+    async def fold_some(self, shard: str) -> bool:
+        """Fold the oldest lines of a shard's journal. Tell whether there may be more."""
+        journal = keys.journal(shard)
+        entries = await self._redis.xrange(journal, "-", "+", _AT_ONCE)
+        if not entries:
+            return False
+        tallies = _added_up(shard, (Line.of(fields[b"line"]) for _, fields in entries))
+        await self._merge_stored(tallies)
+        ms, _, number = entries[-1][0].decode().partition("-")
+        fold = FoldJournal(
+            journal=journal,
+            first=entries[0][0].decode(),
+            next=f"{ms}-{int(number) + 1}",
+            lasts=LASTS,
+            tallies=tuple(
+                FoldedTally(key, window.place(number), tally.to_json(number))
+                for (key, window, number), tally in tallies.items()
+            ),
+        )
+        return isinstance(await self._scripts.run(fold), Gone) or len(entries) == _AT_ONCE
+
+    async def _merge_stored(self, tallies: dict[_Place, Tally]) -> None:
+        """Add what is stored of the same spans. What is older than all that a window has is let go."""
+        places = list(tallies)
+        pipeline = self._redis.pipeline(transaction=False)
+        for key, window, number in places:
+            pipeline.hget(key, window.place(number))
+        for place, text in zip(places, await pipeline.execute(), strict=True):
+            number, stored = Tally.of_json(text) if text else (-1, Tally())
+            if number == place[2]:
+                stored.merge(tallies[place])
+                tallies[place] = stored
+            elif number > place[2]:
+                del tallies[place]
+
+
+def _added_up(shard: str, lines: Iterable[Line]) -> dict[_Place, Tally]:
+    """What lines say, by where it belongs: their owner's, and what all owners but the default one have together."""
+    found: dict[_Place, Tally] = {}
+    for line in lines:
+        for owner in (line.owner, keys.OTHER_TENANTS) if line.owner else (keys.DEFAULT_TENANT,):
+            for window in WINDOWS.values():
+                place = (keys.statistics(shard, owner), window, window.number(line.at))
+                found.setdefault(place, Tally()).add(line.words)
+    return found

@@ -1,0 +1,127 @@
+"""Tallies: what happened within a span of time, added up from the lines of the journal.
+
+A line is one of these, with blanks between its words; `_count.lua` writes them. In front of each stands when that was
+(ms) and the owner, without a blank between the two::
+
+    submitted                                   a run is there
+    <status> <class>                            a run has ended; the class of its error, if it failed
+    <kind> <outcome> <class> <waited> <lasted>  the lease of a step is over: for how long (ms) the step was ready before
+                                                it, and how long it lasted; the class of its failure, or a dash
+    … <model> <calls> <input> <output> <cost>   and what its calls of a model used: tokens, and nano-dollars, or a dash
+                                                if nobody knows
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Self
+
+import orjson
+
+from palaver.store.statistics.histograms import bucket_of
+from palaver.telemetry.metrics import OTHER
+from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.step_kinds import MODEL
+
+_NONE: Final = "-"
+_CALLED: Final = frozenset({"done", "failed", "retried"})
+"""Outcomes of model steps that were about the answer of a model."""
+MODEL_COLUMNS: Final = ("calls", "input_tokens", "output_tokens", "cost", "unpriced_calls")
+"""The numbers of a model; the cost is in nano-dollars."""
+SUBMITTED: Final = "submitted"
+
+
+class Line(NamedTuple):
+    """A line of the journal."""
+
+    at: int
+    """ms."""
+    owner: str
+    words: list[str]
+
+    @classmethod
+    def of(cls, text: bytes) -> Self:
+        """Read a line."""
+        place, *words = text.decode().split(" ")
+        at = place.partition("@")[0]
+        return cls(int(at), place[len(at) :], words)
+
+
+@dataclass
+class Tally:
+    """What happened within a span of time."""
+
+    runs: Counter[str] = field(default_factory=Counter)
+    """Runs that were submitted, and those that have ended, by status."""
+    run_errors: Counter[str] = field(default_factory=Counter)
+    """Runs that have failed, by error class."""
+    steps: Counter[str] = field(default_factory=Counter)
+    """Leases that are over, by ``kind outcome``."""
+    step_errors: Counter[str] = field(default_factory=Counter)
+    """Those that failed, were retried or lost, by error class."""
+    waited: Counter[int] = field(default_factory=Counter)
+    """Times for which steps were ready before their leases, by bucket."""
+    called: Counter[int] = field(default_factory=Counter)
+    """Times that model steps took, by bucket."""
+    models: dict[str, Counter[str]] = field(default_factory=dict)
+    """For each model `MODEL_COLUMNS`."""
+
+    def add(self, words: list[str]) -> None:
+        """Count what a line says."""
+        match words:
+            case [what]:
+                self.runs[what] += 1
+            case [status, error]:
+                self.runs[status] += 1
+                if error:
+                    self.run_errors[error] += 1
+            case [kind, outcome, error, waited, lasted, *used]:
+                self.steps[f"{kind} {outcome}"] += 1
+                if error != _NONE:
+                    self.step_errors[error] += 1
+                self.waited[bucket_of(int(waited))] += 1
+                if kind == MODEL.name and outcome in _CALLED:
+                    self.called[bucket_of(int(lasted))] += 1
+                if used:
+                    model, calls, read, written, cost = used
+                    priced = ("cost", int(cost)) if cost != _NONE else ("unpriced_calls", int(calls))
+                    numbers = {"calls": int(calls), "input_tokens": int(read), "output_tokens": int(written)}
+                    self._add_model(model, Counter({**numbers, priced[0]: priced[1]}))
+
+    def merge(self, other: Tally) -> None:
+        """Add what another one has."""
+        for name in ("runs", "run_errors", "steps", "step_errors", "waited", "called"):
+            getattr(self, name).update(getattr(other, name))
+        for model, numbers in other.models.items():
+            self._add_model(model, numbers)
+
+    def to_json(self, number: int) -> bytes:
+        """As it is stored, with the number of its span."""
+        models = {name: [numbers[column] for column in MODEL_COLUMNS] for name, numbers in self.models.items()}
+        times = ({str(bucket): n for bucket, n in times.items()} for times in (self.waited, self.called))
+        return orjson.dumps([number, self.runs, self.run_errors, self.steps, self.step_errors, *times, models])
+
+    @classmethod
+    def of_json(cls, text: bytes) -> tuple[int, Self]:
+        """Read one, and the number of its span."""
+        number, runs, run_errors, steps, step_errors, waited, called, models = orjson.loads(text)
+        return number, cls(
+            Counter(runs),
+            Counter(run_errors),
+            Counter(steps),
+            Counter(step_errors),
+            _times(waited),
+            _times(called),
+            {name: Counter(dict(zip(MODEL_COLUMNS, numbers, strict=True))) for name, numbers in models.items()},
+        )
+
+    def _add_model(self, model: str, numbers: Counter[str]) -> None:
+        # Users name models: one tally must not hold as many as they can think of.
+        if model not in self.models and len(self.models) >= limit_of("statistics_models"):
+            model = OTHER
+        self.models.setdefault(model, Counter()).update(numbers)
+
+
+def _times(stored: dict[str, Any]) -> Counter[int]:
+    return Counter({int(bucket): number for bucket, number in stored.items()})

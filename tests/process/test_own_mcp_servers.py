@@ -1,0 +1,244 @@
+"""MCP servers that conversations name themselves: their calls are steps of the conversation that named them, made once,
+and asked for as nobody else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from palaver.stack.ports import free_port
+from tests.process.checks import check
+from tests.process.cluster import Cluster
+from tests.process.one_more import one_more
+from tests.process.test_mcp_tools import UNKNOWN, Web
+from tests.process.test_tools import answers, told
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+SECRET_KEY = "Qk1vY2tLZXlPZkNvdXJzZU5vdEFSZWFsT25lITEyMzQ="
+CANARY = "canary-of-a-token-91c3"
+
+
+class Own:
+    """A stack without any tools of servers, and two servers that its operator allows; nobody answers at a third."""
+
+    def __init__(self, cluster: Cluster, one: Web, two: Web, nobody: int) -> None:
+        self.cluster = cluster
+        self.one = one
+        self.two = two
+        self.nobody = nobody
+
+    def calls(self, server: Web, tool: str) -> int:
+        """The calls of a tool that a server has had."""
+        return server.journal.read_text().splitlines().count(tool)
+
+    def agent(self, port: int, label: str = "web", **more: Any) -> dict[str, Any]:
+        """The part of an agent about a server of its own; nobody is asked before its calls."""
+        server = {"url": f"http://127.0.0.1:{port}/mcp", **more}
+        return {"mcp_servers": {label: server}, "approvals": {"require": "never"}}
+
+    def submit(self, tool: str, *, port: int = 0, agent: dict[str, Any] | None = None, **more: Any) -> str:
+        """A run whose model calls a tool of the first server once."""
+        text = f"[[args {json.dumps(more.pop('arguments', {}))}]]"
+        agent = agent or self.agent(port or self.one.port)
+        return self.cluster.submit(f"tool-1+use-web__{tool}", text, agent=agent, **more)
+
+    def in_flight(self) -> str:
+        """A run whose call has come to the first server, and does not end."""
+        before = self.calls(self.one, "wait")
+        run_id = self.submit("wait")
+        eventually(lambda: self.calls(self.one, "wait") == before + 1, within=20)
+        return run_id
+
+    def said(self, run_id: str) -> str:
+        """The answer to the call of a run."""
+        (finished,) = answers(self.cluster, run_id)
+        return str(finished.data["message"]["content"])
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
+    """The stack, and the servers."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "one").mkdir()
+    (folder / "two").mkdir()
+    one, two, nobody = Web(folder / "one"), Web(folder / "two"), free_port()
+    hosts = ",".join(f"127.0.0.1:{port}" for port in (one.port, two.port, nobody))
+    environment = {"PALAVER_INLINE_MCP_HOSTS": hosts, "PALAVER_SECRET_KEY": SECRET_KEY}
+    one.start()
+    two.start()
+    try:
+        with Cluster(folder, environment=environment) as cluster:
+            yield Own(cluster, one, two, nobody)
+    finally:
+        one.kill()
+        two.kill()
+
+
+@pytest.fixture
+def own(stack: Own) -> Iterator[Own]:
+    """It, with all that must be true after each test."""
+    stack.cluster.mark()
+    yield stack
+    check(stack.cluster)
+    stack.cluster.heal()
+
+
+def test_its_tools_are_called_and_its_errors_told(own: Own) -> None:
+    made = own.calls(own.one, "echo")
+    echo, fail = own.submit("echo", arguments={"text": "one"}), own.submit("fail")
+    assert own.cluster.ended(echo).status == own.cluster.ended(fail).status == "completed"
+    assert (own.said(echo), told(own.cluster, echo)) == ("one", [""])
+    assert (own.said(fail), told(own.cluster, fail)) == ("no such city", ["tool_error"])
+    assert own.calls(own.one, "echo") == made + 1
+    tools = own.cluster.http.get("/v1/tools").json()["data"]
+    assert not [each for each in tools if each["name"].startswith("web__")]
+
+
+def test_who_says_nothing_of_approvals_is_asked_for_each_call(own: Own) -> None:
+    agent = own.agent(own.one.port)
+    del agent["approvals"]
+    run_id = own.submit("echo", agent=agent, arguments={"text": "late"})
+    (action,) = own.cluster.pending(run_id)
+    items = [{"type": "approval", "action_id": action.id, "decision": "edit", "arguments": {"text": "edited"}}]
+    answer = own.cluster.http.post(f"/v1/runs/{run_id}/input", json={"items": items})
+    assert answer.status_code == 202, answer.text
+    own.cluster.ended(run_id)
+    assert own.said(run_id).endswith("edited")
+
+
+def test_two_conversations_have_different_servers_under_one_label(own: Own) -> None:
+    before = own.calls(own.one, "echo"), own.calls(own.two, "echo")
+    runs = [
+        own.submit("echo", port=server.port, arguments={"text": str(number)})
+        for number, server in enumerate((own.one, own.two, own.one, own.two))
+    ]
+    assert [own.cluster.ended(run_id) and own.said(run_id) for run_id in runs] == ["0", "1", "2", "3"]
+    assert (own.calls(own.one, "echo"), own.calls(own.two, "echo")) == (before[0] + 2, before[1] + 2)
+
+
+def test_a_secret_goes_to_the_server_and_nowhere_else(own: Own) -> None:
+    header = {"Authorization": {"secret": "WEB", "prefix": "Bearer "}}
+    agent = own.agent(own.one.port, headers=header)
+    run = own.cluster.ended(own.submit("who", agent=agent, secrets={"WEB": CANARY}))
+    assert own.calls(own.one, f"who Bearer {CANARY}") == 1
+    assert own.said(run.id) == "you are Bearer [redacted]"
+    fork = own.cluster.http.post(f"/v1/runs/{run.id}/retry", json={"from_step": 1, "input": "[[args {}]]"})
+    assert own.cluster.ended(fork.json()["id"]).status == "completed"
+    assert own.calls(own.one, f"who Bearer {CANARY}") == 2
+    # Another conversation has no such secret, and is nobody there.
+    lacks = own.submit("list_tools", agent=agent)
+    assert own.cluster.ended(lacks).status == "completed"
+    assert own.said(lacks) == "the conversation has no secret 'WEB': its user can set one"
+    with own.cluster.redis() as redis:
+        for key in redis.scan_iter():
+            dumped = redis.dump(key)
+            assert dumped is None or CANARY.encode() not in dumped, key
+    assert not any(CANARY in text for text in own.cluster.new_logs().values())
+
+
+def test_a_server_that_is_down_holds_up_nobody_and_is_asked_again_by_the_model(own: Own) -> None:
+    agent = own.agent(own.nobody)
+    agent["mcp_servers"]["other"] = {"url": f"http://127.0.0.1:{own.two.port}/mcp"}
+    run = own.cluster.ended(own.cluster.submit("tool-1+use-other__echo", '[[args {"text": "there"}]]', agent=agent))
+    assert (run.status, own.said(run.id)) == ("completed", "there")
+    asked = own.submit("list_tools", agent=agent)
+    own.cluster.saw(asked, "run.retrying", attempt=1)
+    assert own.cluster.ended(asked, within=60).status == "completed"
+    assert own.said(asked).startswith("web was not reached: ")
+
+
+def test_one_that_comes_back_is_found_by_the_call(own: Own) -> None:
+    own.two.kill()
+    agent = own.agent(own.two.port)
+    run_id = own.submit("list_tools", agent=agent)
+    own.cluster.saw(run_id, "run.retrying", attempt=1)
+    own.two.start()
+    run = own.cluster.ended(run_id, within=60)
+    assert own.said(run_id).startswith("web has these tools now: web__asks, web__brief")
+    body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
+    again = own.cluster.post({**body, "input": '[[args {"text": "back"}]]'})
+    assert own.cluster.ended(again).status == "completed"
+    assert own.said(again) == "back"
+
+
+def test_what_a_server_offered_first_is_what_the_conversation_has(own: Own) -> None:
+    run = own.cluster.ended(own.submit("echo", arguments={"text": "first"}))
+    own.cluster.kill("worker")
+    own.one.kill()
+    own.cluster.heal()
+    # Nobody can ask for the list now, and no process remembers it: it is the conversation's.
+    agent = own.agent(own.one.port)
+    body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
+    run_id = own.cluster.post({**body, "input": "[[args {}]]"})
+    own.cluster.saw(run_id, "run.retrying", attempt=1)
+    own.one.start()
+    assert own.cluster.ended(run_id, within=60).status == "completed"
+    assert told(own.cluster, run_id) == [""]
+
+
+def test_a_call_whose_worker_is_killed_is_not_made_again(own: Own) -> None:
+    run_id = own.in_flight()
+    made = own.calls(own.one, "wait")
+    own.cluster.kill("worker")
+    own.cluster.heal()
+    assert own.cluster.ended(run_id, within=40).status == "completed"
+    assert told(own.cluster, run_id) == ["tool_interrupted"]
+    assert own.calls(own.one, "wait") == made
+
+
+def test_a_call_whose_server_is_killed_is_not_made_again(own: Own) -> None:
+    run_id = own.in_flight()
+    made = own.calls(own.one, "wait")
+    own.one.kill()
+    assert own.cluster.ended(run_id).status == "completed"
+    assert own.said(run_id).endswith(UNKNOWN)
+    own.one.start()
+    assert own.calls(own.one, "wait") == made
+
+
+def test_a_cancel_ends_the_call_at_the_server(own: Own) -> None:
+    left = own.calls(own.one, "wait was left")
+    run_id = own.in_flight()
+    own.cluster.http.post(f"/v1/runs/{run_id}/cancel")
+    assert own.cluster.ended(run_id).status == "cancelled"
+    eventually(lambda: own.calls(own.one, "wait was left") == left + 1)
+
+
+def test_a_question_outlives_the_worker(own: Own) -> None:
+    asked, made = own.submit("asks"), own.calls(own.one, "asks")
+    (action,) = own.cluster.pending(asked)
+    assert (action.type, action.question and action.question.asker) == ("question", "web")
+    own.cluster.kill("worker")
+    own.cluster.heal()
+    item = {"type": "answer", "action_id": action.id, "response": "accept", "content": {"name": "Ada"}}
+    assert own.cluster.http.post(f"/v1/runs/{asked}/input", json={"items": [item]}).status_code == 202
+    assert own.cluster.ended(asked, within=40).status == "completed"
+    assert json.loads(own.said(asked)) == [{"who": {"action": "accept", "content": {"name": "Ada"}}}, "s-1"]
+    assert own.calls(own.one, "asks") <= made + 1
+
+
+def test_an_agent_that_another_one_calls_has_its_own(own: Own) -> None:
+    child = {"model": "fake/tool-1+use-web__echo", "name": "reader", **own.agent(own.two.port)}
+    agent = {"tools": ["agent_reader"], "subagents": {"agent_reader": {"agent": child}}, **own.agent(own.one.port)}
+    before = own.calls(own.one, "echo"), own.calls(own.two, "echo")
+    run_id = own.cluster.submit("tool-1+use-agent_reader", '[[args {"message": "[[args {}]]"}]]', agent=agent)
+    run = own.cluster.ended(run_id, within=40)
+    assert run.status == "completed"
+    own.cluster.submitted += [child.run_id for child in run.children]
+    assert (own.calls(own.one, "echo"), own.calls(own.two, "echo")) == (before[0], before[1] + 1)
+
+
+def test_a_worker_whose_operator_does_not_allow_the_host_asks_nobody(own: Own) -> None:
+    own.cluster.terminate("worker")
+    made = own.calls(own.one, "echo")
+    with one_more(own.cluster, "worker", PALAVER_INLINE_MCP_HOSTS=""):
+        run_id = own.submit("list_tools")
+        assert own.cluster.ended(run_id).status == "completed"
+        why = "PALAVER_INLINE_MCP_HOSTS of the worker does not allow the host 127.0.0.1"
+        assert own.said(run_id) == f"nothing was asked: {why}"
+    assert own.calls(own.one, "echo") == made
