@@ -34,7 +34,7 @@ from .items import (
     text_item,
     text_part,
 )
-from .shown import SPREAD, CallBegun, OpenText, ShownEvent, text_delta, thought_delta
+from .shown import LATEST, SPREAD, CallBegun, OpenText, ShownEvent, text_delta, thought_delta
 from .tables import EVENTS
 
 _BEGINS, _ENDED, _CALLS, _OF_CALL, _LAST = 3, 6, 10, 4, SPREAD - 1
@@ -128,7 +128,7 @@ class ResponseProjection:
         opened = self._text if of_text else self._thought
         if opened is None or event.type != (EventKind.MESSAGE_DELTA if of_text else EventKind.REASONING_DELTA):
             return None
-        data = event.data
+        data = LATEST.of(event)
         if data["step"] != opened.step or data["attempt"] != opened.attempt or not self._mine:
             return None
         number = (event.seq - self._base) * SPREAD
