@@ -17,7 +17,7 @@ from .. import operations
 from ..operations import Backend, Caller, StoredEvent
 from ..streams import EventStream, Outlet
 from .completions import about, finish_of, let_go, refusal_of, tool_calls, usage_of
-from .shown import KEEP_ALIVE, QUIET
+from .shown import KEEP_ALIVE, LATEST, QUIET
 from .wire import ChatCreate
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -52,11 +52,17 @@ class ChatText:
 
     def tail(self, event: StoredEvent) -> str | None:
         """Return the text of a delta that only goes on with what is shown; None for any other event. If it was sent,
-        ``add`` has to be told."""
-        if event.type != EventKind.MESSAGE_DELTA or self._stale:
+        ``passed`` has to be told."""
+        if event.type != EventKind.MESSAGE_DELTA or self._stale or self._attempt is None:
             return None
-        data = event.data
-        return data["text"] or None if (data["step"], data["attempt"]) == self._attempt else None
+        data = LATEST.of(event)
+        goes_on = data["step"] == self._attempt[0] and data["attempt"] == self._attempt[1]
+        return data["text"] or None if goes_on else None
+
+    def passed(self, text: str) -> None:
+        """Note that the text of a tail was sent."""
+        self._said += text
+        self._shown += text
 
     def _more(self, step: str, attempt: int, text: str) -> str:
         added = ""
@@ -107,7 +113,7 @@ class ChatOutlet(Outlet):
         more = None if self.connection is None else self._text.tail(event)
         if more is None or self.connection is None or not self.connection.write_chunk(self._chunk(more)):
             return False
-        self._text.add(event)
+        self._text.passed(more)
         return True
 
 

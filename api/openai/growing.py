@@ -10,7 +10,7 @@ from palaver.events import EventKind
 
 from ..operations import StoredEvent
 from .items import reasoning_item, summary_part, text_item, text_part
-from .shown import OpenText, ShownEvent, text_delta, thought_delta
+from .shown import LATEST, OpenText, ShownEvent, text_delta, thought_delta
 from .writing import ResponseWriter
 
 _BEGINS, _ENDED = 3, 6
@@ -36,7 +36,7 @@ class GrowingItems:
         opened = self._text if of_text else self._thought
         if opened is None or event.type != (EventKind.MESSAGE_DELTA if of_text else EventKind.REASONING_DELTA):
             return None
-        data = event.data
+        data = LATEST.of(event)
         if data["step"] != opened.step or data["attempt"] != opened.attempt or not self._out.mine:
             return None
         number = self._out.number_of(event.seq)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ..operations import StoredEvent
+
 SPREAD: Final = 1000
 """More than the events that an event of a run becomes: an answer has 128 calls at most, of four events each."""
 LIFECYCLE: Final = frozenset(
@@ -76,3 +78,20 @@ def text_delta(opened: OpenText, text: str) -> dict[str, Any]:
 def thought_delta(opened: OpenText, text: str) -> dict[str, Any]:
     """Return the fields of more of a thought."""
     return {**opened.place, "summary_index": 0, "delta": text}
+
+
+class LatestDelta:
+    """The payload of the delta that was asked for last, read once: all who watch a run ask for it together."""
+
+    def __init__(self) -> None:
+        self._event: StoredEvent | None = None
+        self._data: Mapping[str, Any] = {}
+
+    def of(self, event: StoredEvent) -> Mapping[str, Any]:
+        """Return the payload of an event."""
+        if self._event is not event:
+            self._event, self._data = event, event.data
+        return self._data
+
+
+LATEST: Final = LatestDelta()

@@ -16,6 +16,7 @@ from api.openai import growing, projection, writing
 from api.openai.ids import ResponseId
 from api.openai.projection import ResponseProjection
 from api.openai.shown import LIFECYCLE, SPREAD, ShownEvent
+from api.openai.streaming import TailFrames, frame
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
 from palaver.schemas.actions import Approvals, ClientTool
@@ -360,3 +361,14 @@ def test_ids_say_run_and_part() -> None:
         for part in (0, 1, 17):
             assert ResponseId.read(str(ResponseId(run_id, part))) == (run_id, part)
     assert SPREAD > 128 * 4 + 100
+
+
+def test_those_who_watch_a_response_share_a_frame_and_one_elsewhere_has_its_own() -> None:
+    frames, delta = TailFrames(), Story(1).tell()[0]
+    shown = [
+        ShownEvent(number, "response.output_text.delta", {"item_id": item, "output_index": index, "delta": "one"})
+        for number, item, index in ((1, "a", 0), (1, "a", 0), (2, "a", 0), (2, "b", 0), (2, "b", 1))
+    ]
+    made = [frames.of(delta, each) for each in shown]
+    assert made[0] is made[1]
+    assert made == [frame(*each) for each in shown]
