@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
 from palaver.stack.ports import free_port
-from tests.browser import Page, browser, needs_chromium, page
+from tests.browser import browser, needs_chromium
 from tests.process.cluster import Cluster
+from tests.process.consoles import KEY, TEXT, Console, serving, tab_at
 from tests.process.relay import Relay
 
 pytestmark = [pytest.mark.process, needs_chromium]
 
-KEY: Final = "key-of-the-operators"
-BEARER: Final = {"Authorization": f"Bearer {KEY}"}
-VIOLATIONS: Final = (
-    "window.violations = []; addEventListener('securitypolicyviolation', (event) =>"
-    " violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`))"
-)
-TEXT: Final = "document.querySelector('main').innerText"
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    environment = {"PALAVER_API_KEYS": f"ops={KEY}", "PALAVER_CONSOLE": "true", "PALAVER_DIALECTS": "native"}
-    with Cluster(tmp_path_factory.mktemp("console"), environment=environment) as cluster:
-        cluster.http.headers.update(BEARER)
+    with serving(tmp_path_factory.mktemp("console")) as cluster:
         yield cluster
 
 
@@ -38,56 +28,11 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-class Console:
-    """A tab in which somebody has signed in."""
-
-    def __init__(self, tab: Page, url: str) -> None:
-        self.tab = tab
-        self.url = f"{url}/console"
-
-    def open(self, place: str, key: str | None = KEY) -> None:
-        """Go to a page of the console, and sign in where it asks for it."""
-        self.tab.open("about:blank")
-        self.tab.open(f"{self.url}#/{place}")
-        if key is not None:
-            self.tab.until("!!document.querySelector('input[name=key], nav')")
-            if self.tab.evaluate("!!document.querySelector('input[name=key]')"):
-                self.write("input[name=key]", key)
-                self.press("Sign in")
-        self.tab.until("!!document.querySelector('nav, input[name=key]')")
-
-    def write(self, where: str, text: str) -> None:
-        """Type a text into a field."""
-        self.tab.evaluate(f"document.querySelector({where!r}).focus()")
-        self.tab.send("Input.insertText", text=text)
-
-    def press(self, name: str) -> None:
-        """Press the button of that name, once it is there and can be pressed."""
-        found = f"[...document.querySelectorAll('button')].find((each) => each.innerText.trim() === {name!r})"
-        self.tab.until(f"{found} && !{found}.disabled")
-        self.tab.evaluate(f"{found}.click()")
-
-    def type(self, letter: str) -> None:
-        """Press a key."""
-        for kind in ("keyDown", "keyUp"):
-            self.tab.send("Input.dispatchKeyEvent", type=kind, key=letter, text=letter if kind == "keyDown" else "")
-
-    def sees(self, *words: str, within: float = 30) -> None:
-        """Wait until the page says all of this."""
-        self.tab.until(" && ".join(f"{TEXT}.includes({json.dumps(each)})" for each in words), within=within)
-
-    def holds(self) -> None:
-        """The policy was not touched, and no script has failed."""
-        assert self.tab.evaluate("window.violations") == []
-        assert self.tab.errors == []
-
-
 @pytest.fixture
 def console(cluster: Cluster, chromium: str) -> Iterator[Console]:
     cluster.mark()
-    with page(chromium) as tab:
-        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
-        yield Console(tab, cluster.stack.url)
+    with tab_at(cluster.stack.url, chromium) as console:
+        yield console
     cluster.heal()
 
 
@@ -295,12 +240,11 @@ def test_below_a_prefix_that_a_proxy_takes_off(cluster: Cluster, chromium: str) 
     run = cluster.submit("echo", "below")
     cluster.ended(run)
     port = free_port()
-    with Relay(cluster.stack.url, prefix="/agents/palaver").listening(port), page(chromium) as tab:
-        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
-        console = Console(tab, f"http://127.0.0.1:{port}/agents/palaver")
+    below = f"http://127.0.0.1:{port}/agents/palaver"
+    with Relay(cluster.stack.url, prefix="/agents/palaver").listening(port), tab_at(below, chromium) as console:
         console.open(f"runs/{run}")
         console.sees("completed", "echo: below")
-        tab.open(f"{console.url}/")
+        console.tab.open(f"{console.url}/")
         console.sees("Runs")
-        assert tab.evaluate("location.pathname") == "/agents/palaver/console"
+        assert console.tab.evaluate("location.pathname") == "/agents/palaver/console"
         console.holds()

@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import pytest
 
-from tests.browser import needs_chromium, page
+from tests.browser import browser, needs_chromium
 from tests.process.cluster import Cluster
-from tests.process.test_console import BEARER, KEY, VIOLATIONS, Console, chromium
+from tests.process.consoles import Console, serving, tab_at
 from tests.process.typed import palaver
 from tests.process.webhook_receivers import Receivers, receivers
 from tests.unit.api_world import SECRET_KEY
 from tests.waiting import eventually
 
-__all__ = ["chromium"]
 pytestmark = [pytest.mark.process, needs_chromium]
 
 CELLS: Final = 8
@@ -31,24 +30,23 @@ def heard() -> Iterator[Receivers]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
-    environment = {
-        "PALAVER_API_KEYS": f"ops={KEY}",
-        "PALAVER_CONSOLE": "true",
-        "PALAVER_DIALECTS": "native",
-        "PALAVER_SECRET_KEY": SECRET_KEY,
-        "PALAVER_WEBHOOK_HOSTS": f"127.0.0.1:{heard.port}",
-    }
-    with Cluster(tmp_path_factory.mktemp("operations"), environment=environment) as cluster:
-        cluster.http.headers.update(BEARER)
+    heard_at = f"127.0.0.1:{heard.port}"
+    folder = tmp_path_factory.mktemp("operations")
+    with serving(folder, PALAVER_SECRET_KEY=SECRET_KEY, PALAVER_WEBHOOK_HOSTS=heard_at) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with browser(tmp_path_factory.mktemp("chromium")) as address:
+        yield address
 
 
 @pytest.fixture
 def console(cluster: Cluster, chromium: str) -> Iterator[Console]:
     cluster.mark()
-    with page(chromium) as tab:
-        tab.send("Page.addScriptToEvaluateOnNewDocument", source=VIOLATIONS)
-        yield Console(tab, cluster.stack.url)
+    with tab_at(cluster.stack.url, chromium) as console:
+        yield console
     cluster.heal()
 
 

@@ -13,7 +13,7 @@ const COLUMNS = [
   ["description", (kept) => line(kept.agent.description ?? kept.agent.instructions, 80)],
   ["changed", (kept) => html`<${Time} at=${kept.created_at} />`],
   ["by", (kept) => kept.created_by ?? "–"],
-  ["", (kept) => html`<${To} path="playground" query=${{ agent: kept.name }}>talk<//> <${To} path="runs" query=${{ agent: kept.name }}>runs<//>`],
+  ["do", (kept) => html`<${To} path="playground" query=${{ agent: kept.name }}>talk<//> <${To} path="runs" query=${{ agent: kept.name }}>runs<//>`],
 ];
 
 export default function Agents() {

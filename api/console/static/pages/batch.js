@@ -58,7 +58,7 @@ function verdict(result) {
 
 function Cell({ result }) {
   if (!result) return html`<span class="faint">–</span>`;
-  const words = [verdict(result), money(result.cost_usd), result.seconds !== null && duration(1000 * result.seconds)].filter(Boolean);
+  const words = [verdict(result), result.cost_usd !== null && money(result.cost_usd), result.seconds !== null && duration(1000 * result.seconds)].filter(Boolean);
   const shown = html`<${Status} status=${STATUSES[result.status] ?? result.status} word=${result.status} detail=${[result.error_class, ...words].filter(Boolean).join(" · ")} />`;
   return html`<span title=${line(result.output ?? "", 600)}>${result.run_id ? html`<${To} path=${`runs/${result.run_id}`}>${shown}<//>` : shown}</span>`;
 }

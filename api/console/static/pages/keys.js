@@ -65,7 +65,7 @@ export default function Keys() {
     ["last used", (key) => html`<${Time} at=${key.last_used_at} />`],
     ["expires", (key) => (key.expires_at ? html`<${Time} at=${key.expires_at} />` : "never")],
     ["made by", (key) => key.created_by ?? "–"],
-    ["", (key) => html`<span class="row"><button onClick=${() => rotate(key)}>replace</button><button class="danger" onClick=${() => revoke(key)}>revoke</button></span>`],
+    ["do", (key) => html`<span class="row"><button onClick=${() => rotate(key)}>replace</button><button class="danger" onClick=${() => revoke(key)}>revoke</button></span>`],
   ];
   return html`<h1>Keys</h1><${Trouble} problem=${problem} /><${NewKey} done=${reload} />
     ${data && html`<${Table} label="Keys" rows=${data.data} keyOf=${(key) => key.id} columns=${columns} height=${46}

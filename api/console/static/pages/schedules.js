@@ -42,7 +42,7 @@ export default function Schedules() {
     ["next", (schedule) => html`<${Time} at=${schedule.next_at} />`],
     ["last run", (schedule) => schedule.last_run_id && html`<${Id} id=${schedule.last_run_id} path=${`runs/${schedule.last_run_id}`} />`],
     ["changed by", (schedule) => schedule.updated_by ?? "–"],
-    ["", (schedule) => html`<${Buttons} schedule=${schedule} reload=${reload} />`],
+    ["do", (schedule) => html`<${Buttons} schedule=${schedule} reload=${reload} />`],
   ];
   return html`<h1>Schedules</h1><${Trouble} problem=${problem} />
     ${data && html`<${Table} label="Schedules" rows=${data} keyOf=${(schedule) => schedule.name} columns=${columns} height=${46}

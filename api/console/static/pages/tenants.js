@@ -51,7 +51,7 @@ export default function Tenants() {
     ["this month", (tenant) => `${money(usedBy(data.month, tenant.name))}${tenant.usd_per_month === null ? "" : ` of ${money(tenant.usd_per_month)}`}`, number],
     ["requests a minute", (tenant) => count(tenant.requests_per_minute), number],
     ["tokens a minute", (tenant) => count(tenant.tokens_per_minute), number],
-    ["", (tenant) => html`<button disabled=${!caller?.operator} title=${caller?.operator ? "" : "Caps are changed with keys of operators."} onClick=${() => openDialog(html`<${Caps} tenant=${tenant} done=${reload} />`)}>caps</button> <${To} path="audit" query=${{ tenant: tenant.name }}>audit<//>`],
+    ["do", (tenant) => html`<button disabled=${!caller?.operator} title=${caller?.operator ? "" : "Caps are changed with keys of operators."} onClick=${() => openDialog(html`<${Caps} tenant=${tenant} done=${reload} />`)}>caps</button> <${To} path="audit" query=${{ tenant: tenant.name }}>audit<//>`],
   ];
   return html`<h1>Tenants</h1><${Trouble} problem=${problem} />
     ${data && html`<${Table} label="Tenants" rows=${data.tenants} keyOf=${(tenant) => tenant.name} columns=${columns} height=${46} />`}`;

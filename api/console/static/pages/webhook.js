@@ -52,7 +52,7 @@ export default function Webhook({ params, query }) {
     ["last answer", last],
     ["next attempt", (delivery) => html`<${Time} at=${delivery.next_attempt_at} />`],
     ["of", (delivery) => html`<${Time} at=${delivery.created_at} />`],
-    ["", (delivery) => html`<${Act} disabled=${!webhook.enabled || delivery.state === "pending"} why="It is on its way, or the webhook is off."
+    ["do", (delivery) => html`<${Act} disabled=${!webhook.enabled || delivery.state === "pending"} why="It is on its way, or the webhook is off."
       does=${() => again(delivery)} done=${reload}>again<//>`],
   ];
   return html`<h1>${line(webhook.url, 100)}</h1><${Trouble} problem=${problem} />

@@ -1,0 +1,69 @@
+"""A stack that has something for each page of the console to show, and the pages: for looks at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.process.cluster import Cluster
+from tests.waiting import eventually
+
+CALLS: Final = "calls"
+"""The tag of the run with calls beside each other."""
+
+
+def furnish(cluster: Cluster) -> Mapping[str, str]:
+    """Put something of each kind there; return the place of each page, by its name."""
+    http = cluster.http
+    for instructions in ("Be kind.", "Be kind and short."):
+        _done(http.put("/v1/agents/support", json={"model": "fake/echo", "instructions": instructions}))
+    _done(http.put("/v1/agents/broken", json={"model": "fake/401", "instructions": "Nobody lets it in."}))
+    order = {"cron": "0 3 * * *", "timezone": "Europe/Berlin", "run": {"agent": "support", "input": "Good night?"}}
+    _done(http.put("/v1/schedules/nightly", json=order))
+    hook = _done(http.post("/v1/webhooks", json={"url": "https://hooks.example.invalid/palaver"}))["id"]
+    cases = [{"input": f"Question {number}", "id": f"case-{number}"} for number in range(6)]
+    batch = {"name": "release 7", "agents": ["support", "broken"], "items": cases, "complete": True}
+    batch_id = _done(http.post("/v1/batches", json=batch))["id"]
+    _done(http.post("/v1/keys", json={"name": "ci", "scopes": ["runs:submit", "runs:read"]}))
+    calls = cluster.submit("parallel-4", "Look at four things", tools=["record"], tags=[CALLS])
+    retried = cluster.submit("500-2+say-40", "Try again if you must")
+    failed = cluster.submit("401", "This one cannot work")
+    for run in (calls, retried, failed):
+        cluster.ended(run)
+    asks = cluster.submit("tool-1", "May I?", tools=["record"], agent={"approvals": {"require": "always"}})
+    cluster.pending(asks)
+    eventually(lambda: _done(http.get(f"/v1/batches/{batch_id}"))["state"] == "done", within=60)
+    conversation = cluster.run(calls).conversation_id
+    return {
+        "runs": "runs",
+        "run": f"runs/{calls}",
+        "run-steps": f"runs/{calls}?tab=steps",
+        "run-waterfall": f"runs/{retried}?tab=waterfall",
+        "run-events": f"runs/{calls}?tab=events",
+        "run-failed": f"runs/{failed}",
+        "run-waits": f"runs/{asks}",
+        "actions": "actions",
+        "conversations": "conversations",
+        "conversation": f"conversations/{conversation}",
+        "playground": "playground",
+        "agents": "agents",
+        "agent": "agents/support?with=1",
+        "schedules": "schedules",
+        "schedule": "schedules/nightly",
+        "batches": "batches",
+        "batch": f"batches/{batch_id}",
+        "webhooks": "webhooks",
+        "webhook": f"webhooks/{hook}",
+        "fleet": "fleet",
+        "tools": "tools",
+        "statistics": "statistics",
+        "usage": "usage",
+        "tenants": "tenants",
+        "keys": "keys",
+        "audit": "audit",
+    }
+
+
+def _done(answer: Any) -> Any:
+    assert answer.status_code < 300, answer.text
+    return answer.json()

@@ -1,0 +1,52 @@
+"""Each page of the console as axe-core judges it: names for screen readers, contrast, order, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.browser import browser, needs_chromium
+from tests.pages import ROOT
+from tests.process.console_tour import furnish
+from tests.process.consoles import Console, serving, tab_at
+from tests.process.node import installed
+from tests.unit.api_world import SECRET_KEY
+
+pytestmark = [pytest.mark.process, pytest.mark.chaos, needs_chromium]
+
+JUDGE: Final = "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations)"
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core."""
+    program = installed(ROOT / "tests" / "clients" / "axe", tmp_path_factory.mktemp("axe"), "AXE")
+    return (program.folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Console, Mapping[str, str]]]:
+    """The console at a stack that has something for each page, and the pages."""
+    with (
+        serving(tmp_path_factory.mktemp("shown"), PALAVER_SECRET_KEY=SECRET_KEY) as cluster,
+        browser(tmp_path_factory.mktemp("chromium")) as chromium,
+        tab_at(cluster.stack.url, chromium) as console,
+    ):
+        yield console, furnish(cluster)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_violates_a_rule(shown: tuple[Console, Mapping[str, str]], axe: str, scheme: str) -> None:
+    console, pages = shown
+    console.tab.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    found: dict[str, Any] = {}
+    for name, place in pages.items():
+        console.visit(place)
+        console.tab.evaluate(f"{axe}; 1")
+        violations = console.tab.evaluate(JUDGE)
+        for each in violations:
+            found[f"{name}: {each['id']}"] = [node["html"][:200] for node in each["nodes"]][:3]
+    assert found == {}
+    console.holds()
