@@ -131,9 +131,16 @@ class _World:
         with self._client(api) as client:
             run = client.submit("hello", model=_AWAY)
             eventually(lambda: client.get(run.id).waiting, within=60, why=f"a run of {_AWAY} does not wait")
-            answer = httpx.get(f"{api.url}/v1/queues", headers=bearer, timeout=10, trust_env=False)
-            if not answer.is_success or run.id not in answer.text:
-                yield f"api-1: /v1/queues answers {answer.status_code}, and does not name what no worker has"
+
+            def named() -> bool:
+                answer = httpx.get(f"{api.url}/v1/queues", headers=bearer, timeout=10, trust_env=False)
+                return run.id in answer.raise_for_status().text
+
+            # What it answers may be a moment old.
+            try:
+                eventually(named, within=30)
+            except AssertionError as error:
+                yield f"api-1: /v1/queues does not name what no worker has: {error}"
             client.cancel(run.id)
 
     def _submit(self, api: Pod) -> dict[str, str]:
