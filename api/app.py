@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
@@ -92,6 +93,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         chosen = settings or environment()
         refuse_open_bind(chosen, chosen.host)
+        app.state.read_lately = OrderedDict()
         app.state.turns = Turns(_SOCKETS_A_TURN, rest=_TURNS_BETWEEN)
         opened = store or Store.connect(chosen, shared=True, send=publisher is None)
         stored_keys = StoredKeys(opened.api_keys, opened.signing_keys)

@@ -2,22 +2,30 @@
 conversation.
 
 Submits are not among them: a run says itself who submitted it. With a key of the store, all that changed something is
-kept in the store, too, and whatever an operator's key did.
+kept in the store, too, and whatever an operator's key did: what it reads again and again once in ten minutes.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import OrderedDict
 from contextvars import ContextVar
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import Scope
 
 from .operations import is_kept, keep_act
+from .operations.live_keys import key_of_request
 
 AUDIT: Final = logging.getLogger("palaver.audit")
+_WHILE: Final = 600.0
+"""Seconds for which the same read with the same key is not kept again."""
+_MOST_READS: Final = 10_000
+"""Reads that are remembered for that."""
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _present: Final[ContextVar[Audit | None]] = ContextVar("audit", default=None)
 
@@ -34,6 +42,21 @@ def only_read() -> None:
     audit = _present.get()
     if audit is not None:
         audit.reads = True
+
+
+def _first_in_a_while(scope: Scope) -> bool:
+    """Tell whether a read is not one that was kept just before: a page asks the same every few seconds for as long as
+    somebody looks at it, and its reads would push out the acts."""
+    read_lately: OrderedDict[tuple[str | None, str, str], float] = scope["app"].state.read_lately
+    of_tenant = parse_qs(scope["query_string"].decode("latin-1")).get("tenant", [""])[-1]
+    read, now = (key_of_request.get(), scope["path"], of_tenant), time.monotonic()
+    if now < read_lately.get(read, now):
+        return False
+    read_lately[read] = now + _WHILE
+    read_lately.move_to_end(read)
+    if len(read_lately) > _MOST_READS:
+        read_lately.popitem(last=False)
+    return True
 
 
 class Audit:
@@ -70,7 +93,7 @@ class Audit:
         client = scope["client"][0] if scope.get("client") else None
         if self._changes and not self.reads and (self.facts or self._operation not in self._unaudited):
             self._write(status, facts, client)
-        if is_kept():
+        if is_kept() and (self._changes or _first_in_a_while(scope)):
             backend, caller, request = (
                 scope["app"].state.backend,
                 scope["state"]["caller"],

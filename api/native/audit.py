@@ -36,7 +36,7 @@ class AuditQuery(Query):
 )
 async def read_audit(backend: Backend, caller: Caller, query: AuditQuery) -> Response:
     """Acts that changed something with a key of the store or a token of one, exports, and all acts with an operator's
-    key, reads too. Kept for `PALAVER_AUDIT_RETENTION`."""
+    key, reads too, the same one once in ten minutes. Kept for `PALAVER_AUDIT_RETENTION`."""
     page = await operations.read_audit(
         backend, caller, tenant=query.tenant, after=query.after, since=query.since, limit=query.limit
     )

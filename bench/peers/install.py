@@ -62,6 +62,7 @@ DATABRICKS: Final = Installed("databricks")
 DBOS: Final = Installed("dbos")
 LANGGRAPH: Final = Installed("langgraph", ("forbiddenfruit",))
 RESTATE: Final = Installed("restate")
+_OF_PEERS: Final = (DBOS, LANGGRAPH, RESTATE)
 ALL: Final = (AGENT_FRAMEWORK, DATABRICKS, DBOS, LANGGRAPH, RESTATE)
 
 
@@ -96,8 +97,8 @@ def _install_restate_server() -> None:
 
 
 def main() -> None:
-    """Install what is named, or all, unless it is there."""
-    names = sys.argv[1:] or [each.name for each in ALL]
+    """Install what is named, or what `bench.peers` measures, unless it is there."""
+    names = sys.argv[1:] or [each.name for each in _OF_PEERS]
     for each in ALL:
         if each.name not in names:
             continue

@@ -216,3 +216,18 @@ async def test_lines_that_nobody_folds_are_bounded(redis: Any, store: Store, dri
     assert await redis.xlen(keys.journal("00")) <= most + 100
     # The invariants compare statistics with counts.
     await redis.flushall()
+
+
+async def test_a_line_that_cannot_be_read_holds_up_no_other(redis: Any, store: Store, driver: StoreDriver) -> None:
+    for words in ("model done - 0 5 p/m 1 1 1 1.5e+14", "model done - soon 5", ""):
+        await redis.xadd(keys.journal("00"), {"line": f"1 {words}"})
+    await finish(driver)
+    assert (await total(store)).runs == {"submitted": 1, "completed": 1}
+
+
+async def test_a_cost_beyond_all_reason_is_written_in_full(driver: StoreDriver, store: Store) -> None:
+    _, lease = await driver.begin()
+    used = Usage(input_tokens=10**9, output_tokens=10**9, model_calls=1, cost_usd=150_000.25)
+    await driver.store.steps.settle(lease, DONE.__class__(DONE.message, DONE.stop_reason, usage=used))
+    (numbers,) = (await total(store)).models.values()
+    assert numbers["cost"] == 150_000_250_000_000

@@ -50,7 +50,10 @@ class NodePages:
             found.update(self.act("look", page))
             return bool(condition(found))
 
-        eventually(looks, within=within, why=f"{page} does not get there: {found}")
+        try:
+            eventually(looks, within=within, why=f"{page} does not get there")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {found}") from None
         return found
 
 

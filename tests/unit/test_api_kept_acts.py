@@ -83,6 +83,21 @@ async def test_whatever_an_operator_does_is_kept(api: World) -> None:
     )  # fmt: skip
 
 
+async def test_what_an_operator_looks_at_again_and_again_is_kept_once(api: World) -> None:
+    """A page that asks every few seconds would push out the acts; another key, tenant or thing is another look."""
+    _, root = await bearer(api, name="root", operator=True)
+    _, other = await bearer(api, name="other", operator=True)
+    run = (await api.client.post("/v1/runs", json=BODY, headers=OPS)).json()["links"]["self"]
+    looks = [(run, root), (run, root), (run, other), ("/v1/runs", root), ("/v1/runs?limit=5", root)]
+    for path, headers in [*looks, *looks]:
+        assert (await api.client.get(path, headers=headers)).status_code == 200
+    for _ in range(2):
+        assert (await api.client.post(f"{run}/cancel", headers=root)).status_code < 300
+    found = [(act["operation"], act["key"]) for act in await acts(api)]
+    looked_at = [("read_run", "root"), ("read_run", "other"), ("list_runs", "root")]
+    assert found == [*looked_at, ("cancel", "root"), ("cancel", "root")]
+
+
 async def test_a_token_acts_under_the_name_of_its_key(api: World) -> None:
     run = (await api.client.post("/v1/runs", json=BODY, headers=OPS)).json()
     body = {"run": run["id"], "scopes": ["runs:act"]}

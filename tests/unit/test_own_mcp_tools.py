@@ -189,6 +189,13 @@ async def test_one_that_refuses_has_a_tool_that_asks_again() -> None:
         assert list((await process.tools(web={"url": server.url})).declarations) == ["web__one"]
 
 
+async def test_none_of_its_tools_is_called_by_the_name_of_the_one_that_asks() -> None:
+    """That one needs no approval, and may be called again after a loss."""
+    listed = [tool("list_tools"), tool("list tools"), tool("one")]
+    async with serving(McpServer(listed=listed)) as server, asking(server) as process:
+        assert list((await process.tools(web={"url": server.url})).declarations) == ["web__one"]
+
+
 async def test_a_slow_one_holds_up_another_for_its_own_list_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.sources.mcp.own_servers._WITHIN", 0.3)
 
@@ -220,7 +227,7 @@ async def test_a_name_of_a_pattern_leads_to_no_private_address(monkeypatch: pyte
     async def within(*_: Any) -> list[dict[str, Any]]:
         return [{"hostname": "a", "host": "10.0.0.1", "port": 443, "family": 2, "proto": 0, "flags": 0}]
 
-    monkeypatch.setattr("aiohttp.resolver.DefaultResolver.resolve", within)
+    monkeypatch.setattr("workers.connections.lookup_threads.LookupThreads.resolve", within)
     async with asking(McpServer(url="http://x"), hosts=("*.customers.example",)) as process:
         tools = await process.tools(web={"url": "https://acme.customers.example/mcp"})
         assert list(tools.declarations) == ["web__list_tools"]

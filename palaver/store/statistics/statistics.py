@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings
+from palaver.errors import UNREADABLE
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.reach import reaches
@@ -26,6 +28,7 @@ from palaver.store.statistics.tallies import JournalLine, SpanTally
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.windows import LASTS, WINDOWS, Window
 
+_log: Final = logging.getLogger("palaver.store.statistics")
 _AT_ONCE: Final = 300
 """Lines that are folded in one go."""
 _SLICES: Final = 100
@@ -88,7 +91,7 @@ class Statistics:
         entries = await self._redis.xrange(journal, "-", "+", _AT_ONCE)
         if not entries:
             return False
-        tallies = _added_up(shard, (JournalLine.of(fields[b"line"]) for _, fields in entries))
+        tallies = _added_up(shard, _readable(fields[b"line"] for _, fields in entries))
         await self._merge_stored(tallies)
         ms, _, number = entries[-1][0].decode().partition("-")
         fold = FoldJournal(
@@ -116,6 +119,18 @@ class Statistics:
                 tallies[place] = stored
             elif number > place[2]:
                 del tallies[place]
+
+
+def _readable(texts: Iterable[bytes]) -> Iterator[JournalLine]:
+    """The lines, but for those that cannot be read: one that stayed at the head would hold up all behind it."""
+    for text in texts:
+        try:
+            line = JournalLine.of(text)
+            SpanTally().add(line.words)
+        except UNREADABLE as error:
+            _log.error("a line of the journal of statistics cannot be read and is left out: %s", type(error).__name__)
+        else:
+            yield line
 
 
 def _added_up(shard: str, lines: Iterable[JournalLine]) -> dict[_Place, SpanTally]:

@@ -6,7 +6,8 @@ A line is one of these, with blanks between its words; `_count.lua` writes them.
     submitted                                   a run is there; a blank is behind it, as with the next one
     <status> <class>                            a run has ended; the class of its error, if it failed
     <kind> <outcome> <class> <waited> <lasted>  the lease of a step is over: for how long (ms) the step was ready before
-                                                it, and how long it lasted; the class of its failure, or a dash
+                                                it (a dash for one that goes on in place), and how long it lasted; the
+                                                class of its failure, or a dash
     … <model> <calls> <input> <output> <cost>   and what its calls of a model used: tokens, and nano-dollars, or a dash
                                                 if nobody knows
 """
@@ -60,7 +61,7 @@ class SpanTally:
     step_errors: Counter[str] = field(default_factory=Counter)
     """Leases that failed, were retried or lost, by error class."""
     waited: Counter[int] = field(default_factory=Counter)
-    """Times for which steps were ready before their leases, by bucket."""
+    """Times for which steps were ready before a worker took them, by bucket; none of those that went on in place."""
     called: Counter[int] = field(default_factory=Counter)
     """Times that model steps took, by bucket."""
     models: dict[str, Counter[str]] = field(default_factory=dict)
@@ -77,7 +78,8 @@ class SpanTally:
                 self.steps[f"{kind} {outcome}"] += 1
                 if error != _NONE:
                     self.step_errors[error] += 1
-                self.waited[bucket_of(int(waited))] += 1
+                if waited != _NONE:
+                    self.waited[bucket_of(int(waited))] += 1
                 if kind == MODEL.name and outcome in _CALLED:
                     self.called[bucket_of(int(lasted))] += 1
                 if used:

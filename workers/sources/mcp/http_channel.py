@@ -11,6 +11,7 @@ from typing import Final
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractResolver
 
 from palaver.errors.headers import retry_after
 
@@ -51,10 +52,17 @@ class HttpChannel:
     """A server behind a URL, and its session if it has one."""
 
     def __init__(
-        self, url: str, credentials: Credentials, changed: Callable[[], None], *, outward: bool = False
+        self,
+        url: str,
+        credentials: Credentials,
+        changed: Callable[[], None],
+        *,
+        outward: bool = False,
+        names: AbstractResolver | None = None,
     ) -> None:
-        """``changed`` is called when the server says that its list of tools did; ``outward`` as for `http_client`."""
-        self._outward = outward
+        """``changed`` is called when the server says that its list of tools did; ``outward`` and
+        ``names`` as for `http_client`."""
+        self._outward, self._names = outward, names
         self._url = url
         self._credentials = credentials
         self._changed = changed
@@ -70,7 +78,7 @@ class HttpChannel:
 
     async def open(self) -> None:
         """As ``ServerChannel``. Nothing is sent."""
-        self._client = http_client(outward=self._outward)
+        self._client = http_client(outward=self._outward, names=self._names)
 
     async def exchange(self, request: Message, headers: Mapping[str, str], heard: Heard) -> Message:
         """As ``ServerChannel``."""

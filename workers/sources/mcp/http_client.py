@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 
 from palaver.errors import ConfigurationError
 
@@ -18,10 +19,11 @@ _CONNECT: Final = 10.0
 _PIECE: Final = 64 * 1024
 
 
-def http_client(*, outward: bool = False) -> aiohttp.ClientSession:
-    """A client for servers of tools. With ``outward`` it connects to no address of a private network."""
+def http_client(*, outward: bool = False, names: AbstractResolver | None = None) -> aiohttp.ClientSession:
+    """A client for servers of tools. With ``outward`` it connects to no address of a private network; ``names`` looks
+    names up."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(resolver=GuardedResolver("the server", outward=outward), limit=0),
+        connector=aiohttp.TCPConnector(resolver=GuardedResolver("the server", outward=outward, names=names), limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
         auto_decompress=False,

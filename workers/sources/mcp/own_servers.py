@@ -22,6 +22,7 @@ from palaver.steps.leases import Lease
 from palaver.tools import ToolContext, ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+from ...connections.lookup_threads import LookupThreads
 from ..containment import ToolAnswer
 from ..own_servers import KeptLists
 from ..tables import HeaderFromSecret
@@ -52,19 +53,20 @@ _TOLD: Final = ("name", "description", "inputSchema")
 class OwnServer(Server):
     """A server of one conversation."""
 
-    def __init__(self, label: str, spec: OwnMcpServer, settings: Settings) -> None:
+    def __init__(self, label: str, spec: OwnMcpServer, settings: Settings, names: LookupThreads) -> None:
         super().__init__(label, _section_of(spec), settings)
         self.digest = _digest_of(label, spec)
         self.host = spec.host
         self.is_allowed = spec.allowed_by(settings.inline_mcp_hosts)
         # Who listed the very host knows where it leads; what a pattern fits is somebody else's to point anywhere.
         self._outward = not spec.is_named_by(settings.inline_mcp_hosts)
+        self._names = names
         self.asking = asyncio.Lock()
         self.not_before = 0.0
 
     def _channel(self, credentials: Credentials) -> ServerChannel:
         assert self.section.url is not None  # it has no command
-        return HttpChannel(self.section.url, credentials, self.note_change, outward=self._outward)
+        return HttpChannel(self.section.url, credentials, self.note_change, outward=self._outward, names=self._names)
 
     def require_allowed(self) -> None:
         """Raises:
@@ -87,7 +89,10 @@ class OwnServer(Server):
                 count_exceeded("own_tools" if too_many else "own_list")
                 break
             looked_at.append(definition)
-        fit = {offer.name for offer in offers_of(self.label, self.section, looked_at)[0]}
+        # A tool of the stand-in's name would be called as that: without an approval, and again after a loss.
+        taken = stand_in(self.label).name
+        offers = offers_of(self.label, self.section, looked_at)[0]
+        fit = {offer.name for offer in offers if offer.declaration.name != taken}
         return orjson.dumps([definition for definition in looked_at if definition.get("name") in fit])
 
     def take_told(self, text: bytes) -> None:
@@ -167,6 +172,8 @@ class McpOwnServers:
     def __init__(self, settings: Settings, lists: KeptLists) -> None:
         self._settings = settings
         self._lists = lists
+        # Strangers run the servers of these names, and may let them never answer.
+        self._names = LookupThreads()
         self._of: OrderedDict[str, _Conversation] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -205,13 +212,14 @@ class McpOwnServers:
             ToolError: it may not be asked, or the conversation lacks a secret.
             StaleLease: the lease is not the newest any more.
         """
-        async with server.asking:
+        # Waiting for another one who asks counts, too.
+        async with asyncio.timeout(_WITHIN) as within, server.asking:
             if server.listed is not None:
                 return
             server.require_allowed()
             with server.accesses.using(context) as access:
-                async with asyncio.timeout(_WITHIN):
-                    listed = await access.renewing(partial(read_list, access.connection))
+                listed = await access.renewing(partial(read_list, access.connection))
+            within.reschedule(None)
             server.take_told(await self._lists.keep(lease, server.digest, server.told(listed)))
 
     def _conversation(self, conversation_id: str) -> _Conversation:
@@ -224,7 +232,7 @@ class McpOwnServers:
         for label, spec in lease.agent.mcp_servers.items():
             said = f"{label} {spec.model_dump_json()}"
             if said not in conversation.servers:
-                conversation.servers[said] = OwnServer(label, spec, self._settings)
+                conversation.servers[said] = OwnServer(label, spec, self._settings, self._names)
             servers.append(conversation.servers[said])
         return servers
 

@@ -21,6 +21,7 @@ const NO_APPROVAL = "Your key has no right to decide: actions:approve.";
 const NO_ACT = "Your key has no right to act on runs: runs:act.";
 
 function parse(text) {
+  if (/(?<!["\w.])-?\d{16,}/.test(text)) throw new Error("A number here has more digits than a browser keeps: approve it as it is, or edit it by the API.");
   try {
     return JSON.parse(text);
   } catch {

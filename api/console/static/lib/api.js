@@ -8,15 +8,16 @@ const PATIENT = 10; // after so many answers that were all the same, a page asks
 
 /** What the API answers instead, as a sentence. Status 0: it did not answer. */
 export class Problem extends Error {
-  constructor(status, body) {
-    super(sentence(status, body));
+  constructor(status, body, changes = false) {
+    super(sentence(status, body, changes));
     this.status = status;
     this.code = body?.code ?? "unreachable";
     this.body = body ?? {};
   }
 }
 
-function sentence(status, body) {
+function sentence(status, body, changes) {
+  if (!status && changes) return "The API did not answer: it may have been done. Look before you press again.";
   if (!status) return "The API does not answer. Is it running? The console tries again by itself.";
   if (!body?.title) return `The API answered ${status}.`;
   const faults = (body.errors ?? []).map(({ pointer, message }) => `${pointer} ${message}`);
@@ -64,7 +65,7 @@ export async function request(method, path, { query, body, headers, signal, key 
     });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Problem(0);
+    throw new Problem(0, null, method !== "GET");
   }
   if (response.ok) return response.status === 204 ? null : response.json();
   const problem = new Problem(response.status, await response.json().catch(() => null));

@@ -25,9 +25,10 @@ function find(name) {
 }
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.key === "Escape" && writes(event.target)) event.target.blur();
   if (writes(event.target) || document.querySelector("dialog[open]")) return;
+  if (event.key === "Enter" && event.target.closest?.("a, button, summary")) return;
   const act = find(before ? `${before} ${event.key}` : event.key);
   before = !before && event.key === "g" ? "g" : "";
   if (act) {

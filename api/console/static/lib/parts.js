@@ -40,6 +40,13 @@ export function Copy({ text, children = "copy" }) {
   return html`<button class="small" onClick=${copy}><span role="status">${state || children}</span></button>`;
 }
 
+/** A field whose text counts when it is left or entered: what somebody types there stays while the page is drawn anew. */
+export function Field({ value = "", put, ...more }) {
+  const [draft, type] = useState(null);
+  return html`<input ...${more} value=${draft ?? value} onInput=${(event) => type(event.target.value)}
+    onChange=${(event) => { put(event.target.value); type(null); }} />`;
+}
+
 /** What went wrong, in a sentence. */
 export function Trouble({ problem }) {
   return problem ? html`<p class="problem" role="alert">${problem.message}</p>` : null;

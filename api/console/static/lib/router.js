@@ -30,6 +30,9 @@ export const PAGES = [
   ["audit", "Audit", ["admin"], () => import("../pages/audit.js")],
 ];
 
+/** A part of an address that leads to nothing but itself in an address of the API. */
+const NAME = /^(?!\.{1,2}$)[^\\/?#%]+$/;
+
 /** The page to begin with. */
 export const FIRST = "runs";
 
@@ -71,7 +74,7 @@ export function match(path) {
   for (const page of PAGES) {
     const wanted = page[0].split("/");
     if (wanted.length !== parts.length) continue;
-    if (wanted.every((part, place) => part.startsWith(":") ? parts[place] !== "" : part === parts[place])) {
+    if (wanted.every((part, place) => part.startsWith(":") ? NAME.test(parts[place]) : part === parts[place])) {
       const named = wanted.map((part, place) => [part.slice(1), parts[place], part.startsWith(":")]);
       return { page, params: Object.fromEntries(named.filter((each) => each[2])) };
     }

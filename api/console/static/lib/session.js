@@ -50,6 +50,7 @@ export async function open() {
 
 /** Take a key, if the API does. */
 export async function signIn(pasted) {
+  if (/[^\x21-\x7e]/.test(pasted)) throw new Error("That is no key: it has characters that keys do not have.");
   const caller = await request("GET", "v1/caller", { key: pasted });
   sessionStorage.setItem(PLACE, JSON.stringify({ key: pasted, until: Date.now() + LASTS }));
   set({ state: "in", caller, keyed: true, why: null });

@@ -4,6 +4,7 @@ import { html, useState } from "./html.js";
 // Controls but tab and newline, marks that turn the direction or have no width, tags; a joiner is a part of emoji.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 const MOST = 20_000;
+const ROUNDED = /\d{16}|\d[eE][+-]?\d/; // numbers that would be others once a browser has read them
 
 /** The text with each hidden character by its number. */
 export function visible(text) {
@@ -42,6 +43,7 @@ export function Plain({ text, label }) {
 /** A value as JSON with indents; a text that is JSON, too. */
 export function pretty(value) {
   if (typeof value !== "string") return JSON.stringify(value, null, 2) ?? "null";
+  if (ROUNDED.test(value)) return value;
   try {
     return value.length > 200_000 ? value : JSON.stringify(JSON.parse(value), null, 2);
   } catch {

@@ -1,7 +1,7 @@
 // Who did what, newest first, as the API recorded it.
-import { html, useState } from "../lib/html.js";
+import { html, useMemo, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
-import { Id, Status, Table, Trouble } from "../lib/parts.js";
+import { Field, Id, Status, Table, Trouble, count } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { line } from "../lib/text.js";
 import { Time } from "../lib/time.js";
@@ -20,35 +20,42 @@ const COLUMNS = [
   ["what", (entry) => entry.operation],
   ["by", (entry) => html`${entry.key ?? "no key"}${entry.operator ? html` <small>operator</small>` : ""}`],
   ["client", (entry) => entry.client ?? "–"],
-  ["answer", (entry) => entry.status && html`<${Status} status=${entry.status < 400 ? "completed" : "failed"} word=${String(entry.status)} />`],
+  ["answer", (entry) => html`<${Status} status=${entry.status === null ? "failed" : "completed"} word=${String(entry.status ?? "unknown")} />`],
   ["facts", (entry) => html`<${Facts} facts=${entry.facts} />`],
   ["request", (entry) => entry.request && html`<code class="id">${entry.request}</code>`],
 ];
 
-async function read(query, signal) {
-  const since = new Date(Date.now() - (SPANS[query.span] ?? SPANS["1d"])[1]).toISOString();
-  const found = [];
-  for (let after; found.length < MOST; ) {
-    const page = await request("GET", "v1/audit", { query: { tenant: query.tenant, limit: PAGE, ...(after ? { after } : { since }) }, signal });
-    found.push(...page.data);
-    if (!page.has_more) break;
-    after = page.next_after;
-  }
-  return found.reverse();
+/** A function that reads on behind what it has read before, and returns the newest entries, the last one first. */
+function reader(span, tenant) {
+  const since = new Date(Date.now() - (SPANS[span] ?? SPANS["1d"])[1]).toISOString();
+  let after = "";
+  let found = [];
+  let cut = false;
+  return async (signal) => {
+    for (;;) {
+      const page = await request("GET", "v1/audit", { query: { tenant, limit: PAGE, ...(after ? { after } : { since }) }, signal });
+      after = page.next_after;
+      cut ||= found.length + page.data.length > MOST;
+      found = [...found, ...page.data].slice(-MOST);
+      if (!page.has_more) return { rows: [...found].reverse(), cut };
+    }
+  };
 }
 
 export default function Audit({ query }) {
   const [wanted, type] = useState(query.text ?? "");
-  const { data, problem } = useLive((signal) => read(query, signal), [query.span, query.tenant], 10_000);
-  const rows = (data ?? []).filter((entry) => !query.text || JSON.stringify(entry).toLowerCase().includes(query.text.toLowerCase()));
+  const read = useMemo(() => reader(query.span, query.tenant), [query.span, query.tenant]);
+  const { data, problem } = useLive(read, [read], 10_000);
+  const rows = (data?.rows ?? []).filter((entry) => !query.text || JSON.stringify(entry).toLowerCase().includes(query.text.toLowerCase()));
   return html`<h1>Audit</h1><${Trouble} problem=${problem} />
     <form class="row end" onSubmit=${(event) => { event.preventDefault(); setQuery({ text: wanted }); }}>
       <label>Key, run, operation<input data-filter value=${wanted} onInput=${(event) => type(event.target.value)} /></label>
       <label>When<select value=${query.span ?? "1d"} onChange=${(event) => setQuery({ span: event.target.value })}>
         ${Object.entries(SPANS).map(([name, [words]]) => html`<option value=${name}>${words}</option>`)}</select></label>
-      <label>Tenant<input value=${query.tenant ?? ""} size="10" onChange=${(event) => setQuery({ tenant: event.target.value })} /></label>
+      <label>Tenant<${Field} value=${query.tenant} size="10" put=${(tenant) => setQuery({ tenant })} /></label>
       <button hidden>Filter</button>
     </form>
+    ${data?.cut && html`<p class="faint">The newest ${count(MOST)} of them.</p>`}
     ${data && html`<${Table} label="Audit" rows=${rows} keyOf=${(entry) => entry.id} columns=${COLUMNS}
-      kindOf=${(entry) => (entry.status >= 400 ? "fault" : "")} empty="Nobody did anything with a key in that time." />`}`;
+      kindOf=${(entry) => (entry.status === null ? "fault" : "")} empty="Nobody did anything with a key in that time." />`}`;
 }

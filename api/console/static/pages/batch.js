@@ -10,6 +10,7 @@ import { Time, duration } from "../lib/time.js";
 import { State } from "./batches.js";
 
 const MOST = 5000;
+const OVER = ["done", "cancelled"];
 const WHY = "Your key lacks runs:submit.";
 const number = { class: "number" };
 const STATUSES = { refused: "failed", unknown: "expired" };
@@ -44,7 +45,7 @@ function compared(sides) {
   for (const { label, found } of sides) {
     for (const result of found) {
       const key = `${result.item} ${result.repeat}`;
-      if (!rows.has(key)) rows.set(key, { key, item: result.item, repeat: result.repeat, by: {} });
+      if (!rows.has(key)) rows.set(key, { key, item: result.item, repeat: result.repeat, by: Object.create(null) });
       rows.get(key).by[`${label}${result.agent}`] = result;
     }
   }
@@ -66,7 +67,7 @@ function Cell({ result }) {
 function Buttons({ batch, reload }) {
   const allowed = may("runs:submit");
   const path = `v1/batches/${encodeURIComponent(batch.id)}`;
-  const over = ["done", "cancelled"].includes(batch.state);
+  const over = OVER.includes(batch.state);
   const cancel = () => confirm({
     title: "Cancel this batch?", text: `${count(batch.in_flight)} runs are under way, and ${count(batch.cells - batch.begun)} have not begun.`,
     does: () => request("POST", `${path}/cancel`), label: "Cancel it", done: reload,
@@ -83,12 +84,13 @@ export default function Batch({ params, query }) {
     const [batch, found, beside] = await Promise.all([
       request("GET", `v1/batches/${encodeURIComponent(params.id)}`, { signal }),
       results(params.id, signal),
-      query.with ? results(query.with, signal) : null,
+      query.with ? results(query.with, signal).catch((wrong) => wrong) : null,
     ]);
+    if (beside instanceof Error) return { batch, wrong: beside, sides: [{ label: "", found }] };
     return { batch, sides: [{ label: "", found }, ...(beside ? [{ label: "other: ", found: beside }] : [])] };
-  }, [params.id, query.with], 5000);
+  }, [params.id, query.with], (seen) => (OVER.includes(seen?.batch.state) ? 0 : 15_000));
   if (!data) return html`<h1>Batch</h1><${Trouble} problem=${problem} />`;
-  const { batch, sides } = data;
+  const { batch, sides, wrong } = data;
   const agents = sides.flatMap(({ label, found }) => [...new Set(found.map((result) => `${label}${result.agent}`))].sort());
   const rows = compared(sides).filter((row) => !query.only || differs(row, agents));
   const columns = [
@@ -112,7 +114,7 @@ export default function Batch({ params, query }) {
       <label>Show<select value=${query.only ?? ""} onChange=${(event) => setQuery({ only: event.target.value })}>
         <option value="">all</option><option value="different">what differs</option></select></label>
       ${sides.some(({ found }) => found.length >= MOST) && html`<span class="faint">the first ${count(MOST)} results</span>`}
-    </form>
+    </form><${Trouble} problem=${wrong} />
     <${Table} label="Items" rows=${rows} keyOf=${(row) => row.key} columns=${columns} empty="None of them." />`;
 }
 

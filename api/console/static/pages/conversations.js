@@ -1,7 +1,7 @@
 // Conversations: what was last said in each, what it has cost, and whether it goes on.
 import { html, useEffect, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
-import { Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
+import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { line } from "../lib/text.js";
 import { Time } from "../lib/time.js";
@@ -36,8 +36,8 @@ export default function Conversations({ query }) {
   const change = (name) => (event) => setQuery({ [name]: event.target.value });
   return html`<h1>Conversations</h1>
     <form class="row end" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Title<input data-filter value=${title ?? ""} onChange=${change("title")} /></label>
-      <label>Tag<input value=${tag ?? ""} size="12" onChange=${change("tag")} /></label>
+      <label>Title<${Field} data-filter value=${title} put=${(value) => setQuery({ title: value })} /></label>
+      <label>Tag<${Field} value=${tag} size="12" put=${(value) => setQuery({ tag: value })} /></label>
       <label>State<select value=${status ?? ""} onChange=${change("status")}><option value="">any</option>${STATUSES.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
     </form>
     <${Trouble} problem=${problem} />

@@ -1,5 +1,5 @@
 // A run: what it does or waits for and what to do next, its steps, what was said, and everything that happened.
-import { html, useEffect, useMemo } from "../lib/html.js";
+import { html, useEffect, useMemo, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Action, decide } from "../lib/actions.js";
 import { useKeys } from "../lib/keys.js";
@@ -84,7 +84,8 @@ export default function RunPage({ params, query }) {
   const { data: run, problem, reload } = useRun(params.id, tale.news);
   const tab = query.tab ?? "transcript";
   const [first] = run?.pending_actions.filter((action) => action.type === "approval") ?? [];
-  const act = (decision) => () => first && may("actions:approve") && decide(run.id, first, decision).finally(reload);
+  const [refused, refuse] = useState(null);
+  const act = (decision) => () => first && may("actions:approve") && decide(run.id, first, decision).then(() => refuse(null), refuse).finally(reload);
   useKeys({
     a: ["approve the first call that waits", act("approve")], d: ["deny it", act("deny")],
     ...Object.fromEntries(TABS.map(([name, words], place) => [String(place + 1), [words.toLowerCase(), () => setQuery({ tab: name })]])),
@@ -94,7 +95,7 @@ export default function RunPage({ params, query }) {
   const fork = (event) => event.step && !event.step.includes("/") && ended(run) && html`<${ForkButton} run=${run} step=${Number(event.step)} />`;
   return html`<div class="row"><h1><${Status} status=${run.status} /></h1><code class="id">${run.id}</code><${Copy} text=${run.id} />
       <${StreamState} state=${state} /><span class="tools"><${Copy} text=${() => curl(run, tale)}>as curl<//><${Copy} text=${() => python(run, tale)}>as Python<//></span></div>
-    <${Trouble} problem=${problem} />
+    <${Trouble} problem=${problem} /><${Trouble} problem=${refused} />
     <div class="situation"><p>${said[0]}</p>${said[1] && html`<p><strong>Next:</strong> ${said[1]}</p>`}</div>
     <${Controls} run=${run} reload=${reload} />
     <${Pending} run=${run} reload=${reload} />

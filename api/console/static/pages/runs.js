@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { openDialog } from "../lib/dialogs.js";
 import { useKeys } from "../lib/keys.js";
-import { Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
+import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { go, setQuery } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { line } from "../lib/text.js";
@@ -19,6 +19,7 @@ function Filters({ query }) {
   const change = (name) => (event) => setQuery({ [name]: event.target.value });
   function search(event) {
     event.preventDefault();
+    if (!text.trim()) return;
     const wanted = text.trim().split(/[:/\s]/)[0];
     if (RUN.test(wanted)) go(`runs/${wanted}`);
     else if (/^conv_/.test(wanted)) setQuery({ conversation_id: wanted });
@@ -36,7 +37,7 @@ function Filters({ query }) {
     <label>Submitted<select value=${query.since ?? ""} onChange=${change("since")}>
       <option value="">any time</option>${Object.entries(TIMES).map(([name, [words]]) => html`<option value=${name}>${words}</option>`)}</select></label>
     ${["agent", "model", "tool", "submitted_by"].map((name) => html`<label>${name.replace("_", " ")}
-      <input value=${query[name] ?? ""} size="7" onChange=${change(name)} /></label>`)}
+      <${Field} value=${query[name]} size="7" put=${(value) => setQuery({ [name]: value })} /></label>`)}
     <button hidden>Search</button>
   </form>`;
 }
@@ -92,7 +93,7 @@ export default function Runs({ query }) {
   const step = (by) => () => rows.length && choose(rows[Math.min(Math.max(place + by, 0), rows.length - 1)].id);
   useKeys({
     j: ["choose the next run", step(1)], k: ["choose the run before", step(-1)],
-    Enter: ["look at it", (event) => chosen && event.target.tagName !== "A" && go(`runs/${chosen}`)],
+    Enter: ["look at it", () => chosen && go(`runs/${chosen}`)],
   });
   const acts = may("runs:act");
   const bulk = (action) => () => openDialog(html`<${Bulk} action=${action} query=${query} />`);

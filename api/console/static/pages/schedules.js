@@ -34,7 +34,7 @@ export function State({ schedule }) {
 }
 
 export default function Schedules() {
-  const { data, problem, reload } = useLive((signal) => listAll("v1/schedules", { limit: 100 }, 1000, signal), []);
+  const { data, problem, reload } = useLive((signal) => listAll("v1/schedules", { limit: 100 }, 1000, signal), [], 15_000);
   const columns = [
     ["schedule", (schedule) => html`<${To} path=${`schedules/${schedule.name}`}>${schedule.name}<//>`],
     ["when", timing],

@@ -1,7 +1,7 @@
 // What became of runs and steps in the last hour, day or week.
 import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
-import { Trouble, count, money } from "../lib/parts.js";
+import { Field, Trouble, count, money } from "../lib/parts.js";
 import { Plot } from "../lib/plot.js";
 import { setQuery } from "../lib/router.js";
 import { useSession } from "../lib/session.js";
@@ -68,7 +68,7 @@ export default function Statistics({ query }) {
     <p class="row end">
       <label>Of<select value=${chosen} onChange=${(event) => setQuery({ window: event.target.value })}>
         ${Object.entries(WINDOWS).map(([name, words]) => html`<option value=${name}>${words}</option>`)}</select></label>
-      ${caller?.operator && html`<label>Tenant<input value=${query.tenant ?? ""} placeholder="all together" size="12" onChange=${(event) => setQuery({ tenant: event.target.value })} /></label>`}
+      ${caller?.operator && html`<label>Tenant<${Field} value=${query.tenant} placeholder="all together" size="12" put=${(tenant) => setQuery({ tenant })} /></label>`}
     </p>
     ${data && html`<${Totals} total=${data.total} seconds=${spans.length * data.span_seconds} />
       <div class="plots">

@@ -50,7 +50,7 @@ local used_under_it = ''
 local function count_lease(step, outcome, class)
   local series = kind_of(step) .. ' ' .. outcome
   count(Series.STEPS .. ' ' .. series)
-  write_line(series .. ' ' .. (class or '-') .. ' ' .. (step.waited or 0) .. ' ' .. NOW - step.since .. used_under_it)
+  write_line(series .. ' ' .. (class or '-') .. ' ' .. (step.waited or '-') .. ' ' .. NOW - step.since .. used_under_it)
   used_under_it = ''
 end
 
@@ -79,8 +79,10 @@ end
 local function count_used(used)
   if used.model_calls == 0 then return end
   local _, model = names_in_use()
-  used_under_it = ' ' .. (model or Metrics.OTHER) .. ' ' .. used.model_calls .. ' ' .. used.input_tokens .. ' '
-    .. used.output_tokens .. ' ' .. (used.cost or '-')
+  -- As Lua joins them, large numbers have exponents.
+  local numbers = string.format('%.0f %.0f %.0f', used.model_calls, used.input_tokens, used.output_tokens)
+  local cost = used.cost and string.format('%.0f', used.cost) or '-'
+  used_under_it = ' ' .. (model or Metrics.OTHER) .. ' ' .. numbers .. ' ' .. cost
   local series = series_of_model(used.model_calls, used.input_tokens + used.output_tokens)
   local function add(metric, amount, token_type)
     if amount > 0 then count(metric .. ' ' .. series .. (token_type and ' ' .. token_type or ''), amount) end

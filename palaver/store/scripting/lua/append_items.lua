@@ -3,6 +3,7 @@ if not ORDER then return reply.absent() end
 local number = #args.items
 -- A part that is repeated because its answer was lost.
 if args.offset < ITEMS and args.offset + number <= ITEMS then
+  if STATE == 'open' then keep_open() end
   if not args.complete or STATE ~= 'open' then return reply.items_appended { items = ITEMS } end
 elseif args.offset == ITEMS and number == 0 and args.complete and STATE ~= 'open' then
   -- The end, which may be sent again, too.
