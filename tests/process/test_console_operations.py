@@ -181,14 +181,14 @@ def test_a_tenant_gets_a_cap(cluster: Cluster, console: Console) -> None:
     console.press("Sign out")
     console.open("tenants", key=_operator(cluster, "owner"))
     console.press("caps")
-    console.tab.until("!!document.querySelector('dialog input')")
+    console.tab.until("!!document.querySelector('dialog[open] input')")
     console.tab.evaluate("[...document.querySelectorAll('dialog input')][1].focus()")
     console.tab.send("Input.insertText", text="7")
     console.press("Set")
     console.tab.until("[...document.querySelectorAll('main td')].some((cell) => cell.innerText === '7')")
     assert _done(cluster.http.get("/v1/tenants/default"))["max_in_flight"] == 7
     console.press("caps")
-    console.tab.until("[...document.querySelectorAll('dialog input')][1]?.value === '7'")
+    console.tab.until("[...document.querySelectorAll('dialog[open] input')][1]?.value === '7'")
     console.tab.evaluate(
         "(() => { const field = [...document.querySelectorAll('dialog input')][1]; field.value = '';"
         " field.dispatchEvent(new Event('input', { bubbles: true })) })()"
