@@ -39,7 +39,6 @@ function Chat({ api, id, loaded }) {
   } = useChat({
     id,
     messages: loaded,
-    resume: true,
     transport: new DefaultChatTransport({
       api,
       headers,
@@ -55,6 +54,12 @@ function Chat({ api, id, loaded }) {
     onData: (part) => part.type === "data-palaver-status" && setNotice(part.data.text ?? ""),
     onFinish: () => setNotice(""),
   });
+
+  // An answer that goes on is read first: what is pressed while it is read would begin another stream beside it.
+  const [looked, setLooked] = useState(false);
+  useEffect(() => {
+    resumeStream().finally(() => setLooked(true));
+  }, []);
 
   // A lost connection is a TypeError of fetch. What was perhaps not received is sent again: its id says that it is the
   // same. What the server has, with an id of its own, is not; an answer that had begun is read from its start.
@@ -99,18 +104,19 @@ function Chat({ api, id, loaded }) {
     if (!isToolUIPart(part)) return null;
     const tool = getToolName(part);
     const decide = (approved) => addToolApprovalResponse({ id: part.approval.id, approved });
+    const early = busy || !looked;
     const pick = (colour) => addToolOutput({ tool, toolCallId: part.toolCallId, output: { colour } });
     return (
       <div key={key} className="call">
         {tool} {JSON.stringify(part.input)}{" "}
         {part.state === "approval-requested" && (
           <>
-            may run? <button onClick={() => decide(true)}>approve</button>
-            <button onClick={() => decide(false)}>deny</button>
+            may run? <button disabled={early} onClick={() => decide(true)}>approve</button>
+            <button disabled={early} onClick={() => decide(false)}>deny</button>
           </>
         )}
         {part.state === "input-available" && !part.providerExecuted &&
-          COLOURS.map((colour) => <button key={colour} onClick={() => pick(colour)}>{colour}</button>)}
+          COLOURS.map((colour) => <button key={colour} disabled={early} onClick={() => pick(colour)}>{colour}</button>)}
         {part.state === "output-available" && `→ ${JSON.stringify(part.output)}`}
         {part.state === "output-error" && `failed: ${part.errorText}`}
         {part.state === "output-denied" && "was denied"}

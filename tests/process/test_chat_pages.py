@@ -262,7 +262,7 @@ def test_a_call_is_approved_in_one_of_two_tabs_after_the_api_has_begun_anew(tabs
     cluster.start("api")
     other = tabs.another()
     other.until(has("may run?"))
-    other.evaluate(press("approve"))
+    other.until(press("approve"))
     other.until(f"{IDLE} && {has('→', 'done: 1 tool results, the last one: sent after 0 s')}")
     tab.to_front()
     tabs.ends(tab, *other.evaluate(ANSWERS))
