@@ -37,7 +37,7 @@ async def counted(store: Store) -> Sums:
         told.update({("run", name): number for name, number in tally.runs.items()})
         told.update({("step", *name.split(" ")): number for name, number in tally.steps.items()})
         told.update({("error", name): number for name, number in tally.step_errors.items()})
-        told["waited",] += tally.waited.total()
+        told["leases",] += tally.steps.total()
         told.update({(name,): sum(used[name] for used in tally.models.values()) for name in MODEL_COLUMNS})
     return {**sums_of(await store.measuring.read(())), LEDGER: ledger, STATISTICS: told}
 
@@ -103,7 +103,7 @@ def check_sums(counts: Sums, histories: Iterable[History]) -> None:
         for what, labels, truth in (
             ("runs that were submitted", ("run", "submitted"), len(runs)),
             *((f"runs that are {status}", ("run", status), number) for status, number in _by_status(runs).items()),
-            ("attempts", ("waited",), kinds["step.started"]),
+            ("attempts", ("leases",), kinds["step.started"]),
             ("retries", ("step", "model", "retried"), leases["model", "retried"]),
             ("attempts of models", ("step", "model", "done"), leases["model", "done"]),
             ("attempts of tools", ("step", "tool", "done"), leases["tool", "done"]),
