@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -119,6 +119,13 @@ class Zygote:
         answer = self._process.stdout.readline()
         assert answer, "the zygote has ended"
         return json.loads(answer)
+
+
+def start_all(victims: Iterable[Forked]) -> None:
+    """Start again what has died."""
+    for victim in victims:
+        if not victim.running:
+            victim.start()
 
 
 @contextmanager

@@ -50,23 +50,10 @@ class NativeTalker(Talker):
                 message = event["message"]
                 told = self._deltas.get(event["step"], text_in(message["content"]))
                 assert told == text_in(message["content"]), "deltas that are not the message"
-                _take(self._turn, message)
+                self._turn.message(message)
             case "tool.finished":
-                _take(self._turn, event["message"])
+                self._turn.message(event["message"])
         self._over = event["type"] == "run.finished"
-
-
-def _take(turn: Turn, message: dict[str, Any]) -> None:
-    text = text_in(message["content"])
-    match message["role"]:
-        case "tool":
-            turn.result(message["call_id"], text)
-        case "user":
-            turn.items.append(["user", text])
-        case _:
-            turn.text(text)
-            for call in message["tool_calls"]:
-                turn.call(call["id"], call["name"], call["arguments"])
 
 
 class AiSdkTalker(Talker):
@@ -297,7 +284,7 @@ class McpTalker(Talker):
             assert not self._over, "an event behind the end"
             self._last, self._over = event["seq"], event["type"] == "run.finished"
             if "message" in event:
-                _take(self._turn, event["message"])
+                self._turn.message(event["message"])
         if state["status"] != "completed" or state["more_events"]:
             return False
         self.runs.append(self._run)

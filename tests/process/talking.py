@@ -116,19 +116,32 @@ class Turn:
     """What was said in a turn so far, call by call."""
 
     def __init__(self) -> None:
-        self.items: list[list[str]] = []
+        self._items: list[list[str]] = []
         self._calls: dict[str, list[str]] = {}
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        """A message as the native API shows it."""
+        text = text_in(message["content"])
+        match message["role"]:
+            case "tool":
+                self.result(message["call_id"], text)
+            case "user":
+                self._items.append(["user", text])
+            case _:
+                self.text(text)
+                for call in message["tool_calls"]:
+                    self.call(call["id"], call["name"], call["arguments"])
 
     def text(self, text: str) -> None:
         """A text that is whole."""
         if text:
-            self.items.append(["text", text])
+            self._items.append(["text", text])
 
     def call(self, place: str, name: str, arguments: str) -> None:
         """A call that has no result yet."""
         assert place not in self._calls, f"told twice of the call {place}"
         self._calls[place] = ["call", name, arguments]
-        self.items.append(self._calls[place])
+        self._items.append(self._calls[place])
 
     def result(self, place: str, text: str) -> None:
         """The result of a call."""
@@ -137,8 +150,8 @@ class Turn:
 
     def whole(self) -> list[Item]:
         """All of it, each call with its result."""
-        assert all(len(item) == 4 for item in self._calls.values()), self.items
-        return [tuple(item) for item in self.items]
+        assert all(len(item) == 4 for item in self._calls.values()), self._items
+        return [tuple(item) for item in self._items]
 
 
 def read_log(http: httpx.Client, run_id: str) -> list[Item]:
@@ -155,15 +168,7 @@ def transcript_of(messages: Sequence[Mapping[str, Any]]) -> list[Item]:
     """Messages in the form of a transcript."""
     turn = Turn()
     for message in messages:
-        text = text_in(message["content"])
-        if message["role"] == "tool":
-            turn.result(message["call_id"], text)
-        elif message["role"] == "user":
-            turn.items.append(["user", text])
-        else:
-            turn.text(text)
-            for call in message["tool_calls"]:
-                turn.call(call["id"], call["name"], call["arguments"])
+        turn.message(message)
     return turn.whole()
 
 

@@ -20,7 +20,7 @@ from palaver.stack.ports import HOST
 from palaver.store.redis import keys
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
-from tests.chaos.zygote import Forked, Zygote
+from tests.chaos.zygote import Forked, Zygote, start_all
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.talkers import TALKERS, ChatTalker
@@ -144,13 +144,6 @@ def kill_one(victims: Mapping[Forked, str], line: str, chance: random.Random) ->
     eventually(lambda: victim.ready, within=30)
     victim.kill(signal.SIGKILL)
     start_all(victims)
-
-
-def start_all(victims: Mapping[Forked, str]) -> None:
-    """Start again what has died."""
-    for victim in victims:
-        if not victim.running:
-            victim.start()
 
 
 def compare(cluster: Cluster, talker: Talker) -> None:

@@ -21,7 +21,7 @@ import pytest
 from palaver.stack.ports import HOST
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.traffic import Traffic
-from tests.chaos.zygote import Forked, Zygote, zygotes_of
+from tests.chaos.zygote import Forked, Zygote, start_all, zygotes_of
 from tests.process.capped import capped
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -121,13 +121,6 @@ def one_round(
 def body(cluster: Cluster, chance: random.Random) -> dict[str, Any]:
     """A run of tool turns or of an answer alone: calculator inline, the others in a child of a tools worker."""
     return cluster.body(f"priced/{chance.choice(MODELS)}", tools=["calculator", "record", "record_idempotent"])
-
-
-def start_all(victims: Mapping[Forked, str]) -> None:
-    """Start again what has died."""
-    for victim in victims:
-        if not victim.running:
-            victim.start()
 
 
 def kill_one(victims: Mapping[Forked, str], chance: random.Random) -> str:

@@ -329,9 +329,7 @@ def test_each_mutant_is_noticed(mutant: str) -> None:
         space: dict[str, Any] = {"__name__": module.__name__, "__package__": "api.openai"}
         exec(compile(source.replace(before, after), mutant, "exec"), space)
         space |= made
-        made |= {
-            name: space[name] for name in ("ResponseWriter", "GrowingItems", "ResponseProjection") if name in space
-        }
+        made |= {name: space[name] for name in _CLASSES if name in space}
     assert found >= 1, mutant
     original = globals()["ResponseProjection"]
     globals()["ResponseProjection"] = made["ResponseProjection"]
