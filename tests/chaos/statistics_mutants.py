@@ -27,7 +27,7 @@ STATISTICS_MUTANTS: Final = by_name(
     _mutant("a fold over another's", _FOLD, "if not oldest or oldest[1] ~= args.first", "if not oldest"),
     _mutant("another's line", _COUNT, "NOW .. OWNER .. ' ' .. what", "NOW .. ' ' .. what"),
     _mutant("what is anothers", _STORE, "if reaches(tag) else ()", "if tag else ()"),
-    _mutant("the span of the fold", _STORE, "window.number(line.at)", "window.number(line.at + 3600000)"),
+    _mutant("the span of the fold", _STORE, "window.number(at)", "window.number(at + 3600000)"),
     _mutant("a span that never passes", _STORE, "if number == place[2]:", "if number <= place[2]:"),
     _mutant("usage of the lease before", _COUNT, "  used_under_it = ''\nend", "end"),
     _mutant("windows that are too long", _STORE, "- window.spans < number", "- window.spans <= number"),

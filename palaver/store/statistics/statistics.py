@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -37,6 +37,8 @@ _EVERY: Final = 5.0
 """Seconds between two looks of a worker."""
 _OLD: Final = 4000
 """ms: a journal whose first line is younger was folded by somebody else just now."""
+
+_FINEST: Final = WINDOWS["hour"]
 
 _Place = tuple[keys.Key, Window, int]
 """The key of an owner, and a span of a window."""
@@ -91,7 +93,7 @@ class Statistics:
         entries = await self._redis.xrange(journal, "-", "+", _AT_ONCE)
         if not entries:
             return False
-        tallies = _added_up(shard, _readable(fields[b"line"] for _, fields in entries))
+        tallies = _added_up(shard, (fields[b"line"] for _, fields in entries))
         await self._merge_stored(tallies)
         ms, _, number = entries[-1][0].decode().partition("-")
         fold = FoldJournal(
@@ -121,24 +123,22 @@ class Statistics:
                 del tallies[place]
 
 
-def _readable(texts: Iterable[bytes]) -> Iterator[JournalLine]:
-    """The lines, but for those that cannot be read: one that stayed at the head would hold up all behind it."""
+def _added_up(shard: str, texts: Iterable[bytes]) -> dict[_Place, SpanTally]:
+    """What lines say, by where it belongs: their owner's, and what all owners but the default one have together. A line
+    that cannot be read is left out: one that stayed at the head would hold up all behind it."""
+    spans: dict[tuple[str, int], SpanTally] = {}
     for text in texts:
         try:
             line = JournalLine.of(text)
-            SpanTally().add(line.words)
+            spans.setdefault((line.owner, _FINEST.number(line.at)), SpanTally()).add(line.words)
         except UNREADABLE as error:
             _log.error("a line of the journal of statistics cannot be read and is left out: %s", type(error).__name__)
-        else:
-            yield line
-
-
-def _added_up(shard: str, lines: Iterable[JournalLine]) -> dict[_Place, SpanTally]:
-    """What lines say, by where it belongs: their owner's, and what all owners but the default one have together."""
     found: dict[_Place, SpanTally] = {}
-    for line in lines:
-        for owner in (line.owner, keys.OTHER_TENANTS) if line.owner else (keys.DEFAULT_TENANT,):
+    for (of, number), tally in spans.items():
+        # Spans of the other windows are made of whole ones of the finest.
+        at = number * _FINEST.seconds * 1000
+        for owner in (of, keys.OTHER_TENANTS) if of else (keys.DEFAULT_TENANT,):
             for window in WINDOWS.values():
-                place = (keys.statistics(shard, owner), window, window.number(line.at))
-                found.setdefault(place, SpanTally()).add(line.words)
+                place = (keys.statistics(shard, owner), window, window.number(at))
+                found.setdefault(place, SpanTally()).merge(tally)
     return found

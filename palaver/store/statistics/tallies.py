@@ -68,25 +68,27 @@ class SpanTally:
     """For each model `MODEL_COLUMNS`."""
 
     def add(self, words: list[str]) -> None:
-        """Count what a line says."""
+        """Count what a line says. Raises what is in UNREADABLE, and counts nothing then."""
         match words:
             case [status, error]:
                 self.runs[status] += 1
                 if error:
                     self.run_errors[error] += 1
             case [kind, outcome, error, waited, lasted, *used]:
+                was_ready = None if waited == _NONE else bucket_of(int(waited))
+                took = bucket_of(int(lasted)) if kind == MODEL.name and outcome in _CALLED else None
+                of_model = _used(used) if used else None
                 self.steps[f"{kind} {outcome}"] += 1
                 if error != _NONE:
                     self.step_errors[error] += 1
-                if waited != _NONE:
-                    self.waited[bucket_of(int(waited))] += 1
-                if kind == MODEL.name and outcome in _CALLED:
-                    self.called[bucket_of(int(lasted))] += 1
-                if used:
-                    model, calls, read, written, cost = used
-                    priced = ("cost", int(cost)) if cost != _NONE else ("unpriced_calls", int(calls))
-                    numbers = {"calls": int(calls), "input_tokens": int(read), "output_tokens": int(written)}
-                    self._add_model(model, Counter({**numbers, priced[0]: priced[1]}))
+                if was_ready is not None:
+                    self.waited[was_ready] += 1
+                if took is not None:
+                    self.called[took] += 1
+                if of_model is not None:
+                    self._add_model(*of_model)
+            case _:
+                raise ValueError("it is none of the lines")
 
     def merge(self, other: SpanTally) -> None:
         """Add what another one has."""
@@ -120,6 +122,14 @@ class SpanTally:
         if model not in self.models and len(self.models) >= limit_of("statistics_models"):
             model = OTHER
         self.models.setdefault(model, Counter()).update(numbers)
+
+
+def _used(words: list[str]) -> tuple[str, Counter[str]]:
+    """The model that was called, and its numbers."""
+    model, calls, read, written, cost = words
+    priced = ("cost", int(cost)) if cost != _NONE else ("unpriced_calls", int(calls))
+    numbers = {"calls": int(calls), "input_tokens": int(read), "output_tokens": int(written)}
+    return model, Counter({**numbers, priced[0]: priced[1]})
 
 
 def _times(stored: dict[str, Any]) -> Counter[int]:
