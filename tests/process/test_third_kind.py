@@ -29,7 +29,7 @@ GUEST = (
     ),
     Change(
         "workers/steps/step_functions.py",
-        "OpenCall(call, tool.idempotent, limit=tool.timeout, queue=tool.queue)",
+        "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=kind, queue=tool.queue)",
         "OpenCall(call, tool.idempotent, limit=tool.timeout, kind=LOOKUP)",
     ),
     Change(
