@@ -8,6 +8,9 @@ const GROUPS = {
 };
 const MANY = 200;
 
+/** For a column of numbers. */
+export const number = { class: "number" };
+
 /** A status: a word and a colour; what is no run's has the colour of one, and a word of its own. */
 export function Status({ status, word = status.replace("_", " "), detail }) {
   const group = Object.keys(GROUPS).find((name) => GROUPS[name].includes(status)) ?? "dull";

@@ -2,7 +2,7 @@
 import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act, confirm } from "../lib/dialogs.js";
-import { Id, Status, Table, To, Trouble, count, limited, money } from "../lib/parts.js";
+import { Id, Status, Table, To, Trouble, count, limited, money, number } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { line } from "../lib/text.js";
@@ -12,7 +12,6 @@ import { State } from "./batches.js";
 const MOST = 5000;
 const OVER = ["done", "cancelled"];
 const WHY = "Your key lacks runs:submit.";
-const number = { class: "number" };
 const STATUSES = { refused: "failed", unknown: "expired" };
 
 const TOTALS = [

@@ -1,12 +1,11 @@
 // Batches: agents over many inputs, and how far they are.
 import { html } from "../lib/html.js";
 import { listAll, useLive } from "../lib/api.js";
-import { Id, Status, Table, Trouble, count, limited, money } from "../lib/parts.js";
+import { Id, Status, Table, Trouble, count, limited, money, number } from "../lib/parts.js";
 import { line } from "../lib/text.js";
 import { Time } from "../lib/time.js";
 
 const STATES = { open: "queued", running: "running", cancelling: "cancelling", cancelled: "cancelled", done: "completed" };
-const number = { class: "number" };
 
 /** The state of a batch. */
 export function State({ batch }) {

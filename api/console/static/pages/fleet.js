@@ -1,12 +1,11 @@
 // Queues, who works on them, and the providers and services that their steps call.
 import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
-import { Id, Status, Table, Trouble, count, limited } from "../lib/parts.js";
+import { Id, Status, Table, Trouble, count, limited, number } from "../lib/parts.js";
 import { visible } from "../lib/text.js";
 import { Time, duration } from "../lib/time.js";
 
 const SECOND = 1000;
-const number = { class: "number" };
 
 const QUEUES = [
   ["queue", (queue) => queue.name],

@@ -2,10 +2,9 @@
 import { html, useState } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
 import { Act, closeDialog, openDialog } from "../lib/dialogs.js";
-import { Table, To, Trouble, count, money } from "../lib/parts.js";
+import { Table, To, Trouble, count, money, number } from "../lib/parts.js";
 import { may, useSession } from "../lib/session.js";
 
-const number = { class: "number" };
 const CAPS = {
   weight: "Weight", max_in_flight: "Steps at once", max_queued: "Runs that wait", requests_per_minute: "Requests a minute",
   tokens_per_minute: "Tokens a minute", usd_per_day: "$ a day", usd_per_month: "$ a month",

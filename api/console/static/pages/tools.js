@@ -1,13 +1,12 @@
 // Tools that workers have, and models that can be asked.
 import { html } from "../lib/html.js";
 import { listAll, request, useLive } from "../lib/api.js";
-import { Status, Table, Trouble, count } from "../lib/parts.js";
+import { Status, Table, Trouble, count, number } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { Plain, pretty, visible } from "../lib/text.js";
 import { Time } from "../lib/time.js";
 
 const SLOW = 10_000;
-const number = { class: "number" };
 
 const MODELS = [
   ["model", (model) => visible(model.id)],

@@ -1,14 +1,13 @@
 // Tokens and money, by day, agent, model, key or tenant.
 import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
-import { Table, Trouble, count, money } from "../lib/parts.js";
+import { Table, Trouble, count, money, number } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { line } from "../lib/text.js";
 
 const GROUPS = ["day", "agent", "model", "key", "tenant"];
 const SPANS = { 1: "today", 7: "7 days", 30: "30 days", 90: "90 days" };
 const DAY = 86_400_000;
-const number = { class: "number" };
 
 const SUMS = [
   ["calls", (row) => count(row.model_calls), number],

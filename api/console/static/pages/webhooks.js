@@ -1,12 +1,11 @@
 // Webhooks: who hears of what becomes of runs, and whether they take it.
 import { html } from "../lib/html.js";
 import { request, useLive } from "../lib/api.js";
-import { Status, Table, To, Trouble, count } from "../lib/parts.js";
+import { Status, Table, To, Trouble, count, number } from "../lib/parts.js";
 import { line } from "../lib/text.js";
 import { Time } from "../lib/time.js";
 
 const WHY_OFF = { disabled: "", gone: "it answered 410", failing: "it failed for too long" };
-const number = { class: "number" };
 
 /** The state of a webhook. */
 export function State({ webhook }) {
