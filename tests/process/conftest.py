@@ -1,4 +1,4 @@
-"""A Palaver whose traces are received, for the files that look at them."""
+"""A Palaver whose traces are received, and a browser, for the files that want them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.browser import browser
 from tests.process.cluster import Cluster
 from tests.process.otlp import Receiver
 
@@ -27,3 +28,10 @@ def traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iter
     }
     with Cluster(tmp_path_factory.mktemp("traced"), environment=environment) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A browser: the address at which it is driven."""
+    with browser(tmp_path_factory.mktemp("chromium")) as address:
+        yield address

@@ -22,7 +22,7 @@ from uuid import uuid4
 import pytest
 
 from palaver.stack.ports import free_port
-from tests.browser import Page, browser, needs_chromium, page
+from tests.browser import Page, needs_chromium, page
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
@@ -138,13 +138,6 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A browser."""
-    with browser(tmp_path_factory.mktemp("browser")) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
 def _served(_cluster: Cluster, examples: Path) -> Iterator[Mapping[str, Path]]:
     """The pages of all kits are built side by side, and served; what their servers say, by kit."""
     environment = {**os.environ, "PALAVER_URL": _cluster.stack.url, "PALAVER_API_KEY": KEY}
@@ -184,10 +177,10 @@ def kit(request: pytest.FixtureRequest, _served: Mapping[str, Path]) -> str:
 
 
 @pytest.fixture
-def tabs(kit: str, cluster: Cluster, examples: Path, address: str) -> Iterator[Tabs]:
+def tabs(kit: str, cluster: Cluster, examples: Path, chromium: str) -> Iterator[Tabs]:
     """Tabs of a kit. In the end, what they were sent is judged by its package, and none of them has shown an error."""
     with ExitStack() as opened:
-        tabs = Tabs(kit, cluster, address, opened)
+        tabs = Tabs(kit, cluster, chromium, opened)
         yield tabs
         events = [event for stream in tabs.heard() for event in stream]
         assert [error for tab in tabs.opened for error in tab.errors if error not in LOST[kit]] == []

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from palaver.stack.ports import free_port
-from tests.browser import browser, needs_chromium
+from tests.browser import needs_chromium
 from tests.process.cluster import Cluster
 from tests.process.consoles import KEY, TEXT, Console, serving, tab_at
 from tests.process.relay import Relay
@@ -20,12 +20,6 @@ pytestmark = [pytest.mark.process, needs_chromium]
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with serving(tmp_path_factory.mktemp("console")) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with browser(tmp_path_factory.mktemp("chromium")) as address:
-        yield address
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.browser import browser, needs_chromium
+from tests.browser import needs_chromium
 from tests.pages import ROOT
 from tests.process.console_tour import furnish
 from tests.process.consoles import Console, serving, tab_at
@@ -27,11 +27,10 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Console, Mapping[str, str]]]:
+def shown(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Iterator[tuple[Console, Mapping[str, str]]]:
     """The console at a stack that has something for each page, and the pages."""
     with (
         serving(tmp_path_factory.mktemp("shown"), PALAVER_SECRET_KEY=SECRET_KEY) as cluster,
-        browser(tmp_path_factory.mktemp("chromium")) as chromium,
         tab_at(cluster.stack.url, chromium) as console,
     ):
         yield console, furnish(cluster)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.browser import browser, needs_chromium
+from tests.browser import needs_chromium
 from tests.process.cluster import Cluster
 from tests.process.consoles import Console, serving, tab_at
 from tests.process.typed import palaver
@@ -34,12 +34,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Itera
     folder = tmp_path_factory.mktemp("operations")
     with serving(folder, PALAVER_SECRET_KEY=SECRET_KEY, PALAVER_WEBHOOK_HOSTS=heard_at) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with browser(tmp_path_factory.mktemp("chromium")) as address:
-        yield address
 
 
 @pytest.fixture
@@ -146,7 +140,7 @@ def test_a_delivery_is_replayed(cluster: Cluster, console: Console, heard: Recei
     eventually(lambda: len(heard.events("ok")) == 2, within=30)
     assert len({headers["webhook-id"] for headers, _, _ in heard.events("ok")}) == 1
     console.press("switch off")
-    console.sees("off")
+    console.sees("switch on")
     assert not _done(cluster.http.get(f"/v1/webhooks/{made['id']}"))["enabled"]
     console.holds()
 
