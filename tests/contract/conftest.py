@@ -14,9 +14,9 @@ from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
-from tests.contract.slots import watched_scripts
+from tests.contract.slots import crossings, watched_scripts
 from tests.contract.store_driver import StoreDriver
-from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis, crossings
+from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
 
 
 @pytest.fixture(scope="session")
@@ -24,21 +24,6 @@ def server() -> Iterator[RedisServer]:
     """A real server, for all tests of the session."""
     with RedisServer() as server:
         yield server
-
-
-@pytest.fixture(scope="session", autouse=True)
-def watched() -> Iterator[None]:
-    """An eye on what scripts call in fakeredis."""
-    with watched_scripts(crossings):
-        yield
-
-
-@pytest.fixture(autouse=True)
-def one_slot(watched: None) -> Iterator[None]:
-    """A test in which nothing was asked that a cluster would refuse."""
-    crossings.clear()
-    yield
-    assert crossings == []
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +71,18 @@ async def store(redis: Any, settings: Settings) -> AsyncIterator[Store]:
 def driver(store: Store, redis: Any) -> StoreDriver:
     """A worker, a client and a sweeper in one."""
     return StoreDriver(store, redis)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watched() -> Iterator[None]:
+    """An eye on what scripts call in fakeredis."""
+    with watched_scripts():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_slot(watched: None) -> Iterator[None]:
+    """A test in which nothing was asked that a cluster would refuse."""
+    crossings.clear()
+    yield
+    assert crossings == []

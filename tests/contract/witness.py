@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
-from tests.contract.slots import refused, refused_together
+from tests.contract.slots import crossings, refused, refused_together
 
 
 class Moves:
@@ -31,10 +31,6 @@ class Moves:
         else:
             assert now in TRANSITIONS[history[-1]], f"{key} moved from {history[-1]} to {now}"
         history.append(now)
-
-
-crossings: list[str] = []
-"""What a cluster would have refused."""
 
 
 class _Witnessed:
