@@ -14,6 +14,7 @@ from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
+from tests.contract.slots import crossings, watched_scripts
 from tests.contract.store_driver import StoreDriver
 from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
 
@@ -70,3 +71,18 @@ async def store(redis: Any, settings: Settings) -> AsyncIterator[Store]:
 def driver(store: Store, redis: Any) -> StoreDriver:
     """A worker, a client and a sweeper in one."""
     return StoreDriver(store, redis)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watched() -> Iterator[None]:
+    """An eye on what scripts call in fakeredis."""
+    with watched_scripts():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_slot(watched: None) -> Iterator[None]:
+    """A test in which nothing was asked that a cluster would refuse."""
+    crossings.clear()
+    yield
+    assert crossings == []

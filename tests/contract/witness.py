@@ -1,4 +1,5 @@
-"""A Redis client that looks at the status of each run after each script, and so knows every move."""
+"""A Redis client that looks at the status of each run after each script, and so knows every move. It also notes what a
+cluster would refuse."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
+from tests.contract.slots import crossings, refused, refused_together
 
 
 class Moves:
@@ -35,6 +37,7 @@ class _Witnessed:
     moves: Moves
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
+        crossings.extend(refused(args))
         reply = await super().execute_command(*args, **options)  # type: ignore[misc]
         if args[0] in ("EVALSHA", "EVAL"):
             await self.look([args])
@@ -56,7 +59,9 @@ class _Witnessed:
         execute = pipeline.execute
 
         async def execute_and_look(raise_on_error: bool = True) -> Any:
-            commands = [command[0] for command in pipeline.command_stack if command[0][0] == "EVALSHA"]
+            sent = [command[0] for command in pipeline.command_stack]
+            crossings.extend(refused_together(sent, transaction=transaction))
+            commands = [command for command in sent if command[0] == "EVALSHA"]
             replies = await execute(raise_on_error)
             await self.look(commands)
             return replies

@@ -379,7 +379,8 @@ class Erasures:
             # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
             pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
-        pipeline.delete(keys.api_keys_erasure(subject.tag), keys.audit_erasure(subject.tag))
+        pipeline.delete(keys.api_keys_erasure(subject.tag))
+        pipeline.delete(keys.audit_erasure(subject.tag))
         await pipeline.execute()
         end = EndErasure(tenants=keys.TENANTS, tenant=subject.name, tag=subject.tag)
         await self._scripts.run_durably(end)
