@@ -13,11 +13,11 @@ from typing import Any, Self
 
 import redis
 
-from palaver.config.sentinels import Sentinels, sentinels_of
+from palaver.config.sentinels import Sentinels, by_sentinels, sentinels_of
 from palaver.stack.child import dying_with_parent
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer, find_server
-from palaver.store.redis.sentinel.blocking import ask
+from palaver.store.redis.sentinel.blocking import ask, pool
 from tests.waiting import eventually
 
 SERVICE = "orders"
@@ -25,12 +25,13 @@ OPTIONS: Mapping[str, str] = {"repl-diskless-sync-delay": "0", "repl-ping-replic
 _HASTE = ("PING-PERIOD", "100", "INFO-PERIOD", "300", "PUBLISH-PERIOD", "100", "MIN-LINK-RECONNECT-PERIOD", "500")
 """Milliseconds. By itself a Sentinel needs seconds to know the others, and ten to make a server that is back a
 replica."""
+Login = tuple[str, str] | None
 
 
 class SentinelServer:
     """One Sentinel."""
 
-    def __init__(self, monitored: int, *, down_after: float, login: tuple[str, str] | None, servers_login: str) -> None:
+    def __init__(self, monitored: int, quorum: int, *, down_after: float, login: Login, servers_login: str) -> None:
         self.port = free_port()
         self._dir = Path(tempfile.mkdtemp(prefix="palaver-sentinel-"))
         lines = [
@@ -38,7 +39,7 @@ class SentinelServer:
             f"bind {HOST}",
             f"dir {self._dir}",
             f"logfile {self.log_path}",
-            f"sentinel monitor {SERVICE} {HOST} {monitored} 2",
+            f"sentinel monitor {SERVICE} {HOST} {monitored} {quorum}",
             f"sentinel down-after-milliseconds {SERVICE} {round(down_after * 1000)}",
             f"sentinel failover-timeout {SERVICE} 2000",
             f"sentinel parallel-syncs {SERVICE} 5",
@@ -72,7 +73,7 @@ class SentinelServer:
         """Return its answer. Raises what Redis raises."""
         user, password = self._login or (None, None)
         with redis.Redis(
-            host=HOST, port=self.port, username=user, password=password, socket_timeout=2, protocol=2, retry=None
+            host=HOST, port=self.port, username=user, password=password, socket_timeout=2, protocol=2
         ) as client:
             return client.execute_command(*command)
 
@@ -113,7 +114,7 @@ class SentinelGroup:
         sentinels: int = 3,
         down_after: float = 1.0,
         options: Mapping[str, str] | None = None,
-        login: tuple[str, str] | None = None,
+        login: Login = None,
         password: str | None = None,
     ) -> None:
         own = {**OPTIONS, **(options or {})}
@@ -135,12 +136,15 @@ class SentinelGroup:
             for replica in others:
                 with self.admin(replica) as client:
                     client.replicaof(HOST, str(first.port))
-            for replica in others:
-                eventually(lambda replica=replica: self._info(replica)["master_link_status"] == "up", within=20)
+            eventually(lambda: all(self._info(each)["master_link_status"] == "up" for each in others), within=20)
             password = f"sentinel auth-pass {SERVICE} {self._password}" if self._password else ""
             for _ in range(self._count):
                 sentinel = SentinelServer(
-                    first.port, down_after=self._down_after, login=self._login, servers_login=password
+                    first.port,
+                    self._count // 2 + 1,
+                    down_after=self._down_after,
+                    login=self._login,
+                    servers_login=password,
                 )
                 stack.callback(sentinel.close)
                 self.sentinels.append(sentinel)
@@ -222,9 +226,7 @@ class SentinelGroup:
     def _ready(self, place: Any, replicas: int, sentinels: int) -> bool:
         """Tell whether a Sentinel knows all that there is. One that is not there is no obstacle."""
         try:
-            told, ready = ask(
-                self.known, place, 1, ("SENTINEL", "MASTER", SERVICE), ("SENTINEL", "CKQUORUM", SERVICE)
-            )
+            told, ready = ask(self.known, place, 1, ("SENTINEL", "MASTER", SERVICE), ("SENTINEL", "CKQUORUM", SERVICE))
         except (redis.RedisError, OSError):
             return True
         about = dict(zip(told[::2], told[1::2], strict=True))
@@ -234,3 +236,10 @@ class SentinelGroup:
             and int(about[b"num-other-sentinels"]) >= sentinels - 1
             and not isinstance(ready, Exception)
         )
+
+
+def client_of(url: str) -> redis.Redis:
+    """Return a client for an address, of a server or of Sentinels."""
+    if by_sentinels(url):
+        return redis.Redis.from_pool(pool(sentinels_of(url), socket_timeout=5))
+    return redis.Redis.from_url(url, socket_timeout=5)

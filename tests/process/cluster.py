@@ -33,6 +33,7 @@ from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
+from tests.sentinels import client_of
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -328,7 +329,7 @@ class Cluster(Inputs):
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:
         """A plain connection to the server that has the store."""
-        with redis.Redis.from_url(self.stack.redis_url, socket_timeout=5) as connection:
+        with client_of(self.stack.redis_url) as connection:
             yield connection
 
     # Runs, through the API.

@@ -48,7 +48,9 @@ class ServerState:
         online = [replica for replica in _replicas(info) if replica.get("state") == "online"]
         sent = _number(info, "master_repl_offset")
         confirmed = [int(replica["offset"]) for replica in online if str(replica.get("offset", "")).isdigit()]
-        mode = "cluster" if _flag(info, "cluster_enabled") else str(info.get("redis_mode", "standalone"))
+        # Valkey has it under a name of its own.
+        told = str(info.get("redis_mode", info.get("server_mode", "standalone")))
+        mode = "cluster" if _flag(info, "cluster_enabled") else told
         return cls(
             kind=kind,
             version=str(info.get(field, "?")),
