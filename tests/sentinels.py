@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import redis
 
@@ -21,6 +22,8 @@ from palaver.store.redis.sentinel.blocking import ask, pool
 from tests.waiting import eventually
 
 SERVICE = "orders"
+BY_SENTINEL: Final = os.environ.get("PALAVER_TEST_STORE") == "sentinel"
+"""True where the contract and the processes are tested on a Redis that Sentinels know."""
 OPTIONS: Mapping[str, str] = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
 _HASTE = ("PING-PERIOD", "100", "INFO-PERIOD", "300", "PUBLISH-PERIOD", "100", "MIN-LINK-RECONNECT-PERIOD", "500")
 """Milliseconds. By itself a Sentinel needs seconds to know the others, and ten to make a server that is back a
@@ -57,6 +60,16 @@ class SentinelServer:
         self._config = self._dir / "sentinel.conf"
         self._config.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, port: int) -> Self:
+        """One for a server that comes later, and that nothing replaces."""
+        return cls(port, 1, down_after=3600, login=None, servers_login="")
+
+    @property
+    def url(self) -> str:
+        """An address that names only this one."""
+        return f"redis+sentinel://{HOST}:{self.port}/{SERVICE}/0"
 
     @property
     def log_path(self) -> Path:

@@ -31,7 +31,7 @@ _LOGIN: Final = ("sentinel_username", "sentinel_password")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class HostPort:
     """The host and the port of a server."""
 
     host: str
@@ -57,7 +57,7 @@ class Login:
 class Sentinels:
     """The Sentinels of an address, and the service that they watch."""
 
-    places: tuple[Place, ...]
+    places: tuple[HostPort, ...]
     service: str
     db: int = 0
     login: Login | None = None
@@ -65,7 +65,7 @@ class Sentinels:
     own_login: Login | None = None
     """That of the Sentinels."""
     tls: tuple[tuple[str, Any], ...] = ()
-    """How the certificates of both are verified; empty without TLS."""
+    """The verification of the certificates of both; empty without TLS."""
 
 
 def by_sentinels(url: str) -> bool:
@@ -108,19 +108,19 @@ def _login(username: str, password: str) -> Login:
     return Login(unquote(username) or None, unquote(password))
 
 
-def _places(hosts: str) -> tuple[Place, ...]:
+def _places(hosts: str) -> tuple[HostPort, ...]:
     places = tuple(dict.fromkeys(map(_place, hosts.split(","))))
     if len(places) > MOST:
         raise ValueError(f"names {len(places)} Sentinels, and {MOST} are the most: three or five do")
     return places
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> HostPort:
     if text.startswith("["):
         host, closed, port = text[1:].partition("]")
         if not closed or (port and not port.startswith(":")) or not _is_ipv6(host):
             raise ValueError("an IPv6 address stands in brackets, as [::1]:26379")
-        return Place(host, _port(port.removeprefix(":")))
+        return HostPort(host, _port(port.removeprefix(":")))
     host, _, port = text.partition(":")
     if ":" in port:
         raise ValueError("an IPv6 address stands in brackets, as [::1]:26379")
@@ -129,7 +129,7 @@ def _place(text: str) -> Place:
             f"has the name or the IP address of each Sentinel, as {LIKE}; in a password @ is written %40, / is %2F "
             "and ? is %3F"
         )
-    return Place(host, _port(port))
+    return HostPort(host, _port(port))
 
 
 def _is_ipv6(host: str) -> bool:

@@ -7,12 +7,12 @@ import ssl
 import pytest
 
 from palaver.config.brokers import is_redis, kombu_url, tls_options, user_of
-from palaver.config.sentinels import LIKE, MOST, Login, Place, Sentinels, by_sentinels, sentinels_of
+from palaver.config.sentinels import LIKE, MOST, HostPort, Login, Sentinels, by_sentinels, sentinels_of
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import transport_options
 
 SECRET = "s3cret"
-THREE = (Place("a", 1), Place("b", 26379), Place("10.0.0.3", 3))
+THREE = (HostPort("a", 1), HostPort("b", 26379), HostPort("10.0.0.3", 3))
 
 
 @pytest.mark.parametrize(
@@ -21,33 +21,33 @@ THREE = (Place("a", 1), Place("b", 26379), Place("10.0.0.3", 3))
         ("redis+sentinel://a:1,b,10.0.0.3:3/orders", Sentinels(THREE, "orders")),
         ("redis+sentinel://a:1,b,10.0.0.3:3/orders/", Sentinels(THREE, "orders")),
         ("redis+sentinel://a:1,b,10.0.0.3:3/orders/15", Sentinels(THREE, "orders", 15)),
-        ("redis+sentinel://a:1,a:1/m.y_m-1/0", Sentinels((Place("a", 1),), "m.y_m-1")),
+        ("redis+sentinel://a:1,a:1/m.y_m-1/0", Sentinels((HostPort("a", 1),), "m.y_m-1")),
         (
             "redis+sentinel://[::1]:7,[fe80::2]/m/0",
-            Sentinels((Place("::1", 7), Place("fe80::2", 26379)), "m"),
+            Sentinels((HostPort("::1", 7), HostPort("fe80::2", 26379)), "m"),
         ),
         (
             "redis+sentinel://palaver-api:p%40%2F%3A@a/m/0",
-            Sentinels((Place("a", 26379),), "m", 0, Login("palaver-api", "p@/:")),
+            Sentinels((HostPort("a", 26379),), "m", 0, Login("palaver-api", "p@/:")),
         ),
-        ("redis+sentinel://:p@a/m/0", Sentinels((Place("a", 26379),), "m", 0, Login(None, "p"))),
-        ("redis+sentinel://u:p@w@a/m/0", Sentinels((Place("a", 26379),), "m", 0, Login("u", "p@w"))),
+        ("redis+sentinel://:p@a/m/0", Sentinels((HostPort("a", 26379),), "m", 0, Login(None, "p"))),
+        ("redis+sentinel://u:p@w@a/m/0", Sentinels((HostPort("a", 26379),), "m", 0, Login("u", "p@w"))),
         (
             "redis+sentinel://a/m/0?sentinel_username=watch%20me&sentinel_password=%26%3D",
-            Sentinels((Place("a", 26379),), "m", 0, None, Login("watch me", "&=")),
+            Sentinels((HostPort("a", 26379),), "m", 0, None, Login("watch me", "&=")),
         ),
         (
             "redis+sentinel://a/m?sentinel_password=p",
-            Sentinels((Place("a", 26379),), "m", 0, None, Login(None, "p")),
+            Sentinels((HostPort("a", 26379),), "m", 0, None, Login(None, "p")),
         ),
         (
             "rediss+sentinel://a/m",
-            Sentinels((Place("a", 26379),), "m", tls=(("ssl_cert_reqs", ssl.CERT_REQUIRED),)),
+            Sentinels((HostPort("a", 26379),), "m", tls=(("ssl_cert_reqs", ssl.CERT_REQUIRED),)),
         ),
         (
             "rediss+sentinel://a/m?ssl_ca_certs=/own%20ca.pem&ssl_check_hostname=false&ssl_cert_reqs=none",
             Sentinels(
-                (Place("a", 26379),),
+                (HostPort("a", 26379),),
                 "m",
                 tls=(("ssl_cert_reqs", ssl.CERT_NONE), ("ssl_ca_certs", "/own ca.pem"), ("ssl_check_hostname", False)),
             ),

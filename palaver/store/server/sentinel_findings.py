@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError, ResponseError
 
-from palaver.config.sentinels import Place as Address
-from palaver.config.sentinels import Sentinels
+from palaver.config.sentinels import HostPort, Sentinels
 from palaver.store.redis.sentinel.blocking import ask
 from palaver.store.redis.sentinel.discovery import QUESTION, primary_in, silence, text
 from palaver.store.server.findings import LOGIN, Finding, Level
@@ -31,7 +30,7 @@ _ADVICE: Final = "look at `SENTINEL CKQUORUM` and `SENTINEL MASTER` there (docs/
 class _View:
     """The service as one Sentinel sees it."""
 
-    primary: Address | None
+    primary: HostPort | None
     replicas: int
     sentinels: int
     quorum: int
@@ -90,7 +89,7 @@ def _nobody(place: Place, silent: Sequence[str], *, refused: bool) -> Finding:
     return Finding(place, "answer", "error", f"no Sentinel answers: {why}", f"is not found: {why}", _START)
 
 
-def _view(sentinels: Sentinels, address: Address, seconds: float) -> _View:
+def _view(sentinels: Sentinels, address: HostPort, seconds: float) -> _View:
     """Raises what Redis raises where one does not answer."""
     named, told, ready = ask(
         sentinels,

@@ -22,15 +22,15 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
 
-from palaver.config.sentinels import Place, Sentinels, sentinels_of
+from palaver.config.sentinels import HostPort, Sentinels, sentinels_of
 from palaver.processes.tasks import end
 from palaver.store.redis.pool import Pool, driver
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
+    AskingOrder,
     DemotedError,
-    Order,
-    Search,
+    PrimarySearch,
     announced_in,
     primary_in,
     require_primary,
@@ -50,22 +50,22 @@ _BELIEVED: Final = 30.0
 """Seconds in which the server that was announced is tried before Sentinels are asked: not all know it at once."""
 
 
-class Group:
+class PrimaryFollower:
     """The Sentinels of a pool, and its connections to the server that they name."""
 
     def __init__(self, sentinels: Sentinels) -> None:
         self._sentinels = sentinels
-        self._order = Order(sentinels)
-        self._connections: WeakSet[_Connection] = WeakSet()
+        self._order = AskingOrder(sentinels)
+        self._connections: WeakSet[_LoopConnection] = WeakSet()
         self._listening: list[asyncio.Task[None]] = []
-        self._announced: Place | None = None
+        self._announced: HostPort | None = None
         self._announced_at = float("-inf")
 
-    async def reach(self, connection: _Connection) -> None:
+    async def reach(self, connection: _LoopConnection) -> None:
         """Connect to the primary. Raises what Redis raises; ConnectionError too if no Sentinel knows one."""
         self._listen()
         self._connections.add(connection)
-        search, refused = Search(self._sentinels, self._order), None
+        search, refused = PrimarySearch(self._sentinels, self._order), None
         if self._announced is not None and time.monotonic() - self._announced_at < _BELIEVED:
             search.is_new(self._announced)
             try:
@@ -92,7 +92,7 @@ class Group:
                     refused = error
         raise refused or search.error()
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: HostPort) -> None:
         """End all connections to a server that has turned out to be a replica."""
         self._end(lambda other: other == place)
 
@@ -102,7 +102,7 @@ class Group:
         for task in listening:
             await end(task)
 
-    async def _ask(self, sentinel: Place) -> Place | None:
+    async def _ask(self, sentinel: HostPort) -> HostPort | None:
         async with asyncio.timeout(_CONNECT):
             connection = self._connection(sentinel)
             try:
@@ -112,7 +112,7 @@ class Group:
             finally:
                 await connection.disconnect(nowait=True)
 
-    def _connection(self, place: Place) -> Connection:
+    def _connection(self, place: HostPort) -> Connection:
         login = self._sentinels.own_login
         kind: Any = SSLConnection if self._sentinels.tls else Connection
         made: Connection = kind(
@@ -139,13 +139,13 @@ class Group:
             for place in self._sentinels.places
         ]
 
-    async def _hear(self, place: Place) -> None:
+    async def _hear(self, place: HostPort) -> None:
         while True:
             with suppress(RedisError, OSError):
                 await self._hear_once(place)
             await asyncio.sleep(_AGAIN)
 
-    async def _hear_once(self, place: Place) -> None:
+    async def _hear_once(self, place: HostPort) -> None:
         connection = self._connection(place)
         try:
             await connection.connect()
@@ -166,7 +166,7 @@ class Group:
         finally:
             await connection.disconnect(nowait=True)
 
-    def _move(self, primary: Place) -> None:
+    def _move(self, primary: HostPort) -> None:
         """Leave for the server that was announced. All Sentinels announce it, one after another."""
         now = time.monotonic()
         if now - self._announced_at < _AGAIN:
@@ -175,38 +175,38 @@ class Group:
         if left := self._end(lambda other: other != primary):
             log.warning("the primary of %s is %s now: left %d connections", self._sentinels.service, primary, left)
 
-    def _end(self, is_left: Callable[[Place], bool]) -> int:
+    def _end(self, is_left: Callable[[HostPort], bool]) -> int:
         gone = [connection for connection in self._connected() if is_left(connection.place)]
         for connection in gone:
             connection.abort()
         return len(gone)
 
-    def _connected(self) -> Iterator[_Connection]:
+    def _connected(self) -> Iterator[_LoopConnection]:
         return (connection for connection in tuple(self._connections) if connection.is_connected)
 
 
-class _Parser(_AsyncHiredisParser):
+class _LoopParser(_AsyncHiredisParser):
     EXCEPTION_CLASSES: dict[str, Any] = {**_AsyncHiredisParser.EXCEPTION_CLASSES, "READONLY": DemotedError}  # noqa: RUF012
 
 
-class _Connection(Connection):
-    """A connection to the primary of a `Group`."""
+class _LoopConnection(Connection):
+    """A connection to the primary of a `PrimaryFollower`."""
 
-    def __init__(self, *, group: Group, **options: Any) -> None:
+    def __init__(self, *, group: PrimaryFollower, **options: Any) -> None:
         self._group = group
-        super().__init__(parser_class=_Parser, **options)
+        super().__init__(parser_class=_LoopParser, **options)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HostPort:
         """The server that it leads to, or led to last."""
-        return Place(self.host, self.port)
+        return HostPort(self.host, self.port)
 
     async def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
         """Connect to the primary, whichever server that is."""
         if not self.is_connected:
             await self._group.reach(self)
 
-    async def connect_to(self, place: Place) -> None:
+    async def connect_to(self, place: HostPort) -> None:
         """Connect to this server. Raises what Redis raises; `DemotedError` if it is a replica."""
         self.host, self.port = place.host, place.port
         await super().connect_check_health(retry_socket_connect=False)
@@ -231,14 +231,14 @@ class _Connection(Connection):
             self._writer.transport.abort()
 
 
-class _SSLConnection(_Connection, SSLConnection):
+class _LoopSSLConnection(_LoopConnection, SSLConnection):
     """The same, with TLS."""
 
 
 class SentinelPool(Pool):
     """A pool of connections to the primary."""
 
-    def __init__(self, *, group: Group, **options: Any) -> None:
+    def __init__(self, *, group: PrimaryFollower, **options: Any) -> None:
         super().__init__(group=group, **options)
         self._group = group
 
@@ -247,8 +247,8 @@ class SentinelPool(Pool):
         """A pool for an address that names Sentinels."""
         sentinels = sentinels_of(url)
         return cls(
-            connection_class=_SSLConnection if sentinels.tls else _Connection,
-            group=Group(sentinels),
+            connection_class=_LoopSSLConnection if sentinels.tls else _LoopConnection,
+            group=PrimaryFollower(sentinels),
             db=sentinels.db,
             **(sentinels.login.options() if sentinels.login else {}),
             **{**options, **dict(sentinels.tls)},

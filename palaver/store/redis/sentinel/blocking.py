@@ -10,14 +10,14 @@ from redis.connection import Connection, ConnectionPool, SSLConnection
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError, TimeoutError
 from redis.retry import Retry
 
-from palaver.config.sentinels import Place, Sentinels
+from palaver.config.sentinels import HostPort, Sentinels
 from palaver.store.redis.pool import driver
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
+    AskingOrder,
     DemotedError,
-    Order,
-    Search,
+    PrimarySearch,
     primary_in,
     require_primary,
 )
@@ -26,9 +26,9 @@ from palaver.store.redis.sentinel.discovery import (
 def followed(sentinels: Sentinels) -> dict[str, Any]:
     """Return the options with which connections of redis-py's follow the primary; its login is not among them."""
     return {
-        "connection_class": _SSLConnection if sentinels.tls else _Connection,
+        "connection_class": _ThreadSSLConnection if sentinels.tls else _ThreadConnection,
         "sentinels": sentinels,
-        "order": Order(sentinels),
+        "order": AskingOrder(sentinels),
     }
 
 
@@ -38,7 +38,7 @@ def pool(sentinels: Sentinels, **options: Any) -> ConnectionPool:
     return ConnectionPool(**followed(sentinels), db=sentinels.db, **login, **dict(sentinels.tls), **options)
 
 
-def ask(sentinels: Sentinels, place: Place, seconds: float, *commands: tuple[str, ...]) -> list[Any]:
+def ask(sentinels: Sentinels, place: HostPort, seconds: float, *commands: tuple[str, ...]) -> list[Any]:
     """Return the answers of one Sentinel to commands, errors to single ones among them. It has ``seconds`` to connect,
     and again for each answer.
 
@@ -72,17 +72,17 @@ def _answer(connection: Any, command: tuple[str, ...]) -> Any:
         return error
 
 
-class _Parser(_HiredisParser):
+class _ThreadParser(_HiredisParser):
     EXCEPTION_CLASSES: dict[str, Any] = {**_HiredisParser.EXCEPTION_CLASSES, "READONLY": DemotedError}  # noqa: RUF012
 
 
-class _Connection(Connection):
+class _ThreadConnection(Connection):
     """A connection to the primary, as long as that is one. It notices no announcement: whoever uses it asks often
     whether the server is there."""
 
-    def __init__(self, *, sentinels: Sentinels, order: Order, **options: Any) -> None:
+    def __init__(self, *, sentinels: Sentinels, order: AskingOrder, **options: Any) -> None:
         self._sentinels, self._order = sentinels, order
-        super().__init__(**options | {"parser_class": _Parser})  # type: ignore[no-untyped-call]
+        super().__init__(**options | {"parser_class": _ThreadParser})  # type: ignore[no-untyped-call]
 
     def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
         """Connect to the primary, whichever server that is.
@@ -91,7 +91,7 @@ class _Connection(Connection):
         """
         if self._sock:
             return
-        search, refused = Search(self._sentinels, self._order), None
+        search, refused = PrimarySearch(self._sentinels, self._order), None
         for sentinel, seconds in search.turns():
             try:
                 (answer,) = ask(self._sentinels, sentinel, seconds, ("SENTINEL", QUESTION, self._sentinels.service))
@@ -122,5 +122,5 @@ class _Connection(Connection):
         require_primary(self.read_response())
 
 
-class _SSLConnection(_Connection, SSLConnection):
+class _ThreadSSLConnection(_ThreadConnection, SSLConnection):
     """The same, with TLS."""

@@ -1,4 +1,4 @@
-"""What a search for the primary knows: whom to ask next, for how long, and why nobody has helped so far."""
+"""The state of a search for the primary: whom to ask next, for how long, and why nobody has helped so far."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from redis.exceptions import AuthenticationError, ConnectionError, RedisError
+from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
 
-from palaver.config.sentinels import Place, Sentinels
+from palaver.config.sentinels import HostPort, Sentinels
 
 QUESTION: Final = "GET-MASTER-ADDR-BY-NAME"
 ROLE: Final = "HELLO"
@@ -25,32 +25,32 @@ class DemotedError(ConnectionError):
     """The server takes no writes: it has been made a replica, and the primary is another one."""
 
 
-class Order:
+class AskingOrder:
     """The Sentinels in the order in which they are asked: whoever helped comes first, and who did not, last."""
 
     def __init__(self, sentinels: Sentinels) -> None:
         self._places = list(sentinels.places)
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[HostPort]:
         return iter(tuple(self._places))
 
-    def doubt(self, place: Place) -> None:
+    def doubt(self, place: HostPort) -> None:
         """Ask it last, from now on."""
         # In one step, as threads may share it.
         self._places = [*(other for other in self._places if other != place), place]
 
 
-class Search:
+class PrimarySearch:
     """One search for the primary."""
 
-    def __init__(self, sentinels: Sentinels, order: Order) -> None:
+    def __init__(self, sentinels: Sentinels, order: AskingOrder) -> None:
         self._service = sentinels.service
         self._order = order
         self._until = time.monotonic() + _WITHIN
-        self._tried: set[Place] = set()
-        self._why: dict[Place, str] = {}
+        self._tried: set[HostPort] = set()
+        self._why: dict[HostPort, str] = {}
 
-    def turns(self) -> Iterator[tuple[Place, float]]:
+    def turns(self) -> Iterator[tuple[HostPort, float]]:
         """Yield each Sentinel with the seconds that it has: an equal share of those that are left."""
         places = tuple(self._order)
         for behind, place in enumerate(places):
@@ -58,13 +58,13 @@ class Search:
                 return
             yield place, max((self._until - time.monotonic()) / (len(places) - behind), _LEAST)
 
-    def is_new(self, primary: Place) -> bool:
+    def is_new(self, primary: HostPort) -> bool:
         """Tell whether nobody has named this primary before; it is tried from now on."""
         new = primary not in self._tried
         self._tried.add(primary)
         return new
 
-    def failed(self, sentinel: Place, error: Exception | None) -> None:
+    def failed(self, sentinel: HostPort, error: Exception | None) -> None:
         """Note that a Sentinel did not help: ``error``, or it does not know the service."""
         self._order.doubt(sentinel)
         self._why[sentinel] = silence(error) if error is not None else f"knows no service {self._service}"
@@ -77,12 +77,12 @@ class Search:
 
 def silence(error: Exception) -> str:
     """Say why a Sentinel did not answer. Without its words: they may hold what was sent."""
-    if isinstance(error, AuthenticationError) or "NOAUTH" in str(error) or "NOPERM" in str(error):
+    if isinstance(error, AuthenticationError | NoPermissionError):
         return "refuses the login: sentinel_username and sentinel_password are its user and password"
     return f"does not answer ({type(error).__name__})"
 
 
-def primary_in(answer: Any) -> Place | None:
+def primary_in(answer: Any) -> HostPort | None:
     """Read an answer to `QUESTION`; None if the Sentinel does not know the service.
 
     Raises:
@@ -92,7 +92,7 @@ def primary_in(answer: Any) -> Place | None:
         return None
     try:
         host, port = (text(part) for part in answer)
-        place = Place(host, int(port))
+        place = HostPort(host, int(port))
     except (TypeError, ValueError):
         raise RedisError("that is no answer of a Sentinel's") from None
     if not place.host or not 0 < place.port < 1 << 16:
@@ -100,7 +100,7 @@ def primary_in(answer: Any) -> Place | None:
     return place
 
 
-def announced_in(data: bytes, service: str) -> Place | None:
+def announced_in(data: bytes, service: str) -> HostPort | None:
     """Read an announcement on `+switch-master`: ``SERVICE OLD-HOST OLD-PORT NEW-HOST NEW-PORT``; None if it is of
     another service, or none."""
     name, *places = data.decode(errors="replace").split()[:6] or [""]
