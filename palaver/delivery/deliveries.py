@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from palaver.config.brokers import has_priorities, is_redis, kombu_url, tls_options
-from palaver.config.sentinels import by_sentinels, sentinels_of
+from palaver.config.sentinels import Sentinels, by_sentinels, sentinels_of
 from palaver.vocabulary import step_kinds
 from palaver.vocabulary.step_kinds import RECOVERED
 
@@ -65,9 +65,8 @@ def transport_options(url: str) -> dict[str, Any]:
     """kombu's options for the broker at ``url``, for publishers and workers alike."""
     if not is_redis(url):
         return {}
-    # Flower wants to have the service under that name.
-    followed = {"sentinels": (found := sentinels_of(url)), "master_name": found.service} if by_sentinels(url) else {}
-    return followed | {
+    return {
+        **(_followed(sentinels_of(url)) if by_sentinels(url) else {}),
         # Without them a publish hangs for as long as Redis does.
         "socket_timeout": _ANSWER_TIMEOUT,
         "socket_connect_timeout": _CONNECT_TIMEOUT,
@@ -83,6 +82,19 @@ def transport_options(url: str) -> dict[str, Any]:
         # A ceiling for each channel; kombu's 10 refuses bursts.
         "max_connections": 100,
     }
+
+
+class _Shown(str):
+    """The Sentinels of a broker, where whoever asks a worker for its options reads their addresses and no more."""
+
+    sentinels: Sentinels
+
+
+def _followed(sentinels: Sentinels) -> dict[str, Any]:
+    shown = _Shown(",".join(map(str, sentinels.places)))
+    shown.sentinels = sentinels
+    # Flower wants to have the service under that name.
+    return {"sentinels": shown, "master_name": sentinels.service}
 
 
 class Channel(redis.Channel):
@@ -110,14 +122,14 @@ class Channel(redis.Channel):
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         """Parameters of its connections, which follow the primary where Sentinels know it."""
-        sentinels = self.connection.client.transport_options.get("sentinels")
-        if sentinels is None:
+        shown = self.connection.client.transport_options.get("sentinels")
+        if shown is None:
             parameters: dict[str, Any] = super()._connparams(asynchronous)  # type: ignore[no-untyped-call]
             return parameters
         # Not above: a broker that is one server does without.
         from palaver.store.redis.sentinel.blocking import followed
 
-        options = followed(sentinels)
+        options = followed(shown.sentinels)
         # kombu makes a class of its own of this one.
         self.connection_class = self.connection_class_ssl = options.pop("connection_class")
         return super()._connparams(asynchronous) | options  # type: ignore[no-untyped-call, no-any-return]

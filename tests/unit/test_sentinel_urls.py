@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 
 import pytest
@@ -123,7 +124,9 @@ def test_a_wrong_option_of_tls_is_told() -> None:
 def test_passwords_are_not_shown_with_it() -> None:
     url = f"redis+sentinel://u:{SECRET}@a/m?sentinel_password={SECRET}2"
     assert SECRET not in repr(sentinels_of(url))
+    shown = json.dumps(transport_options(url), default=str)
     assert SECRET not in repr(transport_options(url))
+    assert json.loads(shown)["sentinels"] == "a:26379", "a worker tells whoever asks"
     assert Settings(redis_url=url).secrets == (SECRET, f"{SECRET}2")
 
 
@@ -134,7 +137,7 @@ def test_a_broker_is_named_to_kombu_by_its_first_sentinel() -> None:
     assert kombu_url(url) == "sentinel://palaver-worker:p%40w@a:1/3"
     assert kombu_url("redis+sentinel://[::1]/m") == "sentinel://[::1]:26379/0"
     assert kombu_url(f"redis+sentinel://:p@{LIKE.partition('://')[2]}") == "sentinel://:p@HOST:26379/0"
-    assert transport_options(url)["sentinels"] == sentinels_of(url)
+    assert transport_options(url)["sentinels"].sentinels == sentinels_of(url)
     assert transport_options(url)["master_name"] == "orders"
     assert tls_options(url) == {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": "/ca.pem"}
     assert tls_options("redis+sentinel://a/m") == {}
