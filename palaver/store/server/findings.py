@@ -149,7 +149,7 @@ def split(state: ServerState, durable_replicas: int) -> Finding:
     if state.good_replicas is not None:
         return Finding("store", "split", "ok", f"min-replicas-to-write is set, {state.good_replicas} are good")
     if durable_replicas:
-        return Finding("store", "split", "ok", f"promises wait for {durable_replicas} replicas")
+        return Finding("store", "split", "ok", f"promises wait for {durable_replicas} of {state.replicas} replicas")
     said = "goes on taking writes when it is cut off from its replicas, and these are lost once another is the primary"
     how = "set `min-replicas-to-write 1` and `min-replicas-max-lag 10` on all servers, or PALAVER_DURABILITY=replicas=1"
     return Finding("store", "split", "warning", "no min-replicas-to-write", said, how)
