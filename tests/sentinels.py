@@ -186,11 +186,20 @@ class SentinelGroup:
         """Wait until all servers and Sentinels that run know each other, and all could be done again."""
         eventually(self._settled, within=within, every=0.1, why="the group does not come to rest")
 
-    def fail_over(self) -> None:
-        """Order a failover, and wait until all Sentinels know it."""
+    def fail_over(self, through: int = 0) -> None:
+        """Order a failover through this Sentinel, and wait until all of them know it. It is ordered again if the one
+        that was to be promoted did not come up in time."""
         before = self.primary.port
-        self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
-        self.moved_from(before)
+
+        def moved() -> bool:
+            with contextlib.suppress(redis.ResponseError):
+                self.sentinels[through].ask("SENTINEL", "FAILOVER", SERVICE)
+            with contextlib.suppress(AssertionError):
+                self.moved_from(before, within=5)
+                return True
+            return False
+
+        eventually(moved, within=60)
 
     def moved_from(self, port: int, *, within: float = 30) -> None:
         """Wait until all Sentinels that answer name another primary."""

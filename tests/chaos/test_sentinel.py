@@ -87,8 +87,8 @@ def _fail_over(group: SentinelGroup, move: str, chance: Random) -> float:
         case "pause":
             before.pause()
         case _:
-            group.sentinels[0].ask("SENTINEL", "FAILOVER", "orders")
-    group.moved_from(before.port, within=60)
+            group.fail_over()
+    group.moved_from(before.port, within=120)
     seconds = time.monotonic() - begun
     if move == "kill":
         before.start()

@@ -84,9 +84,7 @@ def test_one_sentinel_may_be_away_when_a_failover_is_ordered(group: SentinelGrou
     try:
         with Clients(followed) as clients:
             _more(clients)
-            before = group.primary
-            group.sentinels[1].ask("SENTINEL", "FAILOVER", "orders")
-            group.moved_from(before.port)
+            group.fail_over(through=1)
             _more(clients)
         check_all(followed, clients.promised)
     finally:
