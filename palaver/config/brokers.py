@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from palaver.config.sentinels import ENCRYPTED, PLAIN, by_sentinels, sentinels_of
 from palaver.config.tls import verification
 from palaver.errors import ConfigurationError
+
+BY_SENTINELS: Final = "redis-sentinel"
+"""The scheme of a broker that Sentinels know, for kombu: its own `sentinel` remains that of others' applications."""
 
 
 def has_priorities(url: str) -> bool:
@@ -80,4 +83,4 @@ def _sentinel_url(url: str) -> str:
     sentinels = sentinels_of(url)
     login = sentinels.login
     user = f"{quote(login.username or '', safe='')}:{quote(login.password, safe='')}@" if login else ""
-    return f"sentinel://{user}{sentinels.places[0]}/{sentinels.db}"
+    return f"{BY_SENTINELS}://{user}{sentinels.places[0]}/{sentinels.db}"
