@@ -105,6 +105,8 @@ class Rig:
         self.asked = Asked(ledger)
         settings = Settings(redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds)
         self.store = await self._open.enter_async_context(Store.connect(settings))
+        # Those of workers, who send their deliveries by scripts, have other SHAs.
+        self.names_of_scripts = self.store.scripts.names | Store.connect(settings, send=True).scripts.names
         self._publisher = Publisher(settings.deliveries_url)
         self._open.callback(self._publisher.close)
 
