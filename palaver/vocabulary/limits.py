@@ -327,6 +327,7 @@ _ALL: Final = (
         ("own_headers", "headers of one of them", 16, "headers", "422 `validation_error`"),
         ("own_tools", "tools of one of them", 64, "tools", "the others are left out"),
         ("own_list", "their definitions, as JSON", 64 * KIB, "bytes", "the others are left out"),
+        ("own_open", "servers of agents that a worker keeps open", 256, "servers", "idle ones of whoever has most go"),
         ("own_lists", "lists of such tools that a conversation keeps", 32, "lists", "the others are asked for again"),
         ("mcp_all_tools", "tools of all MCP servers of a worker", 400, "tools", "the others are left out"),
         ("mcp_declarations", "their declarations, as JSON", 192 * KIB, "bytes", "the others are left out"),
