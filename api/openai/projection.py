@@ -53,6 +53,7 @@ class ResponseProjection:
     def __init__(self, response: ResponseId, agent: AgentSpec) -> None:
         self._response = response
         self._agent = agent
+        self._labels = tuple(agent.mcp_servers)
         self._by_client = {tool.name for tool in agent.client_tools}
         self._makers: dict[str, Callable[[StoredEvent, Mapping[str, Any]], None]] = {
             kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
@@ -223,7 +224,7 @@ class ResponseProjection:
     def _open_call(self, made: CallBegun) -> None:
         made.index = index = self._out.next_index()
         place = {"item_id": made.item, "output_index": index}
-        item = server_item(made.item, made.call, "in_progress", request=made.request)
+        item = server_item(made.item, self._labels, made.call, "in_progress", request=made.request)
         self._out.show("response.output_item.added", output_index=index, item=item)
         self._out.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
         self._out.show("response.mcp_call.in_progress", **place)
@@ -234,7 +235,7 @@ class ResponseProjection:
             return
         if status != "incomplete":
             self._out.show(f"response.mcp_call.{status}", item_id=made.item, output_index=index)
-        self._out.whole(index, server_item(made.item, made.call, status, output, made.request))
+        self._out.whole(index, server_item(made.item, self._labels, made.call, status, output, made.request))
 
     def _tool_result(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         message = data["message"]
@@ -252,7 +253,7 @@ class ResponseProjection:
         action = data["action"]
         if action["type"] == "approval":
             self._requests.add(action["id"])
-            item, index = approval_item(action), self._out.next_index()
+            item, index = approval_item(action, self._labels), self._out.next_index()
             self._out.show("response.output_item.added", output_index=index, item=item)
             self._out.whole(index, item)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
 
 from palaver.stack.ports import free_port
@@ -19,8 +20,9 @@ from palaver.store.redis import keys
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
+from tests.process.own_servers import Own
 from tests.process.test_mcp_tools import UNKNOWN, Web
-from tests.process.test_tools import answers, told
+from tests.process.test_tools import told
 from tests.process.typed import palaver
 from tests.waiting import eventually
 
@@ -28,43 +30,6 @@ pytestmark = pytest.mark.process
 
 SECRET_KEY = "Qk1vY2tLZXlPZkNvdXJzZU5vdEFSZWFsT25lITEyMzQ="
 CANARY = "canary-of-a-token-91c3"
-
-
-class Own:
-    """A stack without any tools of servers, and two servers that its operator allows; nobody answers at a third."""
-
-    def __init__(self, cluster: Cluster, one: Web, two: Web, nobody: int) -> None:
-        self.cluster = cluster
-        self.one = one
-        self.two = two
-        self.nobody = nobody
-
-    def calls(self, server: Web, tool: str) -> int:
-        """The calls of a tool that a server has had."""
-        return server.journal.read_text().splitlines().count(tool)
-
-    def agent(self, port: int, label: str = "web", **more: Any) -> dict[str, Any]:
-        """The part of an agent about a server of its own; nobody is asked before its calls."""
-        server = {"url": f"http://127.0.0.1:{port}/mcp", **more}
-        return {"mcp_servers": {label: server}, "approvals": {"require": "never"}}
-
-    def submit(self, tool: str, *, port: int = 0, agent: dict[str, Any] | None = None, **more: Any) -> str:
-        """A run whose model calls a tool of the first server once."""
-        text = f"[[args {json.dumps(more.pop('arguments', {}))}]]"
-        agent = agent or self.agent(port or self.one.port)
-        return self.cluster.submit(f"tool-1+use-web__{tool}", text, agent=agent, **more)
-
-    def in_flight(self) -> str:
-        """A run whose call has come to the first server, and does not end."""
-        before = self.calls(self.one, "wait")
-        run_id = self.submit("wait")
-        eventually(lambda: self.calls(self.one, "wait") == before + 1, within=20)
-        return run_id
-
-    def said(self, run_id: str) -> str:
-        """The answer to the call of a run."""
-        (finished,) = answers(self.cluster, run_id)
-        return str(finished.data["message"]["content"])
 
 
 @pytest.fixture(scope="module")
@@ -320,7 +285,7 @@ def test_nothing_of_a_tenants_server_reaches_another_tenant(own: Own, keyed: Cal
             assert word not in told[tenant], word
         assert clients[tenant].get(f"/v1/runs/{runs[stranger]['id']}").status_code == 404
         with own.cluster.redis() as redis:
-            kept: dict[bytes, bytes] = redis.hgetall(keys.conversation(runs[tenant]["conversation_id"]))
+            kept: Any = redis.hgetall(keys.conversation(runs[tenant]["conversation_id"]))
         (listed,) = (value.decode() for field, value in kept.items() if field.startswith(b"offers:"))
         assert f"at_{servers[tenant].port}" in listed
         assert f"at_{servers[stranger].port}" not in listed
@@ -334,3 +299,34 @@ def test_nothing_of_a_tenants_server_reaches_another_tenant(own: Own, keyed: Cal
         if word in text
     ]
     assert not found
+
+
+def test_openais_client_names_a_server_and_decides_on_its_call(own: Own) -> None:
+    server: Any = {
+        "type": "mcp",
+        "server_label": "web",
+        "server_url": f"http://127.0.0.1:{own.one.port}/mcp",
+        "authorization": CANARY,
+        "allowed_tools": ["who", "echo"],
+    }
+    url = f"{own.cluster.stack.url}/openai/v1"
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=0, _strict_response_validation=True) as client:
+        create: Any = client.responses.create
+        first = create(model="fake/tool-1+use-web__who", input="[[args {}]]", tools=[server])
+        (request,) = [item for item in first.output if item.type == "mcp_approval_request"]
+        assert (request.server_label, request.name) == ("web", "who")
+        said: Any = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}]
+        second = create(model="fake/tool-1", input=said, previous_response_id=first.id)
+        assert (second.status, [item.type for item in second.output]) == ("completed", ["mcp_call", "message"])
+        (made,) = [item for item in second.output if item.type == "mcp_call"]
+        assert (made.server_label, made.name, made.output) == ("web", "who", "you are Bearer [redacted]")
+        assert own.calls(own.one, f"who Bearer {CANARY}") >= 1
+        waived: Any = [{**server, "require_approval": {"never": {"tool_names": ["echo"]}}}]
+        third = create(model="fake/tool-1+use-web__echo", input='[[args {"text": "free"}]]', tools=waived)
+        assert [item.type for item in third.output] == ["mcp_call", "message"]
+        left: Any = [{**server, "allowed_tools": ["echo"]}]
+        streamed: Any = create(model="fake/tool-1+use-web__echo", input="[[args {}]]", tools=left, stream=True)
+        last: Any = list(streamed)[-1]
+        assert (last.type, last.response.output[-1].type) == ("response.completed", "mcp_approval_request")
+        client.responses.cancel(last.response.id)
+    own.cluster.submitted += [each.metadata["palaver_run_id"] for each in (first, third, last.response)]
