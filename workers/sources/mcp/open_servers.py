@@ -12,6 +12,7 @@ from typing import Final
 from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
+from ...connections.lookup_threads import look_ups_of
 from .own_server import OwnServer
 
 log = logging.getLogger("palaver.workers.sources.mcp.open_servers")
@@ -54,7 +55,8 @@ class OpenServers:
         self._of.setdefault(key, server)
         server.users += 1
         try:
-            yield
+            with look_ups_of(tenant_of(key[0])):
+                yield
         finally:
             server.users -= 1
             if self._of.get(key) is server:
