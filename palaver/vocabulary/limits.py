@@ -142,6 +142,7 @@ _ALL: Final = (
         ("batch_verdict", "verdict of a scorer, as JSON", KIB, "bytes", "cut to its beginning, as a text"),
         ("batch_lease", "time for which a process goes on with a batch alone", 10, "seconds", "others do"),
         ("batch_open", "time in which more items of a batch come", 24 * 3600, "seconds", "the batch is cancelled"),
+        ("batch_unreadable", "time for which nobody can read a batch", 3600, "seconds", "it is `failed`"),
         ("policy_rules", "rules of PALAVER_POLICY", 1_000, "rules", "the process does not start"),
         ("policy_patterns", "names and globs in a list of a rule", 200, "patterns", "the process does not start"),
         ("stop_texts", "texts in `stop`", 4, "texts", "422 `validation_error`"),
