@@ -59,7 +59,8 @@ class ResponseProjection:
             kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
         }
         self._out = ResponseWriter(response)
-        self._growing = GrowingItems(self._out)
+        self.growing = GrowingItems(self._out)
+        """The items that grow: it tells what a delta is that only adds to one."""
         self._interrupted_at = -1
         self._calls: dict[str, CallBegun] = {}
         self._requests: set[str] = set()
@@ -119,18 +120,9 @@ class ResponseProjection:
                 return []
             self._begin()
         if thoughts and self._of_model(data):
-            self._growing.think(data["step"], 0, thoughts)
+            self.growing.think(data["step"], 0, thoughts)
         make(event, data)
         return self._out.shown
-
-    def tail(self, event: StoredEvent) -> ShownEvent | None:
-        """Return what a delta is that only adds to what is open; None for any other event, which is for ``read``. If it
-        was sent, ``take`` has to be told."""
-        return self._growing.tail(event)
-
-    def take(self, shown: ShownEvent) -> None:
-        """Take the delta that ``tail`` has returned, as it was sent."""
-        self._growing.take(shown)
 
     def seq_of(self, number: int) -> int | None:
         """Return the number of the run's event that an event of the response belongs to; None before the response has
@@ -162,7 +154,7 @@ class ResponseProjection:
         self.over = True
 
     def _end(self, kind: str) -> None:
-        self._growing.discard()
+        self.growing.discard()
         for call in self._calls.values():
             if call.index is not None:
                 self._close_call(call, "incomplete", None)
@@ -173,17 +165,17 @@ class ResponseProjection:
     # Texts, messages and calls.
 
     def _text_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._growing.say(event, data)
+        self.growing.say(event, data)
 
     def _thought_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._growing.think(data["step"], data["attempt"], data["text"], event)
+        self.growing.think(data["step"], data["attempt"], data["text"], event)
 
     def _discarded(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._growing.discard()
+        self.growing.discard()
 
     def _attempt_failed(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if "/" not in data["step"]:
-            self._growing.fail(data["step"])
+            self.growing.fail(data["step"])
 
     @staticmethod
     def _of_model(data: Mapping[str, Any]) -> bool:
@@ -196,7 +188,7 @@ class ResponseProjection:
             return
         message, step = data["message"], data["step"]
         text, status = text_in(message), "incomplete" if message.get("partial") else "completed"
-        self._growing.complete(step, text, status)
+        self.growing.complete(step, text, status)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
         risky = set(data.get("risky_calls") or ())
         for place, call in enumerate(calls):
