@@ -1,5 +1,5 @@
 """An MCP server over HTTP as a process: ``python -m tests.process.mcp_web PORT JOURNAL``. Each call is a line of the
-journal."""
+journal, and each request with a credential. One of its tools is named for its port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream
+from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -82,11 +82,16 @@ def looked(journal: Path) -> bool:
     return "task is done" in lines
 
 
-def with_tasks(journal: Path) -> Handler:
+def with_tasks(journal: Path, port: int) -> Handler:
     """The handler of such a server, which also tells of a task: it is done once the journal says so."""
-    handle = server(journal).handle
+    served = server(journal)
+    served.listed = [tool(name) for name in (*served.behaviours, f"at_{port}")]
+    handle = served.handle
 
     async def answering(request: web.Request) -> web.StreamResponse:
+        if credential := request.headers.get("Authorization"):
+            with journal.open("a") as file:
+                file.write(f"from {credential}\n")
         message = await request.json() if request.method == "POST" else {}
         if message.get("method") != "tasks/get":
             return await handle(request)
@@ -99,5 +104,5 @@ def with_tasks(journal: Path) -> Handler:
 
 if __name__ == "__main__":
     app = web.Application()
-    app.router.add_route("*", "/mcp", with_tasks(Path(sys.argv[2])))
+    app.router.add_route("*", "/mcp", with_tasks(Path(sys.argv[2]), int(sys.argv[1])))
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), handler_cancellation=True, print=None)
