@@ -102,7 +102,7 @@ def planned(cluster: Cluster) -> list[str]:
 
 def test_older_rows_stay_true(cluster: Cluster, console: Console, planned: list[str]) -> None:
     console.open("runs?tag=planned")
-    console.sees("the newest 100")
+    console.sees("the newest 50")
     console.press("Older ones")
     console.sees(f"{PLANNED} in all")
     rows = "[...document.querySelectorAll('main tbody tr')].map((row) => row.innerText)"

@@ -6,7 +6,7 @@ import { request, useLive } from "./api.js";
 import { count } from "./parts.js";
 import { duration, useNow } from "./time.js";
 
-const FIRST = 100;
+const FIRST = 50;
 const PAGE = 200;
 const MOST_PAGES = 10;
 const FRESH = 5000;
