@@ -140,6 +140,17 @@ def test_text_appears_as_it_comes_and_a_button_cancels(cluster: Cluster, console
     console.holds()
 
 
+def test_a_long_transcript_is_drawn_whole_when_somebody_asks(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("parallel-40-8", tools=["calculator"])
+    cluster.ended(run)
+    console.open(f"runs/{run}")
+    console.sees("completed", "whole", "Show all 10 messages")
+    assert console.tab.evaluate("document.querySelectorAll('main .call').length") <= 300
+    console.press("Show all 10 messages")
+    console.tab.until("document.querySelectorAll('main .call').length === 320")
+    console.holds()
+
+
 def test_a_decision_is_one_key(cluster: Cluster, console: Console) -> None:
     asks = {"approvals": {"require": "always"}}
     runs = [cluster.submit("tool-1", text, tools=["record"], agent=asks) for text in ("the first", "the second")]
