@@ -46,9 +46,9 @@ function Filters({ query }) {
     <label>Submitted<select value=${query.since ?? ""} onChange=${change("since")}>
       <option value="">any time</option>${options(TIMES)}</select></label>
     <label>Ended<select value=${query.ended ?? ""} onChange=${change("ended")}>
-      <option value="">any time, or not</option>${options(TIMES)}</select></label>
+      <option value="">any time</option>${options(TIMES)}</select></label>
     <label>Order<select value=${ORDERS[query.by] ? query.by : ""} onChange=${change("by")}>
-      <option value="">the newest first</option>${options(ORDERS)}</select></label>
+      <option value="">newest first</option>${options(ORDERS)}</select></label>
     ${["agent", "model", "tool", "submitted_by"].map((name) => html`<label>${name.replace("_", " ")}
       <${Field} value=${query[name]} size="7" put=${(value) => setQuery({ [name]: value })} /></label>`)}
     <button hidden>Search</button>

@@ -13,9 +13,9 @@ export const TIMES = {
 };
 /** Orders other than that of time: the words, and the number by which. */
 export const ORDERS = {
-  cost: ["the dearest first", (run) => run.usage.cost_usd ?? 0],
-  tokens: ["most tokens first", (run) => run.usage.input_tokens + run.usage.output_tokens],
-  time: ["the longest first", (run) => (run.times.started_at ? Date.parse(run.times.ended_at ?? new Date().toISOString()) - Date.parse(run.times.started_at) : 0)],
+  cost: ["dearest first", (run) => run.usage.cost_usd ?? 0],
+  tokens: ["most tokens", (run) => run.usage.input_tokens + run.usage.output_tokens],
+  time: ["longest first", (run) => (run.times.started_at ? Date.parse(run.times.ended_at ?? new Date().toISOString()) - Date.parse(run.times.started_at) : 0)],
 };
 /** What people look for most: the words, and the filters. */
 export const SHORTCUTS = [
