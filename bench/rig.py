@@ -17,7 +17,7 @@ from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
-from palaver.schemas.actions import ApprovalDecision
+from palaver.schemas.actions import ApprovalDecision, Approvals
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
 from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
@@ -39,6 +39,7 @@ PROTOCOLS: Final[Mapping[str, Spoken]] = {
     "responding": Spoken("OpenAI's Responses", 'protocol = "responses"\n'),
 }
 """By the name of a provider that speaks it; any other speaks chat completions."""
+_APPROVALS: Final = Approvals()
 _START_WITHIN: Final = 30.0
 _STOP_WITHIN: Final = 5.0
 _END_WITHIN: Final = 120.0
@@ -225,6 +226,7 @@ class Rig:
         conversation: str | None = None,
         publisher: Publisher | None = None,
         max_steps: int = 100,
+        approvals: Approvals = _APPROVALS,
     ) -> str:
         """Submit a run, in a new conversation or in this one, and send its first delivery, as the API does, or to
         another broker; the run's id."""
@@ -233,6 +235,7 @@ class Rig:
             instructions=instructions,
             tools=tools,
             max_steps=max_steps,
+            approvals=approvals,
         )
         submission = Submission(agent=agent, input=input, conversation_id=conversation)
         submitted = await self.store.runs.submit(submission)

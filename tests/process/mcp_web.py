@@ -14,6 +14,27 @@ from aiohttp import web
 from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+CHOICES = {
+    "type": "object",
+    "properties": {
+        "size": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "The small one"}, {"const": "l", "title": "The large one"}],
+        },
+        "colours": {
+            "type": "array",
+            "items": {"anyOf": [{"const": each[0].lower(), "title": each} for each in ("Red", "Green", "Blue")]},
+            "minItems": 1,
+            "maxItems": 2,
+            "default": ["r", "g"],
+        },
+        "toppings": {"type": "array", "items": {"type": "string", "enum": ["salt", "pepper"]}, "default": ["salt"]},
+        "when": {"type": "string", "enum": ["noon", "night"], "enumNames": ["At noon", "At night"], "default": "noon"},
+        "note": {"type": "string", "title": "Note"},
+    },
+    "required": ["size", "colours"],
+}
+"""A form with each kind of choice."""
 
 
 def server(journal: Path) -> McpServer:
@@ -65,13 +86,19 @@ def server(journal: Path) -> McpServer:
         required = {"resultType": "input_required", "inputRequests": {"who": who}, "requestState": "s-1"}
         return answer(message, required)
 
+    async def chooses(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        if responses := message["params"].get("inputResponses"):
+            note(f"chose {json.dumps(responses)}")
+            return answer(message, says("chosen"))
+        which = {"method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": CHOICES}}
+        return answer(message, {"resultType": "input_required", "inputRequests": {"which": which}, "requestState": ""})
+
     async def long(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
         note("long")
         return answer(message, {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 1})
 
-    return McpServer(
-        {"asks": asks, "long": long, "who": who, "echo": echo, "fail": fail, "busy": busy, "wait": wait, "brief": wait}
-    )
+    tools = {"asks": asks, "chooses": chooses, "long": long, "who": who, "echo": echo, "fail": fail, "busy": busy}
+    return McpServer({**tools, "wait": wait, "brief": wait})
 
 
 def looked(journal: Path) -> bool:
