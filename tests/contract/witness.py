@@ -1,4 +1,5 @@
-"""A Redis client that looks at the status of each run after each script, and so knows every move."""
+"""A Redis client that looks at the status of each run after each script, and so knows every move; and that sends no
+request of more words than every server takes."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
+from palaver.store.redis.connection import MOST_ARGUMENTS
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
 
 
@@ -35,6 +37,7 @@ class _Witnessed:
     moves: Moves
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
+        assert len(args) <= MOST_ARGUMENTS, f"{args[0]} has {len(args)} words"
         reply = await super().execute_command(*args, **options)  # type: ignore[misc]
         if args[0] in ("EVALSHA", "EVAL"):
             await self.look([args])
@@ -56,7 +59,9 @@ class _Witnessed:
         execute = pipeline.execute
 
         async def execute_and_look(raise_on_error: bool = True) -> Any:
-            commands = [command[0] for command in pipeline.command_stack if command[0][0] == "EVALSHA"]
+            sent = [command[0] for command in pipeline.command_stack]
+            assert all(len(args) <= MOST_ARGUMENTS for args in sent), [(args[0], len(args)) for args in sent]
+            commands = [args for args in sent if args[0] == "EVALSHA"]
             replies = await execute(raise_on_error)
             await self.look(commands)
             return replies

@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms
+from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms, portions
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL, kind_of
 
@@ -186,7 +186,11 @@ class Fleet:
         now = await now_ms(self._redis)
         ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
         try:
-            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(worker_id) for worker_id in (asking, *ids)))
+            heard = [
+                channel
+                for some in portions((asking, *ids))
+                for channel in await self._redis.pubsub_numsub(*map(keys.cancel_channel, some))
+            ]
             deaf, *silent = (subscribers == 0 for _, subscribers in heard)
             absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
@@ -215,7 +219,9 @@ class Fleet:
         if not named:
             return ()
         there = {
-            client["id"] for client in await self._redis.client_list(client_id=[worker.connection for worker in named])
+            client["id"]
+            for some in portions([worker.connection for worker in named])
+            for client in await self._redis.client_list(client_id=some)
         }
         return tuple(worker for worker in named if str(worker.connection) not in there)
 

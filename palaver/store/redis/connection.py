@@ -7,11 +7,12 @@ the client.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypedDict
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, TypedDict, TypeVar
 
 from redis.exceptions import ConnectionError
 
+T = TypeVar("T")
 Value = str | int | float | bytes
 """A value that may be sent."""
 Fields = Mapping[bytes, bytes]
@@ -107,6 +108,9 @@ class Connection(Protocol):
     def zscore(self, name: str, value: str) -> Awaitable[float | None]: ...
 
 
+MOST_ARGUMENTS: Final = 3_999
+"""Words of a request, the command's name among them: some managed services refuse more."""
+_PORTION: Final = 3_000
 SILENCE: Final = 10.0
 """Seconds without a message after which a listener asks whether the server is there, and those it has to answer."""
 
@@ -144,3 +148,9 @@ async def now_ms(connection: Connection) -> int:
     """Redis's clock, the only one that counts: milliseconds since the epoch."""
     seconds, micros = await connection.time()
     return seconds * 1000 + micros // 1000
+
+
+def portions(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Things of which a process may have any number, in portions that a request has room for."""
+    for begin in range(0, len(things), _PORTION):
+        yield things[begin : begin + _PORTION]
