@@ -6,12 +6,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms, portions
+from palaver.store.redis.connection import (
+    Connection,
+    Listener,
+    PubSub,
+    is_absent,
+    is_closed,
+    now_ms,
+    portions,
+)
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL, kind_of
 
@@ -279,7 +287,7 @@ class Fleet:
 
 def _untold(error: ResponseError) -> Exception:
     """The error of a look that was answered with this one."""
-    if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
+    if not is_closed(error) and not is_absent(error):
         return error
     return ConfigurationError(
         f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their leases run "

@@ -7,10 +7,11 @@ the client.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypedDict, TypeVar
 
-from redis.exceptions import ConnectionError
+from redis.exceptions import ConnectionError, NoPermissionError, ResponseError
 
 T = TypeVar("T")
 Value = str | int | float | bytes
@@ -111,6 +112,9 @@ class Connection(Protocol):
 MOST_ARGUMENTS: Final = 3_999
 """Words of a request, the command's name among them: some managed services refuse more."""
 _PORTION: Final = 3_000
+_ABSENT: Final = re.compile(r"unknown (sub)?command|unsupported|not supported", re.IGNORECASE)
+_CLOSED: Final = re.compile(r"not allowed(?!.*transaction)|disabled|not permitted", re.IGNORECASE)
+"""The words in which servers, managed ones among them, say that they have no such command, or let nobody use it."""
 SILENCE: Final = 10.0
 """Seconds without a message after which a listener asks whether the server is there, and those it has to answer."""
 
@@ -154,3 +158,15 @@ def portions(things: Sequence[T]) -> Iterator[Sequence[T]]:
     """Things of which a process may have any number, in portions that a request has room for."""
     for begin in range(0, len(things), _PORTION):
         yield things[begin : begin + _PORTION]
+
+
+def is_absent(error: Exception) -> bool:
+    """Tell whether the server says that it has no such command."""
+    return isinstance(error, ResponseError) and _ABSENT.search(str(error)) is not None
+
+
+def is_closed(error: Exception) -> bool:
+    """Tell whether the server says that this user, or that nobody, may use a command."""
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and _CLOSED.search(str(error)) is not None
+    )
