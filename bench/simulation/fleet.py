@@ -128,7 +128,8 @@ class Fleet:
         if run.token != token:
             return
         now = self.clock.now
-        self.told.waits.append(Wait(now, now - run.ready_at, run.tenant, run.step == 1 and run.began_at is None))
+        first = run.step == 1 and run.began_at is None
+        self.told.waits.append(Wait(run.ready_at, now - run.ready_at, run.tenant, first))
         if run.died_at is not None:
             self.told.first_call_again.append(now - run.died_at)
             run.died_at = None

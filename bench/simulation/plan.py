@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from bench.simulation.costs import MEASURED, Costs
@@ -40,15 +41,14 @@ class Plan:
     in_place: bool = True
     watches_deaths: bool = True
     """The server tells who is connected."""
-    keeps_submitting_until: float = float("inf")
+    keeps_submitting_until: float = inf
     seed: int = 1
 
 
 class Wait(NamedTuple):
     """A step's wait for a worker."""
 
-    at: float
-    """The time of its claim."""
+    ready_at: float
     seconds: float
     tenant: str
     first: bool
@@ -77,11 +77,14 @@ class Outcome:
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """By the second."""
 
-    def waited(self, percent: float, *, after: float = 0.0, tenant: str | None = None, first: bool = False) -> float:
-        """The wait for a worker that so many percent of the deliveries did not exceed, or of the ``first`` of runs."""
+    def waited(
+        self, percent: float, *, tenant: str | None = None, first: bool = False, after: float = 0.0, until: float = inf
+    ) -> float:
+        """The wait for a worker that so many percent of the deliveries did not exceed, or of the ``first`` of runs, of
+        those that were ready within a time."""
         found = sorted(
             each.seconds
             for each in self.waits
-            if each.at >= after and tenant in (None, each.tenant) and each.first >= first
+            if after <= each.ready_at < until and tenant in (None, each.tenant) and each.first >= first
         )
         return found[min(len(found) - 1, int(len(found) * percent / 100))] if found else 0.0

@@ -124,9 +124,9 @@ _WAITS: Final = {"fsync": "waitaof 1 0 1", "replicas": "wait 0 1"}
 ESSENTIAL: Final = frozenset({*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time"})
 """Commands without which a worker does no step. Without others it is shown less, or knows less."""
 OF_DEATHS: Final = frozenset({"client|id", "client|list", "pubsub|numsub"})
-"""Those that tell which workers are connected."""
+"""The commands that tell which workers are connected."""
 OF_PROMISES: Final = frozenset({"wait", "waitaof"})
-"""Those that wait for a disk or for replicas."""
+"""The commands that wait for a disk or for replicas."""
 
 
 def needs(role: Role, places: Iterable[Place], db: int = 0, durability: str = "server") -> tuple[Command, ...]:
