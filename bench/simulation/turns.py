@@ -63,19 +63,15 @@ class Turns:
         return len(self._first) + len(self._delivered)
 
     def put(self, run: Run, *, first: bool = False) -> None:
-        """A step is ready. One that was delivered before goes ``first``."""
+        """A step is ready. One that has waited already goes ``first``, and waits for no window."""
         tenant = self._of(run)
-        first = first or is_begun(run)
-        if not self._fair:
-            (self._first if first else self._delivered).append(run)
-            tenant.in_flight += 1
-        elif tenant.at_cap or self.deliveries >= WINDOW:
+        if self._fair and (tenant.at_cap or (not first and self.deliveries >= WINDOW)):
             if not tenant.backlog:
                 tenant.time = max(tenant.time, self._time)
-            (tenant.begun if first else tenant.new).append(run)
+            (tenant.begun if first or is_begun(run) else tenant.new).append(run)
             self.held_back += 1
         else:
-            self._deliver(tenant, run, first)
+            self._deliver(tenant, run, first or is_begun(run))
 
     def take(self) -> Run:
         """The next delivery; those behind it follow into the window."""

@@ -78,7 +78,8 @@ def _mode(place: Place, state: ServerState) -> Finding:
     match state.mode:
         case "cluster":
             meaning = "is in cluster mode, where scripts and queues over several slots fail"
-            how = "use one server with `cluster-enabled no`, with replicas if need be"
+            other = "or RabbitMQ" if place == "broker" else "and a stack for each group of tenants where one is too few"
+            how = f"use one server with `cluster-enabled no`, with replicas if need be, {other} (docs/scale.md)"
         case "sentinel":
             meaning = "is a Sentinel, which keeps no data"
             how = "name the server that it watches, or a proxy or a DNS name that follows the primary"
