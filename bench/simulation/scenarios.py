@@ -60,6 +60,11 @@ def each_second(counted: Sequence[float]) -> list[float]:
     return [after - before for before, after in pairwise(counted)]
 
 
+def smooth(values: Sequence[float], over: int = 15) -> list[float]:
+    """The mean of the last so many values, at each of them."""
+    return [sum(some) / len(some) for end in range(1, len(values) + 1) if (some := values[max(0, end - over) : end])]
+
+
 def queueing(scale: float = 1.0) -> Scenario:
     """Redis at more and more of its core."""
     table = Table("Queueing: Redis at more and more of its core", ("load of Redis", *_WAITS, "steps/s"))
@@ -74,9 +79,13 @@ def queueing(scale: float = 1.0) -> Scenario:
         half = len(steps) // 2
         rate_seen = (steps[-1] - steps[half]) / max(1, len(steps) - 1 - half)
         table.rows.append((f"{load:g}", *_waits(told, seconds / 2), f"{rate_seen:,.0f}"))
-        lines.append(Line(f"load {load:g}", [1e3 * each for each in told.samples["redis waits"]]))
+        lines.append(Line(f"load {load:g}", [1e3 * each for each in smooth(told.samples["redis waits"])]))
     chart = Chart(
-        "queueing", "What comes to Redis waits for", "ms, by the load of its one core", lines, logarithmic=True
+        "queueing",
+        "What comes to Redis waits for",
+        "ms, a mean of 15 s, by the load of its one core",
+        lines,
+        logarithmic=True,
     )
     return Scenario(table, [chart])
 
@@ -112,8 +121,8 @@ def outage(scale: float = 1.0) -> Scenario:
 
 
 def zone(scale: float = 1.0) -> Scenario:
-    """A third of the workers dies, and is back two minutes later."""
-    begin, end, last = 90 * scale, 210 * scale, 300 * scale
+    """A third of the workers dies, and is back a minute later."""
+    begin, end, last = 70 * scale, 130 * scale, 170 * scale
     table = Table(
         "A zone's loss: a third of the workers",
         ("", "steps taken over", "worked on again, p50", "p99", "runs that failed", "longest wait for a worker"),
@@ -142,10 +151,10 @@ def zone(scale: float = 1.0) -> Scenario:
 
 
 def storm(scale: float = 1.0) -> Scenario:
-    """The provider takes half of the calls for two minutes, and refuses the others."""
-    begin, end, last = 90 * scale, 210 * scale, 360 * scale
+    """The provider takes half of the calls for a minute, and refuses the others."""
+    begin, end, last = 70 * scale, 130 * scale, 220 * scale
     table = Table(
-        "A provider that takes half of the calls for two minutes",
+        "A provider that takes half of the calls for a minute",
         ("", "calls meanwhile", "refused", "runs that failed", "steps meanwhile"),
         note="It refuses the others with a 429 and `Retry-After: 2`.",
     )
@@ -210,9 +219,11 @@ def _of(ordered: Sequence[float], percent: float) -> float:
 
 
 def _by_second(told: Outcome, tenant: str, seconds: int) -> list[float]:
-    """The longest wait of a tenant's runs that came in each second."""
-    longest = [0.0] * (seconds + 1)
+    """The longest wait of a tenant's runs that came in each second; where none came, that of the second before."""
+    longest: list[float | None] = [None] * (seconds + 1)
     for each in told.waits:
         if each.tenant == tenant and each.first:
-            longest[int(each.ready_at)] = max(longest[int(each.ready_at)], each.seconds)
-    return longest
+            second = int(each.ready_at)
+            longest[second] = max(longest[second] or 0.0, each.seconds)
+    known = 0.0
+    return [known := known if wait is None else wait for wait in longest]
