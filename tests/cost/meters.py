@@ -133,7 +133,7 @@ def watch(store: Store, meter: Meter) -> Costs:
     run, run_each = scripts.run, scripts.run_each
 
     async def metered(script: Script[Any], answer: Callable[[], Awaitable[Any]]) -> Any:
-        words = sum(map(len, script.pack())) + len(("EVALSHA", "its SHA", "number of keys"))
+        words = sum(len(part) for part in script.pack()) + len(("EVALSHA", "its SHA", "number of keys"))
         assert words <= MOST_ARGUMENTS, f"{script.name} is called with {words} words"
         await meter.read()
         found = await answer()
