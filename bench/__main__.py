@@ -16,6 +16,7 @@ from typing import Final
 from bench import (
     cancels,
     cooldown,
+    cost,
     fair,
     hostile,
     idle,
@@ -98,6 +99,7 @@ PARTS: Final[dict[str, Part]] = {
         runs=10_000 if quick else 60_000, every=2_000 if quick else 10_000, steps=5_000 if quick else 20_000
     ),
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
+    "cost": lambda quick: cost.measure(rounds=2 if quick else 6),
     "idle": lambda quick: idle.measure(),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,

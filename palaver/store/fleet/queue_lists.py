@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 
 from palaver.config.brokers import tls_options
 from palaver.config.sentinels import by_sentinels
+from palaver.store.redis.connection import portions
 from palaver.store.redis.pool import driver
 from palaver.store.redis.pools import pool_of
 
@@ -51,11 +52,11 @@ class QueueLists:
         )
 
     async def push(self, messages: Mapping[str, Sequence[bytes]]) -> None:
-        """Append messages to queues, by name: all at once, in one command a queue.
+        """Append messages to queues, by name: all at once, in one command a queue, or in several if they are very many.
 
         Redis errors pass through, and TimeoutError; some may have been appended then.
         """
-        await self._ask([("LPUSH", queue, *batch) for queue, batch in messages.items()])
+        await self._ask([("LPUSH", queue, *some) for queue, batch in messages.items() for some in portions(batch)])
 
     async def depth(self, queues: Sequence[str]) -> int:
         """Messages that wait in all of these queues. Redis errors pass through, and TimeoutError."""

@@ -320,8 +320,11 @@ class Erasures:
         listed = keys.api_keys(tag)
         ids = [member.decode() for member in await self._redis.zrange(listed, 0, -1)]
         if ids:
-            uses = [Erasable(keys.api_key_used(key_id), "", 0) for key_id in ids]
-            await self._erase_keys(keys.api_keys_erasure(tag), [*uses, Erasable(listed, "", 0)])
+            for begin in range(0, len(ids), _KEYS_AT_ONCE):
+                uses = (Erasable(keys.api_key_used(key_id), "", 0) for key_id in ids[begin : begin + _KEYS_AT_ONCE])
+                await self._erase_keys(keys.api_keys_erasure(tag), uses)
+            # Last: it says what is left to do.
+            await self._erase_keys(keys.api_keys_erasure(tag), [Erasable(listed, "", 0)])
         return bool(ids)
 
     async def _erase_acts(self, tag: str) -> bool:
