@@ -133,6 +133,7 @@ def needs(role: Role, places: Iterable[Place], db: int = 0, durability: str = "s
     """The commands that a role runs at the store, at the broker, or at a server that is both, in a database. A promise
     waits for what ``durability`` says."""
     lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])
-    if lines and "store" in places and (waits := _WAITS.get(durability.partition("=")[0])):
+    # Who asks nothing of the store, as Flower, promises nothing.
+    if "store" in places and _NEEDS[role, "store"] and (waits := _WAITS.get(durability.partition("=")[0])):
         lines[waits] = None
     return tuple(tuple(line.replace("{db}", str(db)).split()) for line in lines)
