@@ -9,7 +9,7 @@ import pytest
 
 from deploy.check.logins import shipped_users
 from palaver.store.scripting.assembly import lua_files
-from palaver.store.server.needs import Role, needs
+from palaver.store.server.needs import Place, Role, needs
 
 _UNASKED: Final = {
     *("auth", "client|setinfo", "client|setname", "discard", "exec", "hello", "multi", "select", "unwatch", "watch"),
@@ -55,6 +55,6 @@ def test_every_command_of_a_script_is_granted_to_somebody() -> None:
 
 
 def test_who_asks_nothing_of_the_store_waits_for_no_promise() -> None:
-    both = ("store", "broker")
+    both: tuple[Place, ...] = ("store", "broker")
     assert ("waitaof", "1", "0", "1") in needs("api", both, durability="fsync")
     assert needs("flower", both, durability="fsync") == needs("flower", both)
