@@ -39,6 +39,7 @@ PARTS = (
     "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
     "docs/how-to/operations.md",
+    "docs/how-to/webhooks.md",
     "docs/reference/api.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
