@@ -6,18 +6,12 @@ with --quick five minutes.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from bench.console import left_alone, many, night, weight
-from bench.program import run
-from bench.report import Table, heading
+from bench.program import Part, main, report_on
 
-PARTS: Final[dict[str, Callable[[bool], Awaitable[list[Table]]]]] = {
+PARTS: Final[dict[str, Part]] = {
     "weight": lambda quick: weight.measure(rounds=3 if quick else 15),
     "alone": lambda quick: left_alone.measure(seconds=20 if quick else 60),
     "night": lambda quick: night.measure(hours=1 if quick else 12, pages=1 if quick else 4),
@@ -31,28 +25,5 @@ TARGETS: Final = (
 )
 
 
-async def measure(names: list[str], quick: bool, command: str) -> str:
-    """The report on these parts."""
-    tables: list[Table] = []
-    for name in names:
-        begun = time.monotonic()
-        print(f"bench: {name} …", end="", file=sys.stderr, flush=True)
-        tables += await PARTS[name](quick)
-        print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    parts = ["# The console, measured", heading(command), TARGETS, *(table.markdown() for table in tables)]
-    return "\n\n".join(parts) + "\n"
-
-
-def main() -> None:
-    """Measure what is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.console", description=(__doc__ or "").partition(":")[2])
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a first look")
-    parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
-    given = parser.parse_args()
-    command = " ".join(["python -m bench.console", *sys.argv[1:]])
-    run(measure([given.only] if given.only else list(PARTS), given.quick, command), given.out)
-
-
 if __name__ == "__main__":
-    main()
+    main("bench.console", __doc__, PARTS, report_on(PARTS, "The console, measured", TARGETS))
