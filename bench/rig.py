@@ -104,10 +104,10 @@ class Rig:
         self.model_server = self.start(self._model_server, "--port", str(port), "--ledger", str(ledger))
         await self.until(lambda: accepts(port), "the model server listens")
         self.asked = Asked(ledger)
-        settings = Settings(redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds)
+        self._settings = settings = Settings(
+            redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds
+        )
         self.store = await self._open.enter_async_context(Store.connect(settings))
-        # Those of workers, who send their deliveries by scripts, have other SHAs.
-        self.names_of_scripts = self.store.scripts.names | Store.connect(settings, send=True).scripts.names
         self._publisher = Publisher(settings.deliveries_url)
         self._open.callback(self._publisher.close)
 
@@ -115,6 +115,11 @@ class Rig:
         """One more, with more lines of its table, for processes that start from now on."""
         with (self._folder / "providers.toml").open("a") as providers:
             providers.write(f'[providers.{name}]\nbase_url = "{base_url}"\n{table}')
+
+    @property
+    def names_of_scripts(self) -> Mapping[str, str]:
+        """The name of each script by its SHA: as they are, and as workers have them, whose scripts send deliveries."""
+        return {**self.store.scripts.names, **Store.connect(self._settings, send=True).scripts.names}
 
     @property
     def floor_broker_url(self) -> str:

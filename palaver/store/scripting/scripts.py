@@ -62,7 +62,7 @@ class Scripts:
         self._shas = {name: _sha(source) for name, source in self._sources.items()}
 
     @property
-    def names(self) -> dict[str, str]:
+    def names(self) -> Mapping[str, str]:
         """The name of each script by its SHA, which is all that SLOWLOG and MONITOR show of it."""
         return {sha: name for name, sha in self._shas.items()}
 
