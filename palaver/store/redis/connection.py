@@ -154,10 +154,10 @@ async def now_ms(connection: Connection) -> int:
     return seconds * 1000 + micros // 1000
 
 
-def portions(things: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Things of which a process may have any number, in portions that a request has room for."""
-    for begin in range(0, len(things), _PORTION):
-        yield things[begin : begin + _PORTION]
+def portions(things: Sequence[T], at_once: int = _PORTION) -> Iterator[Sequence[T]]:
+    """Things of which a process may have any number, so many at once: as many as a request has room for, or fewer."""
+    for begin in range(0, len(things), at_once):
+        yield things[begin : begin + at_once]
 
 
 def is_absent(error: Exception) -> bool:
