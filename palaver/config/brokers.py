@@ -65,6 +65,16 @@ def tls_options(url: str) -> dict[str, Any]:
     return options
 
 
+def redis_py_options(url: str) -> tuple[str, dict[str, Any]]:
+    """Return the address of a broker that is a Redis, and beside it, in words that kombu and redis-py both understand,
+    what stood behind ``?``. Raises ConfigurationError as `tls_options`."""
+    if by_sentinels(url):
+        # Whoever makes its connections reads all of it.
+        return url, {}
+    options = tls_options(url)
+    return url.partition("?")[0] if options else url, options
+
+
 def kombu_url(url: str) -> str:
     """Return ``url`` as kombu wants it: a socket under another name, RabbitMQ without the options of `tls_options`, and
     of Sentinels the first, with what remains in the options of the transport."""

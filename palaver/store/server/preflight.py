@@ -23,7 +23,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from palaver.config.brokers import is_redis, tls_options, user_of
+from palaver.config.brokers import is_redis, redis_py_options, user_of
 from palaver.config.sentinels import by_sentinels, sentinels_of
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
@@ -74,10 +74,8 @@ class Preflight:
         both = here.deliveries_url == here.store_url
         findings = list(_examine("store", here.store_url, {}, self._role, here, both=both))
         if not both and is_redis(here.deliveries_url):
-            options, plain = tls_options(here.deliveries_url), here.deliveries_url
-            if options and not by_sentinels(plain):
-                plain = plain.partition("?")[0]
-            findings += _examine("broker", plain, options, self._role, here, both=False)
+            address, options = redis_py_options(here.deliveries_url)
+            findings += _examine("broker", address, options, self._role, here, both=False)
         self.refused = tuple(dict.fromkeys(name for finding in findings for name in finding.names if name in _OF_STEPS))
         return findings
 
