@@ -204,13 +204,13 @@ def _list(names: Sequence[str]) -> str:
 def unlooked(place: Place, user: str, why: str) -> Finding:
     """INFO is refused."""
     meaning = f"does not let {user} use INFO, so nobody can say whether it loses data ({why})"
-    return Finding(place, "server", "warning", "not told", meaning, _MANAGED)
+    return Finding(place, "server", "warning", _UNTOLD, meaning, _MANAGED)
 
 
 def unasked(place: Place, user: str) -> Finding:
     """Commands are not queued, and so cannot be asked for without being run."""
     meaning = f"does not queue commands, so nobody can say what {user} may do before it does it"
-    return Finding(place, "rights", "warning", "not told", meaning, _MANAGED)
+    return Finding(place, "rights", "warning", _UNTOLD, meaning, _MANAGED)
 
 
 def unscripted(place: Place, why: str) -> Finding:
