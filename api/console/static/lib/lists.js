@@ -3,7 +3,8 @@
 // many there are, a page holds a bounded part of them and asks for one part after the other at an even pace.
 import { html, useRef } from "./html.js";
 import { request, useLive } from "./api.js";
-import { count } from "./parts.js";
+import { Act } from "./dialogs.js";
+import { To, count } from "./parts.js";
 import { duration, useNow } from "./time.js";
 
 const FIRST = 50;
@@ -50,4 +51,10 @@ export function Extent({ list }) {
   const old = now - list.at();
   return html`<span class="faint"><span role="status">${list.goesOn ? `the newest ${count(list.rows.length)}` : `${count(list.rows.length)} in all`}</span>${
     old > FRESH ? `, as of ${duration(Math.floor(old / 1000) * 1000)} ago` : ""}</span>`;
+}
+
+/** The way on: one more page, or, where there is no place for it, the list behind the last entry, with that `query`. */
+export function Older({ list, path, query }) {
+  if (list.more) return html`<p><${Act} does=${list.more}>Older ones<//></p>`;
+  return list.goesOn && query && html`<p><${To} path=${path} query=${query}>Older than these<//></p>`;
 }

@@ -1,7 +1,6 @@
 // Conversations: what was last said in each, what it has cost, and whether it goes on.
 import { html } from "../lib/html.js";
-import { Extent, useList } from "../lib/lists.js";
-import { Act } from "../lib/dialogs.js";
+import { Extent, Older, useList } from "../lib/lists.js";
 import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { line } from "../lib/text.js";
@@ -24,7 +23,7 @@ const COLUMNS = [
 export default function Conversations({ query }) {
   const { title, status, tag } = query;
   const list = useList("v1/conversations", () => ({ title, status, tag, updated_before: query.updated_before }), query, { every: 5000 });
-  const { rows, more } = list;
+  const { rows } = list;
   const last = rows.at(-1);
   const change = (name) => (event) => setQuery({ [name]: event.target.value });
   return html`<h1>Conversations</h1>
@@ -39,7 +38,6 @@ export default function Conversations({ query }) {
     ${list.loaded ? html`<p><${Extent} list=${list} /></p>
       <${Table} label="Conversations" rows=${rows} keyOf=${(each) => each.id} columns=${COLUMNS}
         empty=${html`No conversation fits. <${To} path="playground">Begin one<//>`} />
-      ${more && html`<p><${Act} does=${more}>Older ones<//></p>`}
-      ${list.goesOn && !more && last && html`<p><${To} path="conversations" query=${{ ...query, updated_before: last.updated_at }}>Older than these<//></p>`}`
+      <${Older} list=${list} path="conversations" query=${last && { ...query, updated_before: last.updated_at }} />`
       : !list.problem && html`<p class="faint">Loading…</p>`}`;
 }

@@ -1,8 +1,8 @@
 // Runs: what there is, newest first, as the filters in the address say.
 import { html, useState } from "../lib/html.js";
-import { Act, openDialog } from "../lib/dialogs.js";
+import { openDialog } from "../lib/dialogs.js";
 import { useKeys } from "../lib/keys.js";
-import { ALL_PAGES, Extent, useList } from "../lib/lists.js";
+import { ALL_PAGES, Extent, Older, useList } from "../lib/lists.js";
 import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { go, setQuery } from "../lib/router.js";
 import { may } from "../lib/session.js";
@@ -95,13 +95,10 @@ function useRuns(query) {
   return by ? { ...list, rows: [...list.rows].sort((one, other) => by(other) - by(one)) } : list;
 }
 
-/** The way on behind what the page holds. */
-function Older({ list, query }) {
-  if (list.more) return html`<p><${Act} does=${list.more}>Older ones<//></p>`;
-  if (!list.goesOn) return null;
-  const last = list.rows.reduce((first, run) => (run.times.created_at < first ? run.times.created_at : first), list.rows[0]?.times.created_at);
-  const before = { ...query, since: "", created_before: last, ...(query.since && { created_after: asked(query).created_after }) };
-  return last && html`<p><${To} path="runs" query=${before}>Older than these<//></p>`;
+/** The filters for the runs that are older than these. */
+function olderThan(rows, query) {
+  const last = rows.reduce((first, run) => (run.times.created_at < first ? run.times.created_at : first), rows[0]?.times.created_at);
+  return last && { ...query, since: "", created_before: last, ...(query.since && { created_after: asked(query).created_after }) };
 }
 
 export default function Runs({ query }) {
@@ -126,5 +123,5 @@ export default function Runs({ query }) {
       <${Table} label="Runs" rows=${rows} keyOf=${(run) => run.id} columns=${columnsFor(query)} chosen=${chosen}
         kindOf=${(run) => (run.status === "failed" ? "fault" : "")}
         empty=${list.goesOn ? "None of the newest ones fits: look at older ones." : html`No run fits. ${Object.keys(query).length ? html`<${To} path="runs">All runs<//>` : html`<${To} path="playground">Begin one<//>`}`} />
-      <${Older} list=${list} query=${query} />` : !problem && html`<p class="faint">Loading…</p>`}`;
+      <${Older} list=${list} path="runs" query=${olderThan(rows, query)} />` : !problem && html`<p class="faint">Loading…</p>`}`;
 }
