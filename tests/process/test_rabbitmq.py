@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
 from kombu.connection import Connection
 from kombu.exceptions import OperationalError
 
@@ -210,7 +211,7 @@ def test_what_is_recovered_passes_the_backlog(cluster: Cluster) -> None:
 @pytest.mark.parametrize("queue", ["model", "tools"])
 def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -> None:
     still_works(cluster)
-    known = workers(cluster)
+    known, said = workers(cluster), len(server(cluster).log)
     before = {pid: resident(pid) for pid in known}
     with closing(Connection(cluster.broker.url)) as connection, closing(connection.channel()) as channel:
         for what, make in {**HOSTILE, **HARMLESS}.items():
@@ -220,7 +221,12 @@ def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -
             assert workers(cluster) == known, what
         for message in commands().values():
             channel.basic_publish(as_amqp(channel, message), exchange="celery.pidbox")
+    with Celery("asking", broker=cluster.broker.url, set_as_current=False) as asking:
+        # They have taken all of that by the time they answer.
+        assert len(asking.control.ping(timeout=30, limit=len(known))) == len(known)
     still_works(cluster)
+    # Each delivery of a closed channel would be handed out again.
+    assert "caused a channel exception" not in server(cluster).log[said:]
     assert workers(cluster) == known
     # A delivery is acknowledged behind the end of its step.
     eventually(cluster.broker.empty, within=30)
@@ -331,6 +337,8 @@ def test_a_step_takes_longer_than_rabbitmq_waits(
         assert exit_code(worker, within=20) == 0
     assert ("onnection to broker lost" in bench.tail()) == closed
     assert "Couldn't ack" not in bench.tail()
+    # What came over a channel that is closed is not acknowledged on the next one.
+    assert "unknown delivery tag" not in impatient.log[known:]
 
 
 def test_tls(impatient: RabbitServer, certificate: Path, tls_port: int, tmp_path: Path) -> None:  # noqa: F811

@@ -1,6 +1,7 @@
 """Celery's consumer, which takes deliveries and nothing else, from any broker.
 
-It leans on `Message._decoded_cache` of kombu 5.7, held by tests/unit/test_wire.py.
+It leans on `Message._decoded_cache` of kombu 5.7, held by tests/unit/test_wire.py, and on `Channel.no_ack_consumers`,
+held by tests/process/test_rabbitmq.py.
 """
 
 from __future__ import annotations
@@ -84,8 +85,11 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]  # Celery is untyped
         return take_deliveries
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """Drop what kombu cannot read."""
-        self._drop(message, "not_deliveries", _queue_of(message))
+        """Drop what kombu cannot read. Celery asks for this of commands of remote control as well."""
+        if _is_gone(message):
+            dropped("remote_commands", "remote control")
+        else:
+            self._drop(message, "not_deliveries", _queue_of(message))
 
     def _drop(self, message: Any, limit: str, queue: str) -> object:
         dropped(limit, queue if queue_in_broker(queue) is not None else "a queue of Celery's")
@@ -96,6 +100,11 @@ def _bytes_of(body: Any) -> bytes | None:
     if isinstance(body, str):
         return body.encode(errors="replace")
     return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else None
+
+
+def _is_gone(message: Any) -> bool:
+    """Tell whether the broker has forgotten it already. RabbitMQ closes the channel on which that is rejected."""
+    return message.delivery_info.get("consumer_tag") in (message.channel.no_ack_consumers or ())
 
 
 def _queue_of(message: Any) -> str:
