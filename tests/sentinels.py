@@ -14,12 +14,14 @@ from typing import Any, Final, Self
 
 import redis
 
-from palaver.config.sentinels import Sentinels, by_sentinels, sentinels_of
+from deploy.check.logins import is_before_7_2, users_of_7_0
+from palaver.config.sentinels import ENCRYPTED, PLAIN, Sentinels, by_sentinels, sentinels_of
 from palaver.stack.child import dying_with_parent
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer, find_server
 from palaver.store.redis.sentinel.blocking import ask, pool
 from tests.pages import ROOT
+from tests.tls import Tls
 from tests.waiting import eventually
 
 SERVICE = "orders"
@@ -28,26 +30,33 @@ PASSWORD: Final = "not-a-secret-1"
 BY_SENTINEL: Final = os.environ.get("PALAVER_TEST_STORE") == "sentinel"
 """True where the contract and the processes are tested on a Redis that Sentinels know."""
 OPTIONS: Mapping[str, str] = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
-_HASTE = ("PING-PERIOD", "100", "INFO-PERIOD", "300", "PUBLISH-PERIOD", "100", "MIN-LINK-RECONNECT-PERIOD", "500")
+_HASTE = ("PING-PERIOD", "300", "INFO-PERIOD", "300", "PUBLISH-PERIOD", "100", "MIN-LINK-RECONNECT-PERIOD", "500")
 """Milliseconds. By itself a Sentinel needs seconds to know the others, and ten to make a server that is back a
-replica."""
+replica. It promotes none of which it has not heard for five pings, and asks replicas of a lost primary each second."""
 _GUARDED: Final = (ROOT / "deploy" / "sentinel.conf").read_text()
 """The file that an installation begins with: its users are those that Palaver says are enough."""
 _SERVERS_USER: Final = next(line for line in _GUARDED.splitlines() if "ACL SETUSER" in line).partition("SETUSER ")[2]
 
 
 class SentinelServer:
-    """One Sentinel; with `guarded`, as deploy/sentinel.conf has it, and nobody asks it without a login."""
+    """One Sentinel; with `guarded`, as deploy/sentinel.conf has it, and nobody asks it without a login. With `tls` it
+    speaks nothing else."""
 
-    def __init__(self, monitored: int, quorum: int, *, down_after: float, guarded: bool = False) -> None:
+    def __init__(
+        self, monitored: int, quorum: int, *, down_after: float, guarded: bool = False, tls: Tls | None = None
+    ) -> None:
         self.port = free_port()
         self._guarded = guarded
+        self._tls = tls
         self._dir = Path(tempfile.mkdtemp(prefix="palaver-sentinel-"))
+        self._program = tls.program if tls else find_server()
         watched = f"{HOST} {monitored} {quorum}"
+        shipped = users_of_7_0(_GUARDED) if is_before_7_2(self._program) else _GUARDED
         # Of several lines for one thing the last counts.
         lines = [
-            *(_GUARDED.replace("redis-1.internal 6379 2", watched).splitlines() if guarded else ()),
-            f"port {self.port}",
+            *(shipped.replace("redis-1.internal 6379 2", watched).splitlines() if guarded else ()),
+            f"port {0 if tls else self.port}",
+            *(f"{name} {value}" for name, value in (tls.options(self.port) if tls else {}).items()),
             f"bind {HOST}",
             f"dir {self._dir}",
             f"logfile {self.log_path}",
@@ -77,15 +86,16 @@ class SentinelServer:
 
     def start(self) -> None:
         """Start it, with what it knew when it ended; return once it answers."""
-        self._process = subprocess.Popen(dying_with_parent([str(find_server()), str(self._config), "--sentinel"]))
+        self._process = subprocess.Popen(dying_with_parent([str(self._program), str(self._config), "--sentinel"]))
         eventually(lambda: self.ask("PING"), within=10)
         self.ask("SENTINEL", "DEBUG", *_HASTE)
 
     def ask(self, *command: str) -> Any:
         """Return its answer, as to one of its peers. Raises what Redis raises."""
         user, password = ("peers", "PASSWORD-3") if self._guarded else (None, None)
+        tls: Any = {"ssl": True, "ssl_ca_certs": str(self._tls.certificate)} if self._tls else {}
         with redis.Redis(
-            host=HOST, port=self.port, username=user, password=password, socket_timeout=2, protocol=2
+            host=HOST, port=self.port, username=user, password=password, socket_timeout=2, protocol=2, **tls
         ) as client:
             return client.execute_command(*command)
 
@@ -116,6 +126,7 @@ class SentinelGroup:
     """A primary with `replicas`, and `sentinels` that take it for dead after `down_after` seconds.
 
     `options` are those of the servers. With `guarded` everybody has to log in, with the users of deploy/sentinel.conf.
+    With `tls` clients, servers and Sentinels speak it to each other; only tests reach a server without.
     """
 
     def __init__(
@@ -126,6 +137,7 @@ class SentinelGroup:
         down_after: float = 1.0,
         options: Mapping[str, str] | None = None,
         guarded: bool = False,
+        tls: Tls | None = None,
     ) -> None:
         own = {**OPTIONS, **(options or {})}
         self._users = tempfile.TemporaryDirectory(prefix="palaver-users-")
@@ -134,9 +146,17 @@ class SentinelGroup:
             users = Path(self._users.name) / "users.conf"
             users.write_text(f"user {_SERVERS_USER}\n")
             own |= {"requirepass": PASSWORD, "masterauth": PASSWORD, "include": str(users)}
-        self._guarded, self._down_after, self._count = guarded, down_after, sentinels
+        self._guarded, self._down_after, self._count, self._tls = guarded, down_after, sentinels, tls
         login = ("default", PASSWORD) if guarded else None
-        self.servers = [RedisServer(options=own, login=login) for _ in range(replicas + 1)]
+        self.servers: list[RedisServer] = []
+        self._tls_ports: dict[RedisServer, int] = {}
+        for _ in range(replicas + 1):
+            port = free_port()
+            more, program = (tls.options(port), tls.program) if tls else ({}, None)
+            server = RedisServer(options={**own, **more}, login=login, program=program)
+            self.servers.append(server)
+            if tls:
+                self._tls_ports[server] = port
         self.sentinels: list[SentinelServer] = []
 
     @contextlib.contextmanager
@@ -149,11 +169,13 @@ class SentinelGroup:
             first, *others = self.servers
             for replica in others:
                 with self.admin(replica) as client:
-                    client.replicaof(HOST, str(first.port))
+                    client.replicaof(HOST, str(self.port_of(first)))
             eventually(lambda: all(self._info(each)["master_link_status"] == "up" for each in others), within=20)
             for _ in range(self._count):
                 quorum = self._count // 2 + 1
-                sentinel = SentinelServer(first.port, quorum, down_after=self._down_after, guarded=self._guarded)
+                sentinel = SentinelServer(
+                    self.port_of(first), quorum, down_after=self._down_after, guarded=self._guarded, tls=self._tls
+                )
                 stack.callback(sentinel.close)
                 self.sentinels.append(sentinel)
                 sentinel.start()
@@ -165,8 +187,11 @@ class SentinelGroup:
         """The address, for PALAVER_REDIS_URL."""
         login = f":{PASSWORD}@" if self._guarded else ""
         places = ",".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
-        own = "?sentinel_username=palaver&sentinel_password=PASSWORD-2" if self._guarded else ""
-        return f"redis+sentinel://{login}{places}/{SERVICE}/0{own}"
+        own = ["sentinel_username=palaver", "sentinel_password=PASSWORD-2"] if self._guarded else []
+        if self._tls:
+            own.append(f"ssl_ca_certs={self._tls.certificate}")
+        scheme = ENCRYPTED if self._tls else PLAIN
+        return f"{scheme}://{login}{places}/{SERVICE}/0{'?' if own else ''}{'&'.join(own)}"
 
     @property
     def known(self) -> Sentinels:
@@ -179,8 +204,12 @@ class SentinelGroup:
         return self.named(self._ports()[0])
 
     def named(self, port: int) -> RedisServer:
-        """The server on this port."""
-        return next(server for server in self.servers if server.port == port)
+        """The server that Sentinels name by this port."""
+        return next(server for server in self.servers if self.port_of(server) == port)
+
+    def port_of(self, server: RedisServer) -> int:
+        """The port by which Sentinels name it."""
+        return self._tls_ports.get(server) or server.port
 
     def settle(self, *, within: float = 30) -> None:
         """Wait until all servers and Sentinels that run know each other, and all could be done again."""
@@ -189,7 +218,7 @@ class SentinelGroup:
     def fail_over(self, through: int = 0) -> None:
         """Order a failover through this Sentinel, and wait until all of them know it. It is ordered again if the one
         that was to be promoted did not come up in time."""
-        before = self.primary.port
+        before = self.port_of(self.primary)
 
         def moved() -> bool:
             with contextlib.suppress(redis.ResponseError):
@@ -236,7 +265,7 @@ class SentinelGroup:
             len(set(ports)) == 1
             and info["role"] == "master"
             and sum(each["state"] == "online" for each in online) == len(replicas)
-            and all(self._info(replica)["master_port"] == primary.port for replica in replicas)
+            and all(self._info(replica)["master_port"] == self.port_of(primary) for replica in replicas)
             and all(self._ready(place, len(replicas), len(ports)) for place in self.known.places)
         )
 

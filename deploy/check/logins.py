@@ -32,14 +32,18 @@ def users_of_7_0(text: str) -> str:
     return text
 
 
-def shipped_file(root: Path = ROOT, program: Path | None = None) -> Path:
-    """The file for the server that the program is; for the one that tests start, unless given."""
+def is_before_7_2(program: Path | None = None) -> bool:
+    """Tell whether a server does not know these rules: the program, or the one that tests start."""
     said = [str(program or find_server()), "--version"]
     told = subprocess.run(said, check=True, capture_output=True, text=True, timeout=10).stdout
     version = re.search(r"v=(\d+)\.(\d+)", told)
     assert version, told
-    old = (int(version[1]), int(version[2])) < (7, 2)
-    return root / "deploy" / ("users-7.0.acl" if old else "users.acl")
+    return (int(version[1]), int(version[2])) < (7, 2)
+
+
+def shipped_file(root: Path = ROOT, program: Path | None = None) -> Path:
+    """The file for the server that the program is; for the one that tests start, unless given."""
+    return root / "deploy" / ("users-7.0.acl" if is_before_7_2(program) else "users.acl")
 
 
 def shipped_users(root: Path = ROOT, program: Path | None = None) -> list[str]:

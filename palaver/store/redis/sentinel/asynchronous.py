@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import Context
+from functools import lru_cache
 from typing import Any, Final, Self
 from weakref import WeakSet
 
 from redis._parsers.hiredis import _AsyncHiredisParser
-from redis.asyncio.connection import Connection, SSLConnection
+from redis.asyncio.connection import Connection, RedisSSLContext, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
@@ -49,6 +50,8 @@ _AGAIN: Final = 1.0
 announces nonsense does no more harm than this."""
 _BELIEVED: Final = 30.0
 """Seconds in which the server that was announced is tried before Sentinels are asked: not all know it at once."""
+_READ_AGAIN: Final = 60.0
+"""Seconds after which new connections read certificates again: somebody may have renewed them."""
 
 
 class PrimaryFollower:
@@ -108,7 +111,7 @@ class PrimaryFollower:
                 await connection.disconnect(nowait=True)
 
     def _connection(self, place: HostPort) -> Connection:
-        kind: Any = SSLConnection if self._sentinels.tls else Connection
+        kind: Any = _TlsConnection if self._sentinels.tls else Connection
         made: Connection = kind(retry=Retry(NoBackoff(), 0), **options_of(self._sentinels, place, _CONNECT))
         return made
 
@@ -180,6 +183,21 @@ async def _fault(connection: _LoopConnection, place: HostPort) -> Exception | No
     return None
 
 
+class _TlsConnection(SSLConnection):
+    """A connection that shares what it knows of certificates. By itself each reads all authorities of the system as it
+    connects: the loop would stand still for that long, again and again, while Sentinels have to answer in time."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        tls = tuple(sorted((name, value) for name, value in options.items() if name.startswith("ssl_")))
+        self.ssl_context = _certificates(tls, time.monotonic() // _READ_AGAIN)
+
+
+@lru_cache(maxsize=4)
+def _certificates(tls: tuple[tuple[str, Any], ...], _: float) -> RedisSSLContext:
+    return SSLConnection(**dict(tls)).ssl_context
+
+
 class _LoopParser(_AsyncHiredisParser):
     EXCEPTION_CLASSES: dict[str, Any] = {**_AsyncHiredisParser.EXCEPTION_CLASSES, "READONLY": DemotedError}  # noqa: RUF012
 
@@ -226,7 +244,7 @@ class _LoopConnection(Connection):
             self._writer.transport.abort()
 
 
-class _LoopSSLConnection(_LoopConnection, SSLConnection):
+class _LoopTlsConnection(_LoopConnection, _TlsConnection):
     """The same, with TLS."""
 
 
@@ -242,7 +260,7 @@ class SentinelPool(Pool):
         """A pool for an address that names Sentinels."""
         sentinels = sentinels_of(url)
         return cls(
-            connection_class=_LoopSSLConnection if sentinels.tls else _LoopConnection,
+            connection_class=_LoopTlsConnection if sentinels.tls else _LoopConnection,
             group=PrimaryFollower(sentinels),
             db=sentinels.db,
             **(sentinels.login.options() if sentinels.login else {}),
