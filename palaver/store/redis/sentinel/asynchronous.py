@@ -29,12 +29,15 @@ from palaver.store.redis.pool import Pool
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
+    Ask,
     AskingOrder,
     DemotedError,
-    PrimarySearch,
+    Outcome,
+    Try,
     announced_in,
     options_of,
     primary_in,
+    primary_search,
     require_primary,
 )
 
@@ -69,26 +72,16 @@ class PrimaryFollower:
         """Connect to the primary. Raises what Redis raises; ConnectionError too if no Sentinel knows one."""
         self._listen()
         self._connections.add(connection)
-        search, refused = PrimarySearch(self._sentinels, self._order), None
         announced = self._announced if time.monotonic() - self._announced_at < _BELIEVED else None
-        if announced is not None and search.is_new(announced):
-            refused = await _fault(connection, announced)
-            if refused is None:
-                return
-        for sentinel, seconds in search.turns():
-            try:
-                async with asyncio.timeout(seconds):
-                    primary = await self._ask(sentinel)
-            except (RedisError, OSError) as error:  # a TimeoutError of asyncio's is an OSError
-                search.failed(sentinel, error)
-                continue
-            if primary is None:
-                search.failed(sentinel, None)
-            elif search.is_new(primary):
-                refused = await _fault(connection, primary)
-                if refused is None:
-                    return
-        raise refused or search.error()
+        search, came = primary_search(self._sentinels, self._order, announced), None
+        while True:
+            match search.send(came):
+                case Ask(sentinel, seconds):
+                    came = await self._ask(sentinel, seconds)
+                case Try(server):
+                    came = await _fault(connection, server)
+                    if came is None:
+                        return
 
     def leave(self, place: HostPort) -> None:
         """End all connections to a server that has turned out to be a replica."""
@@ -100,15 +93,17 @@ class PrimaryFollower:
         for task in listening:
             await end(task)
 
-    async def _ask(self, sentinel: HostPort) -> HostPort | None:
-        async with asyncio.timeout(_CONNECT):
-            connection = self._connection(sentinel)
-            try:
+    async def _ask(self, sentinel: HostPort, seconds: float) -> Outcome:
+        connection = self._connection(sentinel)
+        try:
+            async with asyncio.timeout(min(seconds, _CONNECT)):
                 await connection.connect()
                 await connection.send_command("SENTINEL", QUESTION, self._sentinels.service)
                 return primary_in(await connection.read_response())
-            finally:
-                await connection.disconnect(nowait=True)
+        except (RedisError, OSError) as error:  # a TimeoutError of asyncio's is an OSError
+            return error
+        finally:
+            await connection.disconnect(nowait=True)
 
     def _connection(self, place: HostPort) -> Connection:
         kind: Any = _TlsConnection if self._sentinels.tls else Connection

@@ -14,11 +14,14 @@ from palaver.config.sentinels import HostPort, Sentinels
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
+    Ask,
     AskingOrder,
     DemotedError,
-    PrimarySearch,
+    Outcome,
+    Try,
     options_of,
     primary_in,
+    primary_search,
     require_primary,
 )
 
@@ -80,29 +83,33 @@ class _ThreadConnection(Connection):
         """
         if self._sock:
             return
-        search, refused = PrimarySearch(self._sentinels, self._order), None
-        for sentinel, seconds in search.turns():
-            try:
-                (answer,) = ask(self._sentinels, sentinel, seconds, ("SENTINEL", QUESTION, self._sentinels.service))
-                if isinstance(answer, RedisError):
-                    raise answer
-                primary = primary_in(answer)
-            except (RedisError, OSError) as error:
-                search.failed(sentinel, error)
-                continue
-            if primary is None:
-                search.failed(sentinel, None)
-            elif search.is_new(primary):
-                self.host, self.port = primary.host, primary.port
-                try:
-                    super().connect_check_health(retry_socket_connect=False)
-                except AuthenticationError:
-                    raise
-                except (ConnectionError, TimeoutError) as error:
-                    refused = error
-                else:
-                    return
-        raise refused or search.error()
+        search, came = primary_search(self._sentinels, self._order), None
+        while True:
+            match search.send(came):
+                case Ask(sentinel, seconds):
+                    came = self._ask(sentinel, seconds)
+                case Try(server):
+                    came = self._fault(server)
+                    if came is None:
+                        return
+
+    def _ask(self, sentinel: HostPort, seconds: float) -> Outcome:
+        try:
+            (answer,) = ask(self._sentinels, sentinel, seconds, ("SENTINEL", QUESTION, self._sentinels.service))
+            return answer if isinstance(answer, RedisError) else primary_in(answer)
+        except (RedisError, OSError) as error:
+            return error
+
+    def _fault(self, server: HostPort) -> Exception | None:
+        """Connect to a server; return why that is not the primary, if it is not. A login that it refuses is raised."""
+        self.host, self.port = server.host, server.port
+        try:
+            super().connect_check_health(retry_socket_connect=False)
+        except AuthenticationError:
+            raise
+        except (ConnectionError, TimeoutError) as error:
+            return error
+        return None
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
         """Log in, and see that it is the primary."""

@@ -1,9 +1,10 @@
-"""The state of a search for the primary: whom to ask next, for how long, and why nobody has helped so far."""
+"""The search for the primary, without its connections: whom to ask next, for how long, and why nobody has helped."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
@@ -41,39 +42,56 @@ class AskingOrder:
         self._places = [*(other for other in self._places if other != place), place]
 
 
-class PrimarySearch:
-    """One search for the primary."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question to a Sentinel. What comes of it: the primary that it names, None if it knows none, or an error."""
 
-    def __init__(self, sentinels: Sentinels, order: AskingOrder) -> None:
-        self._service = sentinels.service
-        self._order = order
-        self._until = time.monotonic() + _WITHIN
-        self._tried: set[HostPort] = set()
-        self._why: dict[HostPort, str] = {}
+    sentinel: HostPort
+    seconds: float
+    """The time that it has."""
 
-    def turns(self) -> Iterator[tuple[HostPort, float]]:
-        """Yield each Sentinel with the seconds that it has: an equal share of those that are left."""
-        places = tuple(self._order)
-        for behind, place in enumerate(places):
-            if len(self._tried) >= _PRIMARIES:
-                return
-            yield place, max((self._until - time.monotonic()) / (len(places) - behind), _LEAST)
 
-    def is_new(self, primary: HostPort) -> bool:
-        """Tell whether nobody has named this primary before; it is tried from now on."""
-        new = primary not in self._tried
-        self._tried.add(primary)
-        return new
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A connection to a server. What comes of it: None, and the search is over, or why that is not the primary."""
 
-    def failed(self, sentinel: HostPort, error: Exception | None) -> None:
-        """Note that a Sentinel did not help: ``error``, or it does not know the service."""
-        self._order.doubt(sentinel)
-        self._why[sentinel] = silence(error) if error is not None else f"knows no service {self._service}"
+    server: HostPort
 
-    def error(self) -> ConnectionError:
-        """Return the reason why there is no primary."""
-        why = "; ".join(f"{place} {reason}" for place, reason in self._why.items())
-        return ConnectionError(f"no Sentinel knows the primary of {self._service}: {why}")
+
+Outcome = HostPort | Exception | None
+"""What comes of a part of a search."""
+
+
+def primary_search(
+    sentinels: Sentinels, order: AskingOrder, announced: HostPort | None = None
+) -> Generator[Ask | Try, Outcome, None]:
+    """Yield what to do next, and take what comes of it: first the server that was announced, then each that a Sentinel
+    names. The Sentinels have equal shares of the time that is left.
+
+    Raises why the last server is not the primary; ConnectionError if no Sentinel has named one.
+    """
+    until = time.monotonic() + _WITHIN
+    tried: set[HostPort] = set()
+    why: dict[HostPort, str] = {}
+    refused: Outcome = None
+    if announced is not None:
+        tried.add(announced)
+        refused = yield Try(announced)
+    places = tuple(order)
+    for behind, place in enumerate(places):
+        if len(tried) >= _PRIMARIES:
+            break
+        named = yield Ask(place, max((until - time.monotonic()) / (len(places) - behind), _LEAST))
+        if not isinstance(named, HostPort):
+            order.doubt(place)
+            why[place] = silence(named) if named is not None else f"knows no service {sentinels.service}"
+        elif named not in tried:
+            tried.add(named)
+            refused = yield Try(named)
+    if isinstance(refused, Exception):
+        raise refused
+    reasons = "; ".join(f"{place} {reason}" for place, reason in why.items())
+    raise ConnectionError(f"no Sentinel knows the primary of {sentinels.service}: {reasons}")
 
 
 def options_of(sentinels: Sentinels, place: HostPort, seconds: float) -> dict[str, Any]:
