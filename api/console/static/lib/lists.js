@@ -5,6 +5,8 @@ import { html, useRef } from "./html.js";
 import { request, useLive } from "./api.js";
 import { Act } from "./dialogs.js";
 import { To, count } from "./parts.js";
+import { setQuery } from "./router.js";
+import { line } from "./text.js";
 import { duration, useNow } from "./time.js";
 
 const FIRST = 50;
@@ -51,6 +53,13 @@ export function Extent({ list }) {
   const old = now - list.at();
   return html`<span class="faint"><span role="status">${list.goesOn ? `the newest ${count(list.rows.length)}` : `${count(list.rows.length)} in all`}</span>${
     old > FRESH ? `, as of ${duration(Math.floor(old / 1000) * 1000)} ago` : ""}</span>`;
+}
+
+/** The filters of a `query`, of those with these names, that no field of a form shows: each may be taken away. */
+export function Chips({ query, names }) {
+  const set = names.filter((name) => query[name]);
+  return set.length > 0 && html`<p class="row">${set.map((name) => html`<button class="small" key=${name} onClick=${() => setQuery({ [name]: "" })}
+    aria-label=${`Without ${name}`}>${name}: ${line(query[name], 40)} ×</button>`)}</p>`;
 }
 
 /** The way on: one more page, or, where there is no place for it, the list behind the last entry, with that `query`. */

@@ -1,6 +1,6 @@
 // Conversations: what was last said in each, what it has cost, and whether it goes on.
 import { html } from "../lib/html.js";
-import { Extent, Older, useList } from "../lib/lists.js";
+import { Chips, Extent, Older, useList } from "../lib/lists.js";
 import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { line } from "../lib/text.js";
@@ -32,8 +32,7 @@ export default function Conversations({ query }) {
       <label>Tag<${Field} value=${tag} size="12" put=${(value) => setQuery({ tag: value })} /></label>
       <label>State<select value=${status ?? ""} onChange=${change("status")}><option value="">any</option>${STATUSES.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
     </form>
-    ${query.updated_before && html`<p><button class="small" onClick=${() => setQuery({ updated_before: "" })}
-      aria-label="Without updated_before">updated_before: ${query.updated_before} ×</button></p>`}
+    <${Chips} query=${query} names=${["updated_before"]} />
     <${Trouble} problem=${list.problem} />
     ${list.loaded ? html`<p><${Extent} list=${list} /></p>
       <${Table} label="Conversations" rows=${rows} keyOf=${(each) => each.id} columns=${COLUMNS}

@@ -2,7 +2,7 @@
 import { html, useState } from "../lib/html.js";
 import { openDialog } from "../lib/dialogs.js";
 import { useKeys } from "../lib/keys.js";
-import { ALL_PAGES, Extent, Older, useList } from "../lib/lists.js";
+import { ALL_PAGES, Chips, Extent, Older, useList } from "../lib/lists.js";
 import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { go, setQuery } from "../lib/router.js";
 import { may } from "../lib/session.js";
@@ -11,6 +11,8 @@ import { Lasting, Time } from "../lib/time.js";
 import { Bulk } from "./runs/bulk.js";
 import { ERRORS, ORDERS, SHORTCUTS, STATUSES, TIMES, asked } from "./runs/filters.js";
 
+const CHIPS = ["tag", "conversation_id", "parent", "metadata", "stop_reason", "error_code", "provider", "retried",
+  "created_after", "created_before", "ended_after", "ended_before"];
 const RUN = /^run_[0-9a-z]{20,}$/;
 
 function options(named) {
@@ -53,13 +55,6 @@ function Filters({ query }) {
       <${Field} value=${query[name]} size="7" put=${(value) => setQuery({ [name]: value })} /></label>`)}
     <button hidden>Search</button>
   </form>`;
-}
-
-function Chips({ query }) {
-  const others = ["tag", "conversation_id", "parent", "metadata", "stop_reason", "error_code", "provider", "retried", "created_after", "created_before", "ended_after", "ended_before"];
-  const set = others.filter((name) => query[name]);
-  return set.length > 0 && html`<p class="row">${set.map((name) => html`<button class="small" onClick=${() => setQuery({ [name]: "" })}
-    aria-label=${`Without ${name}`}>${name}: ${line(query[name], 40)} ×</button>`)}</p>`;
 }
 
 function Counts({ list }) {
@@ -117,7 +112,7 @@ export default function Runs({ query }) {
       <span class="tools"><button disabled=${!acts} title=${acts ? undefined : "Your key has no right to act on runs: runs:act."} onClick=${bulk("cancel")}>Cancel these…</button>
       <button disabled=${!acts} title=${acts ? undefined : "Your key has no right to act on runs: runs:act."} onClick=${bulk("retry")}>Retry these…</button></span></div>
     <${Shortcuts} query=${query} />
-    <${Filters} query=${query} /><${Chips} query=${query} />
+    <${Filters} query=${query} /><${Chips} query=${query} names=${CHIPS} />
     <${Trouble} problem=${problem} />
     ${loaded ? html`<${Counts} list=${list} />
       <${Table} label="Runs" rows=${rows} keyOf=${(run) => run.id} columns=${columnsFor(query)} chosen=${chosen}
