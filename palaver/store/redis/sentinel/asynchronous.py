@@ -29,11 +29,11 @@ from palaver.store.redis.pool import Pool
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
-    Ask,
     AskingOrder,
+    AskSentinel,
     DemotedError,
     Outcome,
-    Try,
+    TryServer,
     announced_in,
     options_of,
     primary_in,
@@ -76,9 +76,9 @@ class PrimaryFollower:
         search, came = primary_search(self._sentinels, self._order, announced), None
         while True:
             match search.send(came):
-                case Ask(sentinel, seconds):
+                case AskSentinel(sentinel, seconds):
                     came = await self._ask(sentinel, seconds)
-                case Try(server):
+                case TryServer(server):
                     came = await _fault(connection, server)
                     if came is None:
                         return

@@ -14,11 +14,11 @@ from palaver.config.sentinels import HostPort, Sentinels
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
-    Ask,
     AskingOrder,
+    AskSentinel,
     DemotedError,
     Outcome,
-    Try,
+    TryServer,
     options_of,
     primary_in,
     primary_search,
@@ -86,9 +86,9 @@ class _ThreadConnection(Connection):
         search, came = primary_search(self._sentinels, self._order), None
         while True:
             match search.send(came):
-                case Ask(sentinel, seconds):
+                case AskSentinel(sentinel, seconds):
                     came = self._ask(sentinel, seconds)
-                case Try(server):
+                case TryServer(server):
                     came = self._fault(server)
                     if came is None:
                         return

@@ -43,7 +43,7 @@ class AskingOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskSentinel:
     """A question to a Sentinel. What comes of it: the primary that it names, None if it knows none, or an error."""
 
     sentinel: HostPort
@@ -52,19 +52,19 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class TryServer:
     """A connection to a server. What comes of it: None, and the search is over, or why that is not the primary."""
 
     server: HostPort
 
 
 Outcome = HostPort | Exception | None
-"""What comes of a part of a search."""
+"""The result of one step of a search."""
 
 
 def primary_search(
     sentinels: Sentinels, order: AskingOrder, announced: HostPort | None = None
-) -> Generator[Ask | Try, Outcome, None]:
+) -> Generator[AskSentinel | TryServer, Outcome, None]:
     """Yield what to do next, and take what comes of it: first the server that was announced, then each that a Sentinel
     names. The Sentinels have equal shares of the time that is left.
 
@@ -76,18 +76,18 @@ def primary_search(
     refused: Outcome = None
     if announced is not None:
         tried.add(announced)
-        refused = yield Try(announced)
+        refused = yield TryServer(announced)
     places = tuple(order)
     for behind, place in enumerate(places):
         if len(tried) >= _PRIMARIES:
             break
-        named = yield Ask(place, max((until - time.monotonic()) / (len(places) - behind), _LEAST))
+        named = yield AskSentinel(place, max((until - time.monotonic()) / (len(places) - behind), _LEAST))
         if not isinstance(named, HostPort):
             order.doubt(place)
             why[place] = silence(named) if named is not None else f"knows no service {sentinels.service}"
         elif named not in tried:
             tried.add(named)
-            refused = yield Try(named)
+            refused = yield TryServer(named)
     if isinstance(refused, Exception):
         raise refused
     reasons = "; ".join(f"{place} {reason}" for place, reason in why.items())
