@@ -14,7 +14,7 @@ from palaver.cli.connection import Api, QuietNotice, say
 from palaver.cli.options import duration, entry, one_of, since
 from palaver.cli.text import one_line
 from palaver.client import BulkResult, Palaver
-from palaver.client.requests import without_none
+from palaver.client.requests.request import without_none
 from palaver.errors import ErrorClass
 from palaver.vocabulary.lifecycle import RunAction, RunStatus, StopReason
 

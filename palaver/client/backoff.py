@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 from palaver.client.errors import APIError, ClientError, ConnectionFailed
-from palaver.client.requests import Request
+from palaver.client.requests.request import Request
 
 RETRIES: Final = 3
 """Tries after the first one: with the back-off below about two seconds, an API's restart."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 import httpx
 
 from palaver.client.errors import ConnectionFailed
-from palaver.client.requests import Request
+from palaver.client.requests.request import Request
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """Errors before the request left."""

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
-from palaver.client import backoff, requests
+from palaver.client import backoff
 from palaver.client.answers import MAX_ANSWER, Response, event_of, unexpected
 from palaver.client.errors import APIError, ClientError, NotFound
-from palaver.client.requests import Request
+from palaver.client.requests import conversations, runs
+from palaver.client.requests.request import Request
 from palaver.client.sse import SSEParser
 from palaver.events import ConversationDeleted, Event, EventKind, StreamRewound
 from palaver.schemas.models import Run
@@ -47,7 +48,7 @@ class EventCursor:
 
     def request(self, include: str | None) -> Request:
         """For what follows."""
-        return requests.follow_run(self._id, self.position, include)
+        return runs.follow_run(self._id, self.position, include)
 
     def connected(self, head: Response) -> None:
         """A connection answered with ``head``.
@@ -103,7 +104,7 @@ class EventCursor:
 
     def doubt(self) -> Request | None:
         """For the run, to ``look`` at it, if the stream ended without anything new."""
-        return None if self.progress or self.finished else requests.get_run(self._id)
+        return None if self.progress or self.finished else runs.get_run(self._id)
 
     def look(self, run: Run) -> None:
         """If all of it was shown before, no last event comes any more."""
@@ -140,7 +141,7 @@ class ConversationCursor(EventCursor):
 
     def request(self, include: str | None) -> Request:
         """For what follows."""
-        return requests.follow_conversation(self._id, self.place, include)
+        return conversations.follow_conversation(self._id, self.place, include)
 
     def _takes(self, frame_id: str | None, event: Event) -> bool:
         if isinstance(event, StreamRewound) and event.seq == 0:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from palaver.client import backoff, requests
+from palaver.client import backoff
 from palaver.client.answers import MAX_ANSWER, Response, unexpected
 from palaver.client.errors import ClientError, ConnectionFailed
-from palaver.client.requests import Request
+from palaver.client.requests import tenants
+from palaver.client.requests.request import Request
 
 
 class ExportCursor:
@@ -28,7 +29,7 @@ class ExportCursor:
     @property
     def request(self) -> Request:
         """For the lines that follow."""
-        return requests.export_tenant(self._tenant, self._cursor)
+        return tenants.export_tenant(self._tenant, self._cursor)
 
     def connected(self, head: Response) -> None:
         """A connection answered with ``head``.

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from palaver.client import requests
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import agent_of, agents_of
 from palaver.client.options import wire
+from palaver.client.requests import agents
 from palaver.schemas.agents import ServerAgent
 from palaver.schemas.models import AgentSpec
 
@@ -30,7 +30,7 @@ class AsyncAgents:
             Conflict: it has another version, or there are too many agents.
             APIError, ConnectionFailed: it was not kept; `Unprocessable` names the fields.
         """
-        return agent_of(await self._transport.call(requests.put_agent(name, wire(agent), version)))
+        return agent_of(await self._transport.call(agents.put_agent(name, wire(agent), version)))
 
     async def agent(self, name: str) -> ServerAgent:
         """The agent in its newest version, or that of ``name@version``.
@@ -39,7 +39,7 @@ class AsyncAgents:
             NotFound: there is no such agent, or no such version (any more).
             APIError, ConnectionFailed: it cannot be had.
         """
-        return agent_of(await self._transport.call(requests.get_agent(name)))
+        return agent_of(await self._transport.call(agents.get_agent(name)))
 
     async def agents(self) -> AsyncGenerator[ServerAgent, None]:
         """The agents by name, each in its newest version, page by page as you iterate.
@@ -47,7 +47,7 @@ class AsyncAgents:
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        async with aclosing(pages(self._transport, requests.list_agents)) as agent_pages:
+        async with aclosing(pages(self._transport, agents.list_agents)) as agent_pages:
             async for page, response in agent_pages:
                 for agent in agents_of(page, response):
                     yield agent
@@ -61,4 +61,4 @@ class AsyncAgents:
             Conflict: it has another version.
             APIError, ConnectionFailed: it may be there still.
         """
-        await self._transport.call(requests.delete_agent(name, version))
+        await self._transport.call(agents.delete_agent(name, version))

@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Unpack
 
-from palaver.client import requests
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import batch_of, batches_of, results_of
 from palaver.client.options import BatchOptions, named_or_wire
 from palaver.client.parts import Item, parts_of
+from palaver.client.requests import plans
+from palaver.client.requests.request import budget_object
 from palaver.schemas.batches import Batch, BatchResult
 from palaver.schemas.models import AgentSpec
 
@@ -46,15 +47,15 @@ class AsyncBatches:
             "scorer": named_or_wire(options.get("scorer")),
             "window": options.get("window"),
             "priority": options.get("priority"),
-            "budget": requests.budget_object(options.get("budget")),
+            "budget": budget_object(options.get("budget")),
             "tags": list(options.get("tags") or ()) or None,
             "name": options.get("name"),
         }
-        batch = batch_of(await self._transport.call(requests.create_batch(body, options.get("idempotency_key"))))
+        batch = batch_of(await self._transport.call(plans.create_batch(body, options.get("idempotency_key"))))
         offset = len(first)
         while following is not None:
             part, following = following, next(parts, None)
-            request = requests.append_items(batch.id, offset, part, complete=following is None)
+            request = plans.append_items(batch.id, offset, part, complete=following is None)
             batch = batch_of(await self._transport.call(request))
             offset += len(part)
         return batch
@@ -66,7 +67,7 @@ class AsyncBatches:
             NotFound: there is none of that id (any more).
             APIError, ConnectionFailed: it cannot be had.
         """
-        return batch_of(await self._transport.call(requests.get_batch(batch_id)))
+        return batch_of(await self._transport.call(plans.get_batch(batch_id)))
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """The batches, the newest first, page by page as you iterate.
@@ -74,7 +75,7 @@ class AsyncBatches:
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        async with aclosing(pages(self._transport, requests.list_batches)) as batch_pages:
+        async with aclosing(pages(self._transport, plans.list_batches)) as batch_pages:
             async for page, response in batch_pages:
                 for batch in batches_of(page, response):
                     yield batch
@@ -88,7 +89,7 @@ class AsyncBatches:
         """
         after: int | None = 0
         while after is not None:
-            results, after = results_of(await self._transport.call(requests.get_results(batch_id, after)))
+            results, after = results_of(await self._transport.call(plans.get_results(batch_id, after)))
             for result in results:
                 yield result
 
@@ -99,7 +100,7 @@ class AsyncBatches:
             NotFound: there is none of that id (any more).
             APIError, ConnectionFailed: it may go on.
         """
-        return batch_of(await self._transport.call(requests.change_batch(batch_id, "cancel")))
+        return batch_of(await self._transport.call(plans.change_batch(batch_id, "cancel")))
 
     async def retry_batch(self, batch_id: str) -> Batch:
         """Begin again what has failed.
@@ -108,7 +109,7 @@ class AsyncBatches:
             NotFound: there is none of that id (any more).
             APIError, ConnectionFailed: it may not be begun.
         """
-        return batch_of(await self._transport.call(requests.change_batch(batch_id, "retry")))
+        return batch_of(await self._transport.call(plans.change_batch(batch_id, "retry")))
 
     async def delete_batch(self, batch_id: str) -> None:
         """Remove a batch that has ended, with its results; its runs stay.
@@ -118,4 +119,4 @@ class AsyncBatches:
             Conflict: it has not ended.
             APIError, ConnectionFailed: it may be there still.
         """
-        await self._transport.call(requests.delete_batch(batch_id))
+        await self._transport.call(plans.delete_batch(batch_id))

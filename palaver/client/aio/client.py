@@ -10,7 +10,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
-from palaver.client import requests
 from palaver.client.aio.agents import AsyncAgents
 from palaver.client.aio.batches import AsyncBatches
 from palaver.client.aio.control import AsyncRunControl
@@ -30,6 +29,7 @@ from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
+from palaver.client.requests import agents, runs, tenants
 from palaver.client.resuming import EventCursor
 from palaver.errors import RunFailed
 from palaver.events import Event
@@ -104,7 +104,7 @@ class AsyncPalaver(
         agent = agent_object(options, toolset)
         if agent is None and toolset.declarations:
             raise ValueError("client_tools given without a model or an agent: nobody would be told of them")
-        return run_of(await self._transport.call(requests.submit_run(input, agent, options, wait), wait))
+        return run_of(await self._transport.call(runs.submit_run(input, agent, options, wait), wait))
 
     async def run(
         self,
@@ -176,7 +176,7 @@ class AsyncPalaver(
             NotFound: there is no such run (any more).
             APIError, ConnectionFailed: it cannot be had.
         """
-        return run_of(await self._transport.call(requests.get_run(run_id, wait), wait))
+        return run_of(await self._transport.call(runs.get_run(run_id, wait), wait))
 
     async def list(self, *, limit: int | None = None, **filters: Unpack[RunFilter]) -> AsyncGenerator[Run, None]:
         """Runs that fit all conditions, newest first, page by page as you iterate; at most ``limit`` of them.
@@ -188,8 +188,8 @@ class AsyncPalaver(
             ValueError: a time without a zone, or an empty ``status``.
         """
         check(filters, RunFilter)
-        admitted = requests.run_filter(filters)
-        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as run_pages:
+        admitted = runs.run_filter(filters)
+        async with aclosing(pages(self._transport, partial(runs.list_runs, admitted), limit)) as run_pages:
             async for page, response in run_pages:
                 for run in runs_of(page, response):
                     yield run
@@ -239,14 +239,14 @@ class AsyncPalaver(
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        async with aclosing(pages(self._transport, requests.list_models)) as model_pages:
+        async with aclosing(pages(self._transport, agents.list_models)) as model_pages:
             async for page, response in model_pages:
                 for model in models_of(page, response):
                     yield model
 
     async def queues(self) -> dict[str, Any]:
         """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
-        return object_of(await self._transport.call(requests.get_queues()))
+        return object_of(await self._transport.call(agents.get_queues()))
 
     async def usage(
         self, *, start: date | None = None, end: date | None = None, group_by: Sequence[str] = ("day",)
@@ -254,13 +254,13 @@ class AsyncPalaver(
         """Return what models used on these days (UTC), 30 unless they are named, as the API says it: ``data`` has a row
         for each ``day``, ``agent``, ``model`` and ``key`` that ``group_by`` names, ``total`` their sum. Raises as
         `get`."""
-        return object_of(await self._transport.call(requests.get_usage(start, end, group_by)))
+        return object_of(await self._transport.call(tenants.get_usage(start, end, group_by)))
 
     async def statistics(self, *, window: WindowName = "hour", tenant: str | None = None) -> dict[str, Any]:
         """Return what became of runs, steps and calls of models of late, as the API says it: ``data`` has a row for
         each minute of the hour, quarter of an hour of the day or two hours of the week in which anything happened,
         ``total`` their sum. Operators may name a ``tenant``. Raises as `get`."""
-        return object_of(await self._transport.call(requests.get_statistics(window, tenant)))
+        return object_of(await self._transport.call(tenants.get_statistics(window, tenant)))
 
     async def aclose(self) -> None:
         """Close the connections."""

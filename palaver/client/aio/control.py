@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack
 
-from palaver.client import requests
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import (
     BulkResult,
@@ -19,7 +18,8 @@ from palaver.client.answers import (
 )
 from palaver.client.errors import NotFound
 from palaver.client.options import BulkOptions, check, named_or_wire
-from palaver.client.requests import BULK_PAGE, Request
+from palaver.client.requests import conversations, runs
+from palaver.client.requests.request import BULK_PAGE, Request, budget_object, moment, without_none
 from palaver.schemas.actions import ALL, Item
 from palaver.schemas.conversation import AppendedMessages, Conversation, SideAnswer
 from palaver.schemas.models import AgentSpec, Budget, CancelMode, Message, Run
@@ -49,7 +49,7 @@ class AsyncRunControl:
             NotFound: there is no such run.
             APIError, ConnectionFailed: it could not be asked.
         """
-        return run_of(await self._transport.call(requests.cancel_run(run_id, reason, mode, idempotency_key)))
+        return run_of(await self._transport.call(runs.cancel_run(run_id, reason, mode, idempotency_key)))
 
     async def send(
         self, run_id: str, items: Sequence[Item | Mapping[str, Any]], *, idempotency_key: str | None = None
@@ -65,7 +65,7 @@ class AsyncRunControl:
             APIError, ConnectionFailed: it could not be done.
             ValueError: no items.
         """
-        return run_of(await self._transport.call(requests.send_input(run_id, items, idempotency_key)))
+        return run_of(await self._transport.call(runs.send_input(run_id, items, idempotency_key)))
 
     async def approve(
         self,
@@ -178,7 +178,7 @@ class AsyncRunControl:
             Conflict: it has no room.
             APIError, ConnectionFailed: it could not be said.
         """
-        request = requests.append(conversation_id, input, idempotency_key)
+        request = conversations.append(conversation_id, input, idempotency_key)
         return appended_of(await self._transport.call(request))
 
     async def condense(self, conversation_id: str, *, idempotency_key: str | None = None) -> Run:
@@ -192,7 +192,7 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be begun.
         """
-        return run_of(await self._transport.call(requests.condense(conversation_id, idempotency_key)))
+        return run_of(await self._transport.call(conversations.condense(conversation_id, idempotency_key)))
 
     async def ask(self, conversation_id: str, question: str, seconds: float = 30.0) -> SideAnswer:
         """Ask the conversation's agent a question, with all of its messages. The conversation has no trace of it.
@@ -203,7 +203,7 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be asked.
         """
-        return side_answer_of(await self._transport.call(requests.ask(conversation_id, question, seconds)))
+        return side_answer_of(await self._transport.call(conversations.ask(conversation_id, question, seconds)))
 
     async def withdraw(self, conversation_id: str, after: int, *, idempotency_key: str | None = None) -> Conversation:
         """Go back to position ``after`` of the conversation's log: models do not see any more what follows. It stays in
@@ -215,7 +215,9 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be done.
         """
-        return conversation_of(await self._transport.call(requests.withdraw(conversation_id, after, idempotency_key)))
+        return conversation_of(
+            await self._transport.call(conversations.withdraw(conversation_id, after, idempotency_key))
+        )
 
     async def fork(
         self,
@@ -235,7 +237,7 @@ class AsyncRunControl:
             APIError, ConnectionFailed: it could not be made.
         """
         body = {"through": through, "agent": named_or_wire(agent), "title": title}
-        return conversation_of(await self._transport.call(requests.fork(conversation_id, body, idempotency_key)))
+        return conversation_of(await self._transport.call(conversations.fork(conversation_id, body, idempotency_key)))
 
     async def pause(self, run_id: str, now: bool = False, *, idempotency_key: str | None = None) -> Run:
         """Let the run begin nothing more; it is ``pausing`` until nothing is under way, then ``paused``.
@@ -281,10 +283,10 @@ class AsyncRunControl:
             "from_step": from_step,
             "input": input,
             "agent": named_or_wire(agent),
-            "budget": requests.budget_object(budget),
-            "deadline": requests.moment("deadline", deadline),
+            "budget": budget_object(budget),
+            "deadline": moment("deadline", deadline),
         }
-        return run_of(await self._transport.call(requests.retry_run(run_id, body, idempotency_key)))
+        return run_of(await self._transport.call(runs.retry_run(run_id, body, idempotency_key)))
 
     async def delete(self, run_id: str) -> None:
         """Forget a run that has ended, with its events and messages.
@@ -294,7 +296,7 @@ class AsyncRunControl:
             NotFound: there is no such run.
             APIError, ConnectionFailed: it could not be done.
         """
-        await self._delete(requests.delete_run(run_id))
+        await self._delete(runs.delete_run(run_id))
 
     async def delete_conversation(self, conversation_id: str) -> None:
         """Forget a conversation, with all its runs.
@@ -304,7 +306,7 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be done.
         """
-        await self._delete(requests.delete_conversation(conversation_id))
+        await self._delete(conversations.delete_conversation(conversation_id))
 
     async def set_secrets(self, conversation_id: str, secrets: Mapping[str, str | None]) -> tuple[str, ...]:
         """Set secrets of a conversation by name, for its tools, and remove those that are None; others stay as they
@@ -315,7 +317,7 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it could not be done; ``no_secret_key``, the server keeps no secrets.
         """
-        return secret_names_of(await self._transport.call(requests.set_secrets(conversation_id, secrets)))
+        return secret_names_of(await self._transport.call(conversations.set_secrets(conversation_id, secrets)))
 
     async def secret_names(self, conversation_id: str) -> tuple[str, ...]:
         """The names of a conversation's secrets; nobody sees their values.
@@ -324,7 +326,7 @@ class AsyncRunControl:
             NotFound: there is no such conversation.
             APIError, ConnectionFailed: it cannot be asked.
         """
-        return secret_names_of(await self._transport.call(requests.get_secret_names(conversation_id)))
+        return secret_names_of(await self._transport.call(conversations.get_secret_names(conversation_id)))
 
     async def bulk(
         self,
@@ -347,7 +349,7 @@ class AsyncRunControl:
         check(options, BulkOptions)
         total, cursor = BulkResult(), None
         while True:
-            request = requests.act_on_runs(action, options, dry_run=dry_run, limit=BULK_PAGE, cursor=cursor)
+            request = runs.act_on_runs(action, options, dry_run=dry_run, limit=BULK_PAGE, cursor=cursor)
             done, cursor = bulk_of(await self._transport.call(request))
             total += done
             if cursor is None:
@@ -362,7 +364,7 @@ class AsyncRunControl:
         more: Sequence[Mapping[str, Any]] = (),
         **details: Any,
     ) -> Run:
-        item = requests.without_none({"type": "approval", "action_id": action_id, "decision": decision, **details})
+        item = without_none({"type": "approval", "action_id": action_id, "decision": decision, **details})
         return await self.send(run_id, [item, *more], idempotency_key=idempotency_key)
 
     async def _delete(self, request: Request) -> None:

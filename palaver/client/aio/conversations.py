@@ -7,13 +7,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import Literal, Unpack
 
-from palaver.client import requests
 from palaver.client.aio.following import follow
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
+from palaver.client.requests import conversations
 from palaver.client.resuming import ConversationCursor
 from palaver.events import Event
 from palaver.schemas.conversation import (
@@ -39,11 +39,11 @@ class AsyncConversations:
         """
         check(options, ConversationOptions)
         agent = agent_object(options, ClientToolset.of(options.get("client_tools", ())))
-        return conversation_of(await self._transport.call(requests.create_conversation(agent, options)))
+        return conversation_of(await self._transport.call(conversations.create_conversation(agent, options)))
 
     async def conversation(self, conversation_id: str) -> Conversation:
         """The conversation: its agent, its fields, its active run, its queued runs. Raises as `get`."""
-        return conversation_of(await self._transport.call(requests.get_conversation(conversation_id)))
+        return conversation_of(await self._transport.call(conversations.get_conversation(conversation_id)))
 
     async def conversations(
         self,
@@ -60,8 +60,8 @@ class AsyncConversations:
             ValueError: a time without a zone, or an empty ``status``.
         """
         check(filters, ConversationFilter)
-        admitted = requests.conversation_filter(filters)
-        ask = partial(requests.list_conversations, admitted, order)
+        admitted = conversations.conversation_filter(filters)
+        ask = partial(conversations.list_conversations, admitted, order)
         async with aclosing(pages(self._transport, ask, limit)) as conversation_pages:
             async for page, response in conversation_pages:
                 for conversation in conversations_of(page, response):
@@ -70,8 +70,8 @@ class AsyncConversations:
     async def count_conversations(self, **filters: Unpack[ConversationFilter]) -> ConversationCount:
         """Count the conversations that fit all conditions. Raises as `conversations`."""
         check(filters, ConversationFilter)
-        admitted = requests.conversation_filter(filters)
-        return count_of(await self._transport.call(requests.count_conversations(admitted)))
+        admitted = conversations.conversation_filter(filters)
+        return count_of(await self._transport.call(conversations.count_conversations(admitted)))
 
     async def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
         """Change the fields of a conversation: a new value takes the place of the old one, None takes it away. A new
@@ -85,7 +85,7 @@ class AsyncConversations:
         check(changes, ConversationChanges)
         agent = agent_object(changes, ClientToolset.of(changes.get("client_tools", ())))
         return conversation_of(
-            await self._transport.call(requests.change_conversation(conversation_id, agent, changes))
+            await self._transport.call(conversations.change_conversation(conversation_id, agent, changes))
         )
 
     async def messages(
@@ -100,7 +100,7 @@ class AsyncConversations:
         `get`."""
         position: int | None = 0
         while position is not None:
-            request = requests.get_messages(
+            request = conversations.get_messages(
                 conversation_id, position, include=include, order="-position" if newest_first else None
             )
             response = await self._transport.call(request)

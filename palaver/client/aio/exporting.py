@@ -7,13 +7,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from palaver.client import requests
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import object_of, page_of, run_of, runs_of
 from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
-from palaver.client.requests import Request
+from palaver.client.requests import conversations, runs
+from palaver.client.requests.request import Request
 from palaver.events import UNDER_WAY
 from palaver.schemas.filters import RunFilter
 from palaver.vocabulary.lifecycle import RunStatus
@@ -24,7 +24,7 @@ async def export(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Records of what has these ids, or of all runs that have ended and that ``filters`` admits."""
     exporting = _Exporting(transport, known)
-    admitted = requests.run_filter(filters)
+    admitted = runs.run_filter(filters)
     if ids and admitted:
         raise ValueError("name runs and conversations, or give a filter, not both")
     if not ids:
@@ -48,7 +48,7 @@ class _Exporting:
     async def one(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the records of a run, or of a conversation and its runs."""
         if not id.startswith("conv_"):
-            response = await self._transport.call(requests.get_run(id))
+            response = await self._transport.call(runs.get_run(id))
             run_of(response)
             async for entry in self._run(object_of(response)):
                 yield entry
@@ -60,7 +60,7 @@ class _Exporting:
 
     async def runs(self, admitted: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the records of all runs that fit."""
-        async with aclosing(pages(self._transport, partial(requests.list_runs, admitted))) as run_pages:
+        async with aclosing(pages(self._transport, partial(runs.list_runs, admitted))) as run_pages:
             async for page, response in run_pages:
                 # As they came: a newer API may say more of them than this version knows.
                 for run, _ in zip(page.data, runs_of(page, response), strict=True):
@@ -76,7 +76,7 @@ class _Exporting:
             return
         async for entry in self._conversation(run["conversation_id"]):
             yield entry
-        async for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
+        async for event in self._pages(lambda position: runs.get_events(run_id, position), 0):
             # The results of these have events of their own, and of no other kinds there may be thousands.
             if event["type"] not in UNDER_WAY:
                 yield record("event", event=event)
@@ -84,10 +84,10 @@ class _Exporting:
 
     async def _conversation(self, conversation_id: str) -> AsyncGenerator[dict[str, Any], None]:
         known = self._known.position(conversation_id)
-        messages = self._pages(lambda position: requests.get_messages(conversation_id, position, 200), known)
+        messages = self._pages(lambda position: conversations.get_messages(conversation_id, position, 200), known)
         async for message in messages:
             yield record("message", conversation_id=conversation_id, message=message)
-        response = await self._transport.call(requests.get_conversation(conversation_id))
+        response = await self._transport.call(conversations.get_conversation(conversation_id))
         yield record("conversation", conversation=object_of(response))
 
     async def _pages(self, request: Callable[[int], Request], position: int) -> AsyncGenerator[dict[str, Any], None]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palaver.client import requests
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import keys_of, made_key_of, token_of
 from palaver.client.errors import NotFound
+from palaver.client.requests import tenants
 from palaver.schemas.api_keys import KeyInfo, MadeKey
 from palaver.schemas.tokens import Token, TokenScope
 from palaver.vocabulary.scopes import Scope
@@ -49,7 +49,7 @@ class AsyncKeys:
             "tenant": tenant,
             "operator": operator or None,
         }
-        return made_key_of(await self._transport.call(requests.create_key(body)))
+        return made_key_of(await self._transport.call(tenants.create_key(body)))
 
     async def keys(self, tenant: str | None = None) -> tuple[KeyInfo, ...]:
         """The keys of your tenant, the newest first; of another ``tenant`` only for operators.
@@ -57,7 +57,7 @@ class AsyncKeys:
         Raises:
             APIError, ConnectionFailed: it cannot be asked.
         """
-        return keys_of(await self._transport.call(requests.list_keys(tenant)))
+        return keys_of(await self._transport.call(tenants.list_keys(tenant)))
 
     async def rotate_key(self, key_id: str, overlap: int | None = None) -> MadeKey:
         """Make a key with the rights of another one, which stays valid for ``overlap`` seconds, else for a day.
@@ -67,7 +67,7 @@ class AsyncKeys:
             Unauthorized: it has rights that yours has not.
             APIError, ConnectionFailed: it was not made, or nobody knows its secret.
         """
-        return made_key_of(await self._transport.call(requests.rotate_key(key_id, overlap)))
+        return made_key_of(await self._transport.call(tenants.rotate_key(key_id, overlap)))
 
     async def create_token(
         self,
@@ -86,7 +86,7 @@ class AsyncKeys:
             APIError, ConnectionFailed: it was not made; ``no_secret_key``, the server signs none.
         """
         body = {"conversation": conversation, "run": run, "scopes": list(scopes), "expires_in": expires_in}
-        return token_of(await self._transport.call(requests.create_token(body)))
+        return token_of(await self._transport.call(tenants.create_token(body)))
 
     async def revoke_key(self, key_id: str) -> None:
         """Forget a key: within a second it opens nothing any more.
@@ -96,7 +96,7 @@ class AsyncKeys:
             APIError, ConnectionFailed: it may be valid still.
         """
         try:
-            await self._transport.call(requests.revoke_key(key_id))
+            await self._transport.call(tenants.revoke_key(key_id))
         except NotFound as error:
             # A key that is not there after a lost answer was revoked by that request.
             if not error.perhaps_done:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import Page, Response, page_of
-from palaver.client.requests import PAGE, Request
+from palaver.client.requests.request import PAGE, Request
 
 
 async def pages(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Final, Unpack
 
-from palaver.client import requests
 from palaver.client.aio.concurrency import sleep
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import erasure_of, tenant_of, tenants_of
 from palaver.client.errors import ClientError, NotFound
 from palaver.client.options import CapOptions, check
+from palaver.client.requests import tenants
 from palaver.client.tenant_export import ExportCursor
 from palaver.schemas.erasures import Erasure
 from palaver.schemas.tenants import TenantInfo
@@ -30,7 +30,7 @@ class AsyncTenants:
         Raises:
             APIError, ConnectionFailed: it cannot be asked.
         """
-        return tenants_of(await self._transport.call(requests.list_tenants()))
+        return tenants_of(await self._transport.call(tenants.list_tenants()))
 
     async def tenant(self, name: str) -> TenantInfo:
         """A tenant with its caps; ``default`` is the one that is always there.
@@ -39,7 +39,7 @@ class AsyncTenants:
             NotFound: there is none of that name, or it is not yours.
             APIError, ConnectionFailed: it cannot be asked.
         """
-        return tenant_of(await self._transport.call(requests.get_tenant(name)))
+        return tenant_of(await self._transport.call(tenants.get_tenant(name)))
 
     async def set_caps(self, name: str, **caps: Unpack[CapOptions]) -> TenantInfo:
         """Change caps of a tenant, with an operator's key. They hold at once, for what waits, too; None takes one away,
@@ -52,7 +52,7 @@ class AsyncTenants:
             TypeError: there is no such cap.
         """
         check(caps, CapOptions)
-        return tenant_of(await self._transport.call(requests.change_tenant(name, caps)))
+        return tenant_of(await self._transport.call(tenants.change_tenant(name, caps)))
 
     async def export_tenant(self, name: str, cursor: str | None = None) -> AsyncGenerator[dict[str, Any], None]:
         """Everything that a tenant has, a line each, as they come; behind the line with ``cursor``, if you have one.
@@ -93,7 +93,7 @@ class AsyncTenants:
             # One whose erasure has begun may be known by that alone.
             tag = None
         while True:
-            erasure = erasure_of(await self._transport.call(requests.erase_tenant(name, tag)))
+            erasure = erasure_of(await self._transport.call(tenants.erase_tenant(name, tag)))
             if erasure.done:
                 return erasure
             tag = erasure.tag

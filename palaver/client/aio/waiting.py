@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from palaver.client import requests
 from palaver.client.aio.concurrency import FunctionCalls, sleep
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import run_of
@@ -15,6 +14,7 @@ from palaver.client.backoff import bearable
 from palaver.client.errors import ClientError, Conflict, Unprocessable, WaitTimeout
 from palaver.client.functions import ClientToolset, FunctionCall
 from palaver.client.options import Until
+from palaver.client.requests import runs
 from palaver.schemas.actions import ToolOutput
 from palaver.schemas.models import Run
 from palaver.vocabulary.lifecycle import RunStatus
@@ -66,7 +66,7 @@ class RunWaiter:
             if self._ends is not None:
                 silence = min(silence, max(left - poll, 1.0))
             try:
-                request = requests.get_run(self._run_id, poll, self._watched)
+                request = runs.get_run(self._run_id, poll, self._watched)
                 response = await self._transport.send(request, poll + silence)
             except ClientError as error:
                 run, failures = None, failures + 1
@@ -97,7 +97,7 @@ class RunWaiter:
 
     async def _deliver(self, call: FunctionCall, output: ToolOutput) -> None:
         """Send an output, for as long as the run is waited for: the function is not to be called again for it."""
-        request = requests.send_input(self._run_id, [output], uuid.uuid4().hex)
+        request = runs.send_input(self._run_id, [output], uuid.uuid4().hex)
         failures = 0
         while True:
             try:
@@ -111,7 +111,7 @@ class RunWaiter:
                 if output.is_error:
                     raise
                 output = call.refused(str(error))
-                request = requests.send_input(self._run_id, [output], uuid.uuid4().hex)
+                request = runs.send_input(self._run_id, [output], uuid.uuid4().hex)
                 pause = 0.0
             except ClientError as error:
                 failures += 1

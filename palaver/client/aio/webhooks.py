@@ -8,11 +8,12 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from palaver.client import requests
 from palaver.client.aio.paging import pages
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.answers import deliveries_of, made_webhook_of, replayed_of, webhook_of, webhooks_of
 from palaver.client.errors import NotFound
+from palaver.client.requests import tenants
+from palaver.client.requests.request import moment
 from palaver.schemas.webhooks import MadeWebhook, ReplayResult, WebhookDelivery, WebhookInfo
 from palaver.vocabulary.webhooks import DeliveryState, Format
 
@@ -44,7 +45,7 @@ class AsyncWebhooks:
             "format": format,
             "description": description,
         }
-        return made_webhook_of(await self._transport.call(requests.create_webhook(body)))
+        return made_webhook_of(await self._transport.call(tenants.create_webhook(body)))
 
     async def webhooks(self) -> tuple[WebhookInfo, ...]:
         """The webhooks of your tenant, the oldest first.
@@ -52,7 +53,7 @@ class AsyncWebhooks:
         Raises:
             APIError, ConnectionFailed: they cannot be had.
         """
-        return webhooks_of(await self._transport.call(requests.list_webhooks()))
+        return webhooks_of(await self._transport.call(tenants.list_webhooks()))
 
     async def webhook(self, webhook_id: str) -> WebhookInfo:
         """A webhook, and how it fares.
@@ -61,7 +62,7 @@ class AsyncWebhooks:
             NotFound: there is no such webhook.
             APIError, ConnectionFailed: it cannot be had.
         """
-        return webhook_of(await self._transport.call(requests.get_webhook(webhook_id)))
+        return webhook_of(await self._transport.call(tenants.get_webhook(webhook_id)))
 
     async def change_webhook(self, webhook_id: str, **changes: Any) -> WebhookInfo:
         """Change the ``url``, the ``types`` (None: all) or the ``description`` of a webhook, or whether it is
@@ -71,7 +72,7 @@ class AsyncWebhooks:
             NotFound: there is no such webhook.
             APIError, ConnectionFailed: it was not changed; `Unprocessable` names the fields.
         """
-        return webhook_of(await self._transport.call(requests.change_webhook(webhook_id, changes)))
+        return webhook_of(await self._transport.call(tenants.change_webhook(webhook_id, changes)))
 
     async def rotate_webhook(self, webhook_id: str, overlap: int | None = None) -> MadeWebhook:
         """Make a new secret of a webhook; the old one signs beside it for ``overlap`` seconds, else for a day.
@@ -80,7 +81,7 @@ class AsyncWebhooks:
             NotFound: there is no such webhook.
             APIError, ConnectionFailed: it was not made, or nobody knows it.
         """
-        return made_webhook_of(await self._transport.call(requests.rotate_webhook(webhook_id, overlap)))
+        return made_webhook_of(await self._transport.call(tenants.rotate_webhook(webhook_id, overlap)))
 
     async def delete_webhook(self, webhook_id: str) -> None:
         """Remove a webhook and all of its deliveries.
@@ -90,7 +91,7 @@ class AsyncWebhooks:
             APIError, ConnectionFailed: it may be there still.
         """
         try:
-            await self._transport.call(requests.delete_webhook(webhook_id))
+            await self._transport.call(tenants.delete_webhook(webhook_id))
         except NotFound as error:
             # One that is not there after a lost answer was removed by that request.
             if not error.perhaps_done:
@@ -105,7 +106,7 @@ class AsyncWebhooks:
             NotFound: there is no such webhook.
             APIError, ConnectionFailed: a page cannot be had.
         """
-        ask = partial(requests.list_deliveries, webhook_id, state)
+        ask = partial(tenants.list_deliveries, webhook_id, state)
         async with aclosing(pages(self._transport, ask)) as delivery_pages:
             async for page, response in delivery_pages:
                 for delivery in deliveries_of(page, response):
@@ -128,6 +129,6 @@ class AsyncWebhooks:
             APIError, ConnectionFailed: they are not made, as far as anybody knows.
         """
         body: dict[str, Any] = {"deliveries": list(deliveries)} if deliveries is not None else {"state": state}
-        times = {"since": requests.moment("since", since), "until": requests.moment("until", until)}
+        times = {"since": moment("since", since), "until": moment("until", until)}
         body |= {name: time for name, time in times.items() if time is not None}
-        return replayed_of(await self._transport.call(requests.replay_deliveries(webhook_id, body)))
+        return replayed_of(await self._transport.call(tenants.replay_deliveries(webhook_id, body)))

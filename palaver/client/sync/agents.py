@@ -7,9 +7,9 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from typing import Any
 
-from palaver.client import requests
 from palaver.client.answers import agent_of, agents_of
 from palaver.client.options import wire
+from palaver.client.requests import agents
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.agents import ServerAgent
@@ -29,7 +29,7 @@ class Agents:
             Conflict: it has another version, or there are too many agents.
             APIError, ConnectionFailed: it was not kept; `Unprocessable` names the fields.
         """
-        return agent_of(self._transport.call(requests.put_agent(name, wire(agent), version)))
+        return agent_of(self._transport.call(agents.put_agent(name, wire(agent), version)))
 
     def agent(self, name: str) -> ServerAgent:
         """The agent in its newest version, or that of ``name@version``.
@@ -38,7 +38,7 @@ class Agents:
             NotFound: there is no such agent, or no such version (any more).
             APIError, ConnectionFailed: it cannot be had.
         """
-        return agent_of(self._transport.call(requests.get_agent(name)))
+        return agent_of(self._transport.call(agents.get_agent(name)))
 
     def agents(self) -> Generator[ServerAgent, None, None]:
         """The agents by name, each in its newest version, page by page as you iterate.
@@ -46,7 +46,7 @@ class Agents:
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        with closing(pages(self._transport, requests.list_agents)) as agent_pages:
+        with closing(pages(self._transport, agents.list_agents)) as agent_pages:
             for page, response in agent_pages:
                 yield from agents_of(page, response)
 
@@ -59,4 +59,4 @@ class Agents:
             Conflict: it has another version.
             APIError, ConnectionFailed: it may be there still.
         """
-        self._transport.call(requests.delete_agent(name, version))
+        self._transport.call(agents.delete_agent(name, version))

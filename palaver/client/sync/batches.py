@@ -7,10 +7,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Unpack
 
-from palaver.client import requests
 from palaver.client.answers import batch_of, batches_of, results_of
 from palaver.client.options import BatchOptions, named_or_wire
 from palaver.client.parts import Item, parts_of
+from palaver.client.requests import plans
+from palaver.client.requests.request import budget_object
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.batches import Batch, BatchResult
@@ -47,15 +48,15 @@ class Batches:
             "scorer": named_or_wire(options.get("scorer")),
             "window": options.get("window"),
             "priority": options.get("priority"),
-            "budget": requests.budget_object(options.get("budget")),
+            "budget": budget_object(options.get("budget")),
             "tags": list(options.get("tags") or ()) or None,
             "name": options.get("name"),
         }
-        batch = batch_of(self._transport.call(requests.create_batch(body, options.get("idempotency_key"))))
+        batch = batch_of(self._transport.call(plans.create_batch(body, options.get("idempotency_key"))))
         offset = len(first)
         while following is not None:
             part, following = following, next(parts, None)
-            request = requests.append_items(batch.id, offset, part, complete=following is None)
+            request = plans.append_items(batch.id, offset, part, complete=following is None)
             batch = batch_of(self._transport.call(request))
             offset += len(part)
         return batch
@@ -67,7 +68,7 @@ class Batches:
             NotFound: there is none of that id (any more).
             APIError, ConnectionFailed: it cannot be had.
         """
-        return batch_of(self._transport.call(requests.get_batch(batch_id)))
+        return batch_of(self._transport.call(plans.get_batch(batch_id)))
 
     def batches(self) -> Generator[Batch, None, None]:
         """The batches, the newest first, page by page as you iterate.
@@ -75,7 +76,7 @@ class Batches:
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        with closing(pages(self._transport, requests.list_batches)) as batch_pages:
+        with closing(pages(self._transport, plans.list_batches)) as batch_pages:
             for page, response in batch_pages:
                 yield from batches_of(page, response)
 
@@ -88,7 +89,7 @@ class Batches:
         """
         after: int | None = 0
         while after is not None:
-            results, after = results_of(self._transport.call(requests.get_results(batch_id, after)))
+            results, after = results_of(self._transport.call(plans.get_results(batch_id, after)))
             yield from results
 
     def cancel_batch(self, batch_id: str) -> Batch:
@@ -98,7 +99,7 @@ class Batches:
             NotFound: there is none of that id (any more).
             APIError, ConnectionFailed: it may go on.
         """
-        return batch_of(self._transport.call(requests.change_batch(batch_id, "cancel")))
+        return batch_of(self._transport.call(plans.change_batch(batch_id, "cancel")))
 
     def retry_batch(self, batch_id: str) -> Batch:
         """Begin again what has failed.
@@ -107,7 +108,7 @@ class Batches:
             NotFound: there is none of that id (any more).
             APIError, ConnectionFailed: it may not be begun.
         """
-        return batch_of(self._transport.call(requests.change_batch(batch_id, "retry")))
+        return batch_of(self._transport.call(plans.change_batch(batch_id, "retry")))
 
     def delete_batch(self, batch_id: str) -> None:
         """Remove a batch that has ended, with its results; its runs stay.
@@ -117,4 +118,4 @@ class Batches:
             Conflict: it has not ended.
             APIError, ConnectionFailed: it may be there still.
         """
-        self._transport.call(requests.delete_batch(batch_id))
+        self._transport.call(plans.delete_batch(batch_id))

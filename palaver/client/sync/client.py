@@ -11,13 +11,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
-from palaver.client import requests
 from palaver.client.answers import models_of, object_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
 from palaver.client.functions import ClientTools, ClientToolset
 from palaver.client.options import SubmitOptions, Until, agent_object, check
+from palaver.client.requests import agents, runs, tenants
 from palaver.client.resuming import EventCursor
 from palaver.client.sync.agents import Agents
 from palaver.client.sync.batches import Batches
@@ -105,7 +105,7 @@ class Palaver(
         agent = agent_object(options, toolset)
         if agent is None and toolset.declarations:
             raise ValueError("client_tools given without a model or an agent: nobody would be told of them")
-        return run_of(self._transport.call(requests.submit_run(input, agent, options, wait), wait))
+        return run_of(self._transport.call(runs.submit_run(input, agent, options, wait), wait))
 
     def run(
         self,
@@ -177,7 +177,7 @@ class Palaver(
             NotFound: there is no such run (any more).
             APIError, ConnectionFailed: it cannot be had.
         """
-        return run_of(self._transport.call(requests.get_run(run_id, wait), wait))
+        return run_of(self._transport.call(runs.get_run(run_id, wait), wait))
 
     def list(self, *, limit: int | None = None, **filters: Unpack[RunFilter]) -> Generator[Run, None, None]:
         """Runs that fit all conditions, newest first, page by page as you iterate; at most ``limit`` of them.
@@ -189,8 +189,8 @@ class Palaver(
             ValueError: a time without a zone, or an empty ``status``.
         """
         check(filters, RunFilter)
-        admitted = requests.run_filter(filters)
-        with closing(pages(self._transport, partial(requests.list_runs, admitted), limit)) as run_pages:
+        admitted = runs.run_filter(filters)
+        with closing(pages(self._transport, partial(runs.list_runs, admitted), limit)) as run_pages:
             for page, response in run_pages:
                 yield from runs_of(page, response)
 
@@ -237,13 +237,13 @@ class Palaver(
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        with closing(pages(self._transport, requests.list_models)) as model_pages:
+        with closing(pages(self._transport, agents.list_models)) as model_pages:
             for page, response in model_pages:
                 yield from models_of(page, response)
 
     def queues(self) -> dict[str, Any]:
         """Return the queues as the API says it: how much waits, since when, and who works. Raises as `get`."""
-        return object_of(self._transport.call(requests.get_queues()))
+        return object_of(self._transport.call(agents.get_queues()))
 
     def usage(
         self, *, start: date | None = None, end: date | None = None, group_by: Sequence[str] = ("day",)
@@ -251,13 +251,13 @@ class Palaver(
         """Return what models used on these days (UTC), 30 unless they are named, as the API says it: ``data`` has a row
         for each ``day``, ``agent``, ``model`` and ``key`` that ``group_by`` names, ``total`` their sum. Raises as
         `get`."""
-        return object_of(self._transport.call(requests.get_usage(start, end, group_by)))
+        return object_of(self._transport.call(tenants.get_usage(start, end, group_by)))
 
     def statistics(self, *, window: WindowName = "hour", tenant: str | None = None) -> dict[str, Any]:
         """Return what became of runs, steps and calls of models of late, as the API says it: ``data`` has a row for
         each minute of the hour, quarter of an hour of the day or two hours of the week in which anything happened,
         ``total`` their sum. Operators may name a ``tenant``. Raises as `get`."""
-        return object_of(self._transport.call(requests.get_statistics(window, tenant)))
+        return object_of(self._transport.call(tenants.get_statistics(window, tenant)))
 
     def close(self) -> None:
         """Close the connections."""

@@ -8,10 +8,10 @@ from contextlib import closing
 from functools import partial
 from typing import Literal, Unpack
 
-from palaver.client import requests
 from palaver.client.answers import conversation_of, conversations_of, count_of, messages_of, page_of
 from palaver.client.functions import ClientToolset
 from palaver.client.options import ConversationChanges, ConversationOptions, agent_object, check
+from palaver.client.requests import conversations
 from palaver.client.resuming import ConversationCursor
 from palaver.client.sync.following import follow
 from palaver.client.sync.paging import pages
@@ -40,11 +40,11 @@ class Conversations:
         """
         check(options, ConversationOptions)
         agent = agent_object(options, ClientToolset.of(options.get("client_tools", ())))
-        return conversation_of(self._transport.call(requests.create_conversation(agent, options)))
+        return conversation_of(self._transport.call(conversations.create_conversation(agent, options)))
 
     def conversation(self, conversation_id: str) -> Conversation:
         """The conversation: its agent, its fields, its active run, its queued runs. Raises as `get`."""
-        return conversation_of(self._transport.call(requests.get_conversation(conversation_id)))
+        return conversation_of(self._transport.call(conversations.get_conversation(conversation_id)))
 
     def conversations(
         self,
@@ -61,8 +61,8 @@ class Conversations:
             ValueError: a time without a zone, or an empty ``status``.
         """
         check(filters, ConversationFilter)
-        admitted = requests.conversation_filter(filters)
-        ask = partial(requests.list_conversations, admitted, order)
+        admitted = conversations.conversation_filter(filters)
+        ask = partial(conversations.list_conversations, admitted, order)
         with closing(pages(self._transport, ask, limit)) as conversation_pages:
             for page, response in conversation_pages:
                 yield from conversations_of(page, response)
@@ -70,8 +70,8 @@ class Conversations:
     def count_conversations(self, **filters: Unpack[ConversationFilter]) -> ConversationCount:
         """Count the conversations that fit all conditions. Raises as `conversations`."""
         check(filters, ConversationFilter)
-        admitted = requests.conversation_filter(filters)
-        return count_of(self._transport.call(requests.count_conversations(admitted)))
+        admitted = conversations.conversation_filter(filters)
+        return count_of(self._transport.call(conversations.count_conversations(admitted)))
 
     def change_conversation(self, conversation_id: str, **changes: Unpack[ConversationChanges]) -> Conversation:
         """Change the fields of a conversation: a new value takes the place of the old one, None takes it away. A new
@@ -84,7 +84,7 @@ class Conversations:
         """
         check(changes, ConversationChanges)
         agent = agent_object(changes, ClientToolset.of(changes.get("client_tools", ())))
-        return conversation_of(self._transport.call(requests.change_conversation(conversation_id, agent, changes)))
+        return conversation_of(self._transport.call(conversations.change_conversation(conversation_id, agent, changes)))
 
     def messages(
         self,
@@ -98,7 +98,7 @@ class Conversations:
         `get`."""
         position: int | None = 0
         while position is not None:
-            request = requests.get_messages(
+            request = conversations.get_messages(
                 conversation_id, position, include=include, order="-position" if newest_first else None
             )
             response = self._transport.call(request)

@@ -8,11 +8,11 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from palaver.client import requests
 from palaver.client.answers import object_of, page_of, run_of, runs_of
 from palaver.client.errors import NotFound
 from palaver.client.exported import Exported, record
-from palaver.client.requests import Request
+from palaver.client.requests import conversations, runs
+from palaver.client.requests.request import Request
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import ApiTransport
 from palaver.events import UNDER_WAY
@@ -25,7 +25,7 @@ def export(
 ) -> Generator[dict[str, Any], None, None]:
     """Records of what has these ids, or of all runs that have ended and that ``filters`` admits."""
     exporting = _Exporting(transport, known)
-    admitted = requests.run_filter(filters)
+    admitted = runs.run_filter(filters)
     if ids and admitted:
         raise ValueError("name runs and conversations, or give a filter, not both")
     if not ids:
@@ -49,7 +49,7 @@ class _Exporting:
     def one(self, id: str) -> Generator[dict[str, Any], None, None]:
         """Yield the records of a run, or of a conversation and its runs."""
         if not id.startswith("conv_"):
-            response = self._transport.call(requests.get_run(id))
+            response = self._transport.call(runs.get_run(id))
             run_of(response)
             for entry in self._run(object_of(response)):
                 yield entry
@@ -61,7 +61,7 @@ class _Exporting:
 
     def runs(self, admitted: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:
         """Yield the records of all runs that fit."""
-        with closing(pages(self._transport, partial(requests.list_runs, admitted))) as run_pages:
+        with closing(pages(self._transport, partial(runs.list_runs, admitted))) as run_pages:
             for page, response in run_pages:
                 # As they came: a newer API may say more of them than this version knows.
                 for run, _ in zip(page.data, runs_of(page, response), strict=True):
@@ -75,7 +75,7 @@ class _Exporting:
         if run_id in self._known:
             return
         yield from self._conversation(run["conversation_id"])
-        for event in self._pages(lambda position: requests.get_events(run_id, position), 0):
+        for event in self._pages(lambda position: runs.get_events(run_id, position), 0):
             # The results of these have events of their own, and of no other kinds there may be thousands.
             if event["type"] not in UNDER_WAY:
                 yield record("event", event=event)
@@ -83,10 +83,10 @@ class _Exporting:
 
     def _conversation(self, conversation_id: str) -> Generator[dict[str, Any], None, None]:
         known = self._known.position(conversation_id)
-        messages = self._pages(lambda position: requests.get_messages(conversation_id, position, 200), known)
+        messages = self._pages(lambda position: conversations.get_messages(conversation_id, position, 200), known)
         for message in messages:
             yield record("message", conversation_id=conversation_id, message=message)
-        response = self._transport.call(requests.get_conversation(conversation_id))
+        response = self._transport.call(conversations.get_conversation(conversation_id))
         yield record("conversation", conversation=object_of(response))
 
     def _pages(self, request: Callable[[int], Request], position: int) -> Generator[dict[str, Any], None, None]:

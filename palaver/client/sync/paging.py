@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 
 from palaver.client.answers import Page, Response, page_of
-from palaver.client.requests import PAGE, Request
+from palaver.client.requests.request import PAGE, Request
 from palaver.client.sync.transport import ApiTransport
 
 

@@ -7,9 +7,9 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from typing import Any
 
-from palaver.client import requests
 from palaver.client.answers import run_of, schedule_of, schedules_of
 from palaver.client.options import wire
+from palaver.client.requests import plans
 from palaver.client.sync.paging import pages
 from palaver.client.sync.transport import ApiTransport
 from palaver.schemas.models import Run
@@ -31,7 +31,7 @@ class Schedules:
             Conflict: it has another version, or there are too many schedules.
             APIError, ConnectionFailed: it was not kept; `Unprocessable` names the fields.
         """
-        return schedule_of(self._transport.call(requests.put_schedule(name, wire(schedule), version)))
+        return schedule_of(self._transport.call(plans.put_schedule(name, wire(schedule), version)))
 
     def schedule(self, name: str) -> Schedule:
         """The schedule, with its next ticks and what became of the last ones.
@@ -40,7 +40,7 @@ class Schedules:
             NotFound: there is none of that name.
             APIError, ConnectionFailed: it cannot be had.
         """
-        return schedule_of(self._transport.call(requests.get_schedule(name)))
+        return schedule_of(self._transport.call(plans.get_schedule(name)))
 
     def schedules(self) -> Generator[ListedSchedule, None, None]:
         """The schedules by name, page by page as you iterate.
@@ -48,7 +48,7 @@ class Schedules:
         Raises:
             APIError, ConnectionFailed: a page cannot be had.
         """
-        with closing(pages(self._transport, requests.list_schedules)) as schedule_pages:
+        with closing(pages(self._transport, plans.list_schedules)) as schedule_pages:
             for page, response in schedule_pages:
                 yield from schedules_of(page, response)
 
@@ -59,7 +59,7 @@ class Schedules:
             NotFound: there is none of that name.
             APIError, ConnectionFailed: it may not be paused.
         """
-        return schedule_of(self._transport.call(requests.change_schedule(name, "pause")))
+        return schedule_of(self._transport.call(plans.change_schedule(name, "pause")))
 
     def resume_schedule(self, name: str) -> Schedule:
         """Let a schedule go on with the ticks from now on.
@@ -68,7 +68,7 @@ class Schedules:
             NotFound: there is none of that name.
             APIError, ConnectionFailed: it may be paused still.
         """
-        return schedule_of(self._transport.call(requests.change_schedule(name, "resume")))
+        return schedule_of(self._transport.call(plans.change_schedule(name, "resume")))
 
     def trigger_schedule(self, name: str, *, idempotency_key: str | None = None) -> Run:
         """Submit the run of a schedule now; its ticks stay as they are.
@@ -77,7 +77,7 @@ class Schedules:
             NotFound: there is none of that name.
             APIError, ConnectionFailed: it was not taken on.
         """
-        return run_of(self._transport.call(requests.trigger_schedule(name, idempotency_key)))
+        return run_of(self._transport.call(plans.trigger_schedule(name, idempotency_key)))
 
     def delete_schedule(self, name: str, *, version: int | None = None) -> None:
         """Remove a schedule; its runs go on. With ``version`` only if it has that.
@@ -87,4 +87,4 @@ class Schedules:
             Conflict: it has another version.
             APIError, ConnectionFailed: it may be there still.
         """
-        self._transport.call(requests.delete_schedule(name, version))
+        self._transport.call(plans.delete_schedule(name, version))

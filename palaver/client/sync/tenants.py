@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final, Unpack
 
-from palaver.client import requests
 from palaver.client.answers import erasure_of, tenant_of, tenants_of
 from palaver.client.errors import ClientError, NotFound
 from palaver.client.options import CapOptions, check
+from palaver.client.requests import tenants
 from palaver.client.sync.concurrency import sleep
 from palaver.client.sync.transport import ApiTransport
 from palaver.client.tenant_export import ExportCursor
@@ -31,7 +31,7 @@ class Tenants:
         Raises:
             APIError, ConnectionFailed: it cannot be asked.
         """
-        return tenants_of(self._transport.call(requests.list_tenants()))
+        return tenants_of(self._transport.call(tenants.list_tenants()))
 
     def tenant(self, name: str) -> TenantInfo:
         """A tenant with its caps; ``default`` is the one that is always there.
@@ -40,7 +40,7 @@ class Tenants:
             NotFound: there is none of that name, or it is not yours.
             APIError, ConnectionFailed: it cannot be asked.
         """
-        return tenant_of(self._transport.call(requests.get_tenant(name)))
+        return tenant_of(self._transport.call(tenants.get_tenant(name)))
 
     def set_caps(self, name: str, **caps: Unpack[CapOptions]) -> TenantInfo:
         """Change caps of a tenant, with an operator's key. They hold at once, for what waits, too; None takes one away,
@@ -53,7 +53,7 @@ class Tenants:
             TypeError: there is no such cap.
         """
         check(caps, CapOptions)
-        return tenant_of(self._transport.call(requests.change_tenant(name, caps)))
+        return tenant_of(self._transport.call(tenants.change_tenant(name, caps)))
 
     def export_tenant(self, name: str, cursor: str | None = None) -> Generator[dict[str, Any], None, None]:
         """Everything that a tenant has, a line each, as they come; behind the line with ``cursor``, if you have one.
@@ -93,7 +93,7 @@ class Tenants:
             # One whose erasure has begun may be known by that alone.
             tag = None
         while True:
-            erasure = erasure_of(self._transport.call(requests.erase_tenant(name, tag)))
+            erasure = erasure_of(self._transport.call(tenants.erase_tenant(name, tag)))
             if erasure.done:
                 return erasure
             tag = erasure.tag

@@ -13,7 +13,7 @@ from palaver.client.backoff import Tries
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.http import lost, request_options
-from palaver.client.requests import Request
+from palaver.client.requests.request import Request
 from palaver.client.sync.concurrency import sleep
 
 

@@ -1,0 +1,1 @@
+"""The requests of the SDK: each route as a `Request`."""
