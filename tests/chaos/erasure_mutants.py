@@ -60,7 +60,7 @@ ERASURE_MUTANTS: Final = by_name(
     ),
     _mutant(
         "keys that other processes go on with",
-        f"{_ROOM}erasures.py",
+        f"{_ROOM}removal.py",
         "            await self._scripts.write_durably([changed()])\n",
         "",
     ),

@@ -20,7 +20,7 @@ from palaver.steps.leases import Stray
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import Interruption
-from palaver.store.offboarding import erasures
+from palaver.store.offboarding import erasures, removal
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import EraseMembers
@@ -478,7 +478,7 @@ async def test_what_all_share_is_looked_through_a_page_at_a_time(
 
 
 async def test_a_slice_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasures, "_SCRIPTS", 2)
+    monkeypatch.setattr(removal, "_SCRIPTS", 2)
     acme = await store.tenants.create("acme")
     many = 220
     with within(Reach(acme.tag)):

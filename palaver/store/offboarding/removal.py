@@ -1,0 +1,228 @@
+"""The removal of what a tenant has, a slice at a time: a list of each kind of thing says what is left of it.
+
+What was removed is counted in the script that does it, beside the place where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+from palaver.store.access.api_keys import changed
+from palaver.store.offboarding.belongings import kind_of_passing, shared
+from palaver.store.offboarding.unfinished import AT_ONCE, of_runs
+from palaver.store.redis import keys
+from palaver.store.redis.connection import Connection, portions
+from palaver.store.redis.due import member
+from palaver.store.scripting.contracts import EraseConversations, EraseKeys, EraseMembers
+from palaver.store.scripting.contracts.erasure import Erasable, Over
+from palaver.store.scripting.scripts import Scripts
+from palaver.store.statistics.statistics import Statistics
+from palaver.store.steps.queues import ToolQueues
+
+_KEYS_AT_ONCE: Final = 200
+_SCRIPTS: Final = 10
+"""Scripts that erase in a slice."""
+
+
+class Removal:
+    """Removes what tenants have."""
+
+    def __init__(
+        self, redis: Connection, scripts: Scripts, queues: ToolQueues, statistics: Statistics, shards: Sequence[str]
+    ) -> None:
+        self._redis = redis
+        self._scripts = scripts
+        self._queues = queues
+        self._statistics = statistics
+        self._shards = shards
+
+    async def revoke(self, tag: str) -> None:
+        """Forget what opens the API for the tenant. The list of its keys stays until nobody adds to it any more."""
+        ids = [member.decode() for member in await self._redis.zrange(keys.api_keys(tag), 0, -1)]
+        if ids:
+            await self._erase_keys(
+                keys.api_keys_erasure(tag), (Erasable(keys.api_key(id), "api_keys", 1) for id in ids)
+            )
+            # Behind that: whoever sees another version reads all keys again.
+            await self._scripts.write_durably([changed()])
+
+    async def erase_some(self, tag: str) -> bool:
+        """Erase a part of what is left, once no run is. Tell whether nothing is left."""
+        done = 0
+        for erase in self._parts(tag):
+            while await erase():
+                done += 1
+                if done == _SCRIPTS:
+                    return False
+        return True
+
+    def _parts(self, tag: str) -> Iterator[Callable[[], Awaitable[bool]]]:
+        """Yield what erases a part of each kind of thing, and tells whether there was one. Conversations go before what
+        is made of requests about them: nothing of that is made without them."""
+        # First: they begin runs.
+        yield partial(self._erase_schedules, tag)
+        yield partial(self._erase_batches, tag)
+        for shard in self._shards:
+            for part in (self._erase_runs, self._erase_conversations, self._erase_statistics, self._erase_passing):
+                yield partial(part, shard, tag)
+            yield partial(self._erase_shared, shard, tag)
+        for last in (self._erase_webhooks, self._erase_agents, self._erase_api_keys, self._erase_acts):
+            yield partial(last, tag)
+
+    async def _erase_runs(self, shard: str, tag: str) -> bool:
+        ids = await self._redis.zrange(keys.runs(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)
+        if ids:
+            await self._scripts.run(of_runs(shard, tag, [run_id.decode() for run_id in ids]))
+        return bool(ids)
+
+    async def _erase_conversations(self, shard: str, tag: str) -> bool:
+        ids = await self._redis.zrange(keys.conversations(shard, of=keys.owner(tag)), 0, AT_ONCE - 1)
+        if ids:
+            await self._scripts.run(
+                EraseConversations(
+                    erasure=keys.erasure(shard, tag),
+                    expiring=keys.expiring(shard),
+                    conversations=tuple(conversation_id.decode() for conversation_id in ids),
+                )
+            )
+        return bool(ids)
+
+    async def _erase_statistics(self, shard: str, tag: str) -> bool:
+        """Erase what its runs were counted in, once no line of the journal is about one: there are no runs any more."""
+        key = keys.statistics(shard, keys.owner(tag))
+        more = await self._statistics.fold_some(shard)
+        if not more and (more := bool(await self._redis.exists(key))):
+            await self._erase_keys(keys.erasure(shard, tag), [Erasable(key, "", 0)])
+        return more
+
+    async def _erase_passing(self, shard: str, tag: str) -> bool:
+        """Erase keys that are in no other list."""
+        listed, prefix = keys.passing(shard, tag), f"{{p{shard}}}:"
+        names = [member.decode() for member in await self._redis.zrange(listed, 0, _KEYS_AT_ONCE - 1)]
+        if not names:
+            return False
+        records = [name for name in names if kind_of_passing(name) == "idempotency_keys"]
+        pipeline = self._redis.pipeline(transaction=False)
+        for name in records:
+            pipeline.hget(prefix + name, "fingerprint")
+        answers = await pipeline.execute() if records else []
+        # Requests without a key of the client's have a record, too, for a minute: it counts as none.
+        uncounted = {name for name, fingerprint in zip(records, answers, strict=True) if not fingerprint}
+        await self._erase_keys(
+            keys.erasure(shard, tag),
+            (Erasable(prefix + name, kind_of_passing(name), int(name not in uncounted)) for name in names),
+        )
+        pipeline.zrem(listed, *names)
+        await pipeline.execute()
+        return True
+
+    async def _erase_shared(self, shard: str, tag: str) -> bool:
+        """Look through a page of what has members of all tenants."""
+        seen = await self._redis.hgetall(keys.erasure(shard, tag))
+        for each in shared(shard, await self._queues.all()):
+            if seen.get(f"seen:{each.key}".encode()) != b"all":
+                reply = await self._scripts.run(
+                    EraseMembers(erasure=keys.erasure(shard, tag), shared=each.key, shared_type=each.type, tag=tag)
+                )
+                return not isinstance(reply, Over)
+        return False
+
+    async def _erase_schedules(self, tag: str) -> bool:
+        names = [name.decode() for name in await self._redis.zrange(keys.schedules(tag), 0, _KEYS_AT_ONCE - 1)]
+        if names:
+            await self._erase_keys(
+                keys.schedules_erasure(tag),
+                [
+                    *(Erasable(keys.schedule(tag, name), "schedules", 1) for name in names),
+                    *(Erasable(keys.schedule_ticks(tag, name), "", 0) for name in names),
+                    Erasable(keys.promised(keys.SCHEDULES_DUE), "", 0),
+                ],
+            )
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.SCHEDULES_DUE, *(member(tag, name) for name in names))
+            pipeline.zrem(keys.schedules(tag), *names)
+            await pipeline.execute()
+        return bool(names)
+
+    async def _erase_webhooks(self, tag: str) -> bool:
+        ids = [member.decode() for member in await self._redis.zrange(keys.webhooks(tag), 0, -1)]
+        if ids:
+            of = [keys.of_webhook(webhook_id) for webhook_id in ids]
+            more = (key for each in of for key in (each.waiting, each.listed, each.ended, each.records))
+            erased = [*(Erasable(each.hook, "webhooks", 1) for each in of), *(Erasable(key, "", 0) for key in more)]
+            await self._erase_keys(keys.webhooks_erasure(tag), erased)
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.WEBHOOKS_DUE, *ids)
+            pipeline.hdel(keys.WEBHOOK_TENANTS, tag)
+            # Last: it says what is left to do.
+            pipeline.delete(keys.webhooks(tag))
+            await pipeline.execute()
+        return bool(ids)
+
+    async def _erase_batches(self, tag: str) -> bool:
+        ids = [each.decode() for each in await self._redis.zrange(keys.batches(tag), 0, _KEYS_AT_ONCE - 1)]
+        if ids:
+            own = [keys.of_batch(tag, batch_id) for batch_id in ids]
+            await self._erase_keys(
+                keys.batches_erasure(tag),
+                [
+                    *(Erasable(of.batch, "batches", 1) for of in own),
+                    *(
+                        Erasable(key, "", 0)
+                        for of in own
+                        for key in (of.items, of.cells, of.flight, of.again, of.failed)
+                    ),
+                    Erasable(keys.promised(keys.BATCHES_DUE), "", 0),
+                ],
+            )
+            pipeline = self._redis.pipeline(transaction=False)
+            pipeline.zrem(keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
+            pipeline.zrem(keys.batches(tag), *ids)
+            await pipeline.execute()
+        return bool(ids)
+
+    async def _erase_agents(self, tag: str) -> bool:
+        names = list(await self._redis.hgetall(keys.agents(tag)))[:_KEYS_AT_ONCE]
+        removed = await self._redis.zrange(keys.agents_passing(tag), 0, _KEYS_AT_ONCE - 1)
+        prefix = keys.agents_passing(tag).removesuffix("passing")
+        await self._erase_keys(
+            keys.agents_erasure(tag),
+            [
+                *(Erasable(keys.agent_versions(tag, name.decode()), "agents", 1) for name in names),
+                *(Erasable(prefix + name.decode(), "", 0) for name in removed),
+                Erasable(keys.promised(keys.agents(tag)), "", 0),
+            ],
+        )
+        pipeline = self._redis.pipeline(transaction=False)
+        if names:
+            pipeline.execute_command("HDEL", keys.agents(tag), *names)
+        if removed:
+            pipeline.zrem(keys.agents_passing(tag), *removed)
+        if len(pipeline):
+            await pipeline.execute()
+        return bool(names or removed)
+
+    async def _erase_api_keys(self, tag: str) -> bool:
+        """Erase what is known of the use of keys that are revoked, and the list of them."""
+        listed = keys.api_keys(tag)
+        ids = [member.decode() for member in await self._redis.zrange(listed, 0, -1)]
+        if ids:
+            for some in portions(ids, _KEYS_AT_ONCE):
+                uses = (Erasable(keys.api_key_used(key_id), "", 0) for key_id in some)
+                await self._erase_keys(keys.api_keys_erasure(tag), uses)
+            # Last: it says what is left to do.
+            await self._erase_keys(keys.api_keys_erasure(tag), [Erasable(listed, "", 0)])
+        return bool(ids)
+
+    async def _erase_acts(self, tag: str) -> bool:
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.execute_command("XLEN", keys.audit(tag))
+        (number,) = await pipeline.execute()
+        if number:
+            await self._erase_keys(keys.audit_erasure(tag), [Erasable(keys.audit(tag), "acts", number)])
+        return bool(number)
+
+    async def _erase_keys(self, erasure: keys.Key, erased_keys: Any) -> None:
+        await self._scripts.run(EraseKeys(erasure=erasure, erased_keys=tuple(erased_keys)))
