@@ -38,9 +38,12 @@ end
 load_run()
 
 -- The agent (- for none) and the model that is asked; nothing if nobody knows.
+local names, names_of = {}, nil
 local function names_in_use()
-  local names = {}
-  for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
+  if names_of ~= NAMES then
+    names, names_of = {}, NAMES
+    for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
+  end
   return names[1], names[2 + (MODEL or 0)]
 end
 
