@@ -11,7 +11,7 @@ from deploy.lua_check import MOST_LOCALS, chunk_of, faults
 from palaver.config.settings import Settings
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.assembly import Assembler, lua_files
-from palaver.store.scripting.contracts import SCRIPTS, Promote
+from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.scripts import VERSION
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
@@ -130,47 +130,3 @@ def test_a_script_with_too_many_locals_is_refused() -> None:
     assert found(most) == []
     (said,) = found("local y\n" + most)
     assert said.startswith(f"write.lua: {MOST_LOCALS + 1} locals at once, of at most {MOST_LOCALS}")
-
-
-def test_a_part_keeps_its_names_to_itself_and_a_script_has_the_functions_that_it_uses() -> None:
-    parts = {
-        "_now": "local TIME = redis.call('TIME')\nlocal NOW, AGE = TIME[1], 0\n",
-        "_note": "-- needs: now\nlocal count\nlocal function place() return keys.place end\n"
-        "local function spare() return place() end\nlocal function other() return spare() end\n"
-        "local function note(text) redis.call('SET', place(), text .. NOW) end\n",
-    }
-    source = Assembler(NAMES, {**parts, "write": "-- needs: note\nnote(args.text)\n"}).script(Write)
-    behind = source.text.partition("\nlocal NOW")[2].splitlines()
-    assert behind == [
-        ", AGE do",
-        "local TIME = redis_call('TIME')",
-        "NOW, AGE = TIME[1], 0",
-        "end",
-        "local note do",
-        "local count",
-        "local function place() return keys_place end",
-        "function note(text) redis_call('SET', place(), text .. NOW) end",
-        "end",
-        "note(args_text)",
-    ]
-    assert source.lines[-3] == ("_note.lua", 6)
-
-
-def test_a_script_has_each_part_once_behind_what_it_needs() -> None:
-    source = Assembler(NAMES, lua_files()).script(Promote)
-    lines = [line.file for line in source.lines]
-    order = list(dict.fromkeys(lines))
-    assert len(lines) == source.text.count("\n")
-    assert order[0] == "contract of promote"
-    assert order[-1] == "promote.lua"
-    assert order.index("_now.lua") < order.index("_run.lua") < order.index("_emit.lua") < order.index("_deliver.lua")
-    assert [lines.count(file) for file in order] == [len(list(g)) for g in _runs(lines)]
-
-
-def _runs(lines: list[str]) -> list[list[str]]:
-    runs: list[list[str]] = []
-    for line in lines:
-        if not runs or runs[-1][0] != line:
-            runs.append([])
-        runs[-1].append(line)
-    return runs

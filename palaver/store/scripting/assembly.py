@@ -1,8 +1,8 @@
 """The text of each script: a head that is generated from its declaration, the parts that it needs, and its own file.
 
 A Lua file says on a line ``-- needs: …`` which parts it builds on; the assembler puts each of them in front of it, once
-and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses, and
-functions that nobody uses are left out. ``Namespace.NAME`` in Lua is what Python knows by that name
+and behind its own needs. A part is a block of its own: what is behind it sees those of its names that it uses
+(``layout.py``). ``Namespace.NAME`` in Lua is what Python knows by that name
 (``shared_names.py``) and is put in as a literal. A name that Python does not know is an error here, not in Redis.
 """
 
@@ -12,10 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from palaver.store.scripting.contracts.declaration import Group, List, Script, ScriptReply, Shape
 from palaver.store.scripting.contracts.wire import Field
+from palaver.store.scripting.frames import Line, Source
+from palaver.store.scripting.inlining import Expression, put_in
+from palaver.store.scripting.layout import Statement, laid_out
 
 _NEEDS: Final = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 _TOKENS: Final = re.compile(
@@ -30,40 +33,10 @@ _TOKENS: Final = re.compile(
 
 _STATEMENTS: Final = re.compile(r"^(?=[A-Za-z_])(?!end\b|else)", re.MULTILINE)
 """The beginning of a statement of a file: at the left edge, where none of its other lines has a word but ``end``."""
-_LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
-_WORDS: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-"""Words that may be the name of a local; a word behind a dot is a field."""
 
 Names = Mapping[str, Mapping[str, object]]
 Files = Mapping[str, str]
 """The texts of Lua files, by name."""
-
-
-class Line(NamedTuple):
-    """The origin of a line of a script."""
-
-    file: str
-    number: int
-
-
-class Source(NamedTuple):
-    """A script as Redis gets it."""
-
-    text: str
-    lines: Sequence[Line]
-
-
-class Statement:
-    """A statement at the left edge of a file, as Redis gets it."""
-
-    def __init__(self, text: str, lines: Sequence[Line]) -> None:
-        match = _LOCALS.match(text)
-        self.source = Source(text, lines)
-        self.words = frozenset(_WORDS.findall(text))
-        self.declares = match["names"].split(", ") if match else []
-        self.is_function = bool(match and match["function"])
-        # As it is where its locals are declared ahead of it.
-        self.inside = Source(text.removeprefix("local "), lines) if match and match["value"] else Source("", ())
 
 
 class Assembler:
@@ -82,19 +55,13 @@ class Assembler:
             LookupError: a name that Python does not know, or a part that is not there.
             RecursionError: parts need each other.
         """
-        head = f"contract of {script.name}"
-        text = contract(script)
-        return _joined(Source(text, _lines(head, text)), self.alone(script.name))
+        head = list(_split(*_lines(f"contract of {script.name}", contract(script))))
+        return laid_out(head, [self._of_file(part) for part in self.parts(script.name)])
 
     def alone(self, name: str) -> Source:
         """The text of a file behind all that it uses, without the head that is generated for a script. Raises the
         same."""
-        *parts, own = map(self._of_file, self.parts(name))
-        sources = [statement.source for statement in own]
-        used = set[str]().union(*(statement.words for statement in own))
-        for part in reversed(parts):
-            sources[:0] = _scope(part, used)
-        return _joined(*sources)
+        return laid_out([], [self._of_file(part) for part in self.parts(name)])
 
     def parts(self, name: str, above: tuple[str, ...] = ()) -> Sequence[str]:
         """The names of all files that the file ``name`` needs, each behind its own needs, and of itself.
@@ -115,8 +82,24 @@ class Assembler:
 
     def _of_file(self, name: str) -> Sequence[Statement]:
         if name not in self._translated:
-            self._translated[name] = list(_statements(f"{name}.lua", self._files[name], self._names))
+            expressions = dict[str, Expression]()
+            for part in self.parts(name)[:-1]:
+                for statement in self._of_file(part):
+                    _declare(statement, expressions)
+            self._translated[name] = statements = list[Statement]()
+            for statement in _statements(f"{name}.lua", self._files[name], self._names):
+                text = put_in(statement.text, expressions)
+                statements.append(Statement(text, statement.lines))
+                _declare(statements[-1], expressions)
         return self._translated[name]
+
+
+def _declare(statement: Statement, expressions: dict[str, Expression]) -> None:
+    """Add a statement to what is known of expressions: behind it, none uses a name that it has declared again."""
+    for name in [name for name, known in expressions.items() if not known.names.isdisjoint(statement.declares)]:
+        del expressions[name]
+    if found := Expression.of(statement.text):
+        expressions |= [found]
 
 
 @cache
@@ -126,42 +109,25 @@ def lua_files() -> Files:
     return {file.name.removesuffix(".lua"): file.read_text() for file in folder.iterdir()}
 
 
-def _scope(part: Sequence[Statement], used: set[str]) -> Sequence[Source]:
-    """A part as a block, behind the declaration of those of its locals that are ``used`` behind it. The words of the
-    part are added to these."""
-    outside, exported, sources = frozenset(used), list[str](), list[Source]()
-    for statement in reversed(part):
-        if statement.is_function and used.isdisjoint(statement.declares):
-            continue
-        used |= statement.words
-        if outside.isdisjoint(statement.declares):
-            sources.append(statement.source)
-        else:
-            exported[:0] = statement.declares
-            sources.append(statement.inside)
-    if not sources:
-        return []
-    text, lines = _joined(*reversed(sources))
-    begin = f"local {', '.join(exported)} do" if exported else "do"
-    return [Source(f"{begin}\n{text}end\n", [lines[0], *lines, lines[-1]])]
-
-
 def _statements(file: str, text: str, names: Names) -> Iterator[Statement]:
     """The statements of a file, without comments and lines that have nothing else."""
-    lines = zip(_for_redis(file, text, names).splitlines(keepends=True), _lines(file, text), strict=True)
-    filled = [(line.rstrip() + "\n", place) for line, place in lines if line.strip()]
-    places = iter([place for _, place in filled])
-    for statement in _STATEMENTS.split("".join(line for line, _ in filled)):
-        if statement:
-            yield Statement(statement, [next(places) for _ in range(statement.count("\n"))])
+    lines, places = _lines(file, _for_redis(file, text, names))
+    filled = [(line.rstrip() + "\n", place) for line, place in zip(lines, places, strict=True) if line.strip()]
+    return _split([line for line, _ in filled], [place for _, place in filled])
 
 
-def _lines(file: str, text: str) -> Sequence[Line]:
-    return [Line(file, number) for number in range(1, text.count("\n") + 1)]
+def _split(lines: Sequence[str], places: Sequence[Line]) -> Iterator[Statement]:
+    """The statements that lines consist of."""
+    at = 0
+    for text in filter(None, _STATEMENTS.split("".join(lines))):
+        end = at + text.count("\n")
+        yield Statement(text, places[at:end])
+        at = end
 
 
-def _joined(*sources: Source) -> Source:
-    return Source("".join(source.text for source in sources), [line for source in sources for line in source.lines])
+def _lines(file: str, text: str) -> tuple[Sequence[str], Sequence[Line]]:
+    lines = text.splitlines(keepends=True)
+    return lines, [Line(file, number) for number in range(1, len(lines) + 1)]
 
 
 def contract(script: type[Script[Any]]) -> str:
@@ -191,8 +157,7 @@ def _lists(shape: Shape, first: int) -> Iterator[str]:
     """Lines that read the lists; the first of them begins at ARGV ``first``."""
     if not shape.lists:
         return
-    yield f"local {', '.join(f'args_{array.name}' for array in shape.lists)}"
-    yield "do"
+    yield f"local {', '.join(f'args_{array.name}' for array in shape.lists)} do"
     yield f"  local at, key = {first}, {len(shape.keys)}"
     for array in shape.lists:
         keys = sum(field.wire is None for field in array.fields)

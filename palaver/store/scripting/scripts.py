@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -59,12 +59,12 @@ class Scripts:
         """Bytes that this process has asked Redis to store for clients, since it began."""
         self._wait = _waiting(settings.durability)
         self._sources = _sources(ScriptSettings.of(settings, sends=send), VERSION)
-        self._shas = {name: _sha(source) for name, source in self._sources.items()}
+        self._shas = _Shas(self._sources)
 
     @property
     def names(self) -> Mapping[str, str]:
         """The name of each script by its SHA, which is all that SLOWLOG and MONITOR show of it."""
-        return {sha: name for name, sha in self._shas.items()}
+        return {self._shas[name]: name for name in self._sources}
 
     async def run(self, script: Script[R]) -> R:
         """The reply of one script.
@@ -230,17 +230,40 @@ def _durable(reply: R, durable: bool) -> R:
     return reply
 
 
-@lru_cache(maxsize=8)
-def _sources(settings: ScriptSettings, version: int) -> Mapping[str, str]:
-    """The text of each script, by its name. That takes 20 ms, and few processes have more than one set of settings."""
-    assembler = Assembler(shared_names(settings, version), lua_files())
-    return {script.name: _WHEN_FULL * script.when_full + assembler.script(script).text for script in SCRIPTS}
+class _Sources(Mapping[str, str]):
+    """The text of each script, by its name, made when it is first asked for: few processes run more than a dozen."""
+
+    def __init__(self, settings: ScriptSettings, version: int) -> None:
+        self._assembler = Assembler(shared_names(settings, version), lua_files())
+        self._scripts = {script.name: script for script in SCRIPTS}
+        self._texts: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._texts:
+            script = self._scripts[name]
+            self._texts[name] = _WHEN_FULL * script.when_full + self._assembler.script(script).text
+        return self._texts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._scripts)
+
+    def __len__(self) -> int:
+        return len(self._scripts)
 
 
-@lru_cache(maxsize=256)
-def _sha(source: str) -> str:
-    """The name that Redis has for a script. To make those of all takes a millisecond, and each store has the same."""
-    return hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+_sources = lru_cache(maxsize=8)(_Sources)
+"""They are the same for all stores of a process that have the same settings."""
+
+
+class _Shas(dict[str, str]):
+    """The name that Redis has for each script, by its own."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        self._sources = sources
+
+    def __missing__(self, name: str) -> str:
+        self[name] = sha = hashlib.sha1(self._sources[name].encode(), usedforsecurity=False).hexdigest()
+        return sha
 
 
 def _waiting(durability: str) -> tuple[Command, int] | None:

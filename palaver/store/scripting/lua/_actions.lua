@@ -20,7 +20,7 @@ local function save_actions(actions)
   else
     redis.call('HSET', RUN, 'actions', cjson.encode(actions))
   end
-  family.count_actions(#actions)
+  count_actions(#actions)
 end
 
 -- Let calls wait until an action is resolved or expires. `waits` are {name of the step, step, action}, in call order.
@@ -46,7 +46,7 @@ local function await_actions(waits)
       write_to_outbox(EventKind.ACTION_REQUIRED, cjson.encode({ action = { id = action.id, type = action.type,
         tool = action.tool, call_id = action.call_id, expires_at = action.expires_at } }))
     end
-    family.show_above(EventKind.CHILD_ACTION_REQUIRED, data)
+    show_above(EventKind.CHILD_ACTION_REQUIRED, data)
   end
 end
 
@@ -65,7 +65,7 @@ local function log_resolution(action, decision, more)
   redis.call('ZREM', list_of_actions(action), member(action.call_id))
   more.action_id, more.call_id, more.decision = action.id, action.call_id, decision
   emit(EventKind.ACTION_RESOLVED, cjson.encode(more))
-  family.show_above(EventKind.CHILD_ACTION_RESOLVED, more)
+  show_above(EventKind.CHILD_ACTION_RESOLVED, more)
 end
 
 -- Cancel all actions, because the run ends.

@@ -1,6 +1,6 @@
 -- What the caps of a tenant allow its calls of models: money, requests and tokens a minute (ADR 0104).
 -- needs: now, any_caps, rate
--- What was spent is in the tenant's ledgers, of which each has the sum of a day. METERS has the rest: `<owner>reserved` is
+-- What was spent is in the tenant's ledgers, of which each has the sum of a day. meters() has the rest: `<owner>reserved` is
 -- what calls that are under way may cost yet, the sum of what its leased steps have `reserved`; `<owner>requests` and
 -- `<owner>tokens` are the times up to which calls have used these rates (GCRA, ms); `<owner>held` is how many steps wait.
 -- What a call needs is a list: what it costs at least, at most, and the tokens that it may take.

@@ -9,7 +9,7 @@ local function parent_of_new()
 end
 
 -- Why no child may begin; nil if one may, or if the run is nobody's child.
-function family.why_barred()
+local function why_barred()
   if not args.parent then return nil end
   local parent, run, _, step = parent_of_new()
   local kept = redis.call('HMGET', run, 'status', 'pausing', 'children')
@@ -20,7 +20,7 @@ function family.why_barred()
 end
 
 -- Note on both of them that the new run is a child.
-function family.attach()
+local function attach_child()
   local parent, run, steps, step = parent_of_new()
   local kept = redis.call('HMGET', run, 'children', 'parent')
   local children = kept[1] and cjson.decode(kept[1]) or {}

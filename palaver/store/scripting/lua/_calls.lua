@@ -52,7 +52,7 @@ end
 local function abandon_step(name, step)
   if not (step.call and (step.first or step.client)) then return drop_step(name, step) end
   unindex_step(name, step)
-  family.call_on(step)
+  call_on_parent(step)
   step.state = StepState.ABORTED
   save_step(name, step)
 end

@@ -24,7 +24,7 @@ local function create(kept, agent, max_steps, names)
     if not forks and redis.call('EXISTS', earlier) == 1 then redis.call('HSET', earlier, 'retried_as', ID) end
   end
   -- Of a run that another one began its parent says what there is to hear.
-  if args.parent then family.attach() elseif caps(Cap.WEBHOOKS) then redis.call('HSET', RUN, 'webhooks', 1) end
+  if args.parent then attach_child() elseif caps(Cap.WEBHOOKS) then redis.call('HSET', RUN, 'webhooks', 1) end
   if args.trace then redis.call('HSET', RUN, 'trace', args.trace) end
   CREATED, TRACE = NOW, args.trace
   add_to_list('runs', NOW, ID)

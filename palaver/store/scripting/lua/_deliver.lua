@@ -52,7 +52,7 @@ end
 local function park_step(name, step)
   step.state, step.since, step.parked = StepState.PARKED, NOW, NOW
   save_step(name, step)
-  family.call_on(step)
+  call_on_parent(step)
 end
 
 -- The lease ends before its worker tried the step: the times of the step go on as if it had not been claimed.
@@ -103,7 +103,7 @@ local function deliver_later(name, step, at, first)
   step.state, step.since = StepState.LATER, NOW
   save_step(name, step)
   redis.call('ZADD', DUE, at, member(name))
-  if lacks_worker(step) then redis.call('ZADD', LACKING, 0, lacking_member(name, step)) end
+  if lacks_worker(step) then redis.call('ZADD', lacking(), 0, lacking_member(name, step)) end
   if is_held(step) then hold(name, step) end
 end
 

@@ -14,7 +14,7 @@ local function add_due(entry)
 end
 
 -- Something has become of the run, or of the call: the child that it waits for is to look at it.
-function family.call_on(step)
+local function call_on_parent(step)
   if step.child and not step.child_ended then add_due(step.child .. '/' .. RunDue.PARENT) end
 end
 
@@ -26,7 +26,7 @@ local function add_usage(key, unpriced, names, used)
 end
 
 -- What a child used is its parent's, too, and that of all above it who have ended before: the ledgers have it once.
-function family.hand_up(parent, unpriced, names, used)
+local function hand_up(parent, unpriced, names, used)
   local run = PREFIX .. 'run:' .. parent.run_id
   local kept = redis.call('HMGET', run, 'conversation', 'ended_at', 'parent')
   if not kept[1] then return end
@@ -34,7 +34,7 @@ function family.hand_up(parent, unpriced, names, used)
   if not kept[2] then return end
   local conversation = PREFIX .. 'conv:' .. kept[1]
   if redis.call('EXISTS', conversation) == 1 then add_usage(conversation, unpriced, names, used) end
-  if kept[3] then family.hand_up(cjson.decode(kept[3]), unpriced, names, used) end
+  if kept[3] then hand_up(cjson.decode(kept[3]), unpriced, names, used) end
 end
 
 -- So many actions wait in the run `id` and below it: each run above says so of its child. What waits below a run that has
@@ -57,7 +57,7 @@ local function count_above(id, above, count)
 end
 
 -- The run itself waits for so many actions now.
-function family.count_actions(own)
+local function count_actions(own)
   if not family.above then return end
   local text = redis.call('HGET', RUN, 'children')
   for _, child in ipairs(text and cjson.decode(text) or {}) do own = own + (child.pending_actions or 0) end
@@ -65,7 +65,7 @@ function family.count_actions(own)
 end
 
 -- Show an event about an action of the run in the feeds of those above it, as far as these go on; `data` is a table.
-function family.show_above(kind, data)
+local function show_above(kind, data)
   local above, path = family.above, { ID }
   while above do
     local parent = cjson.decode(above)
@@ -96,7 +96,7 @@ local function note_end(parent)
 end
 
 -- The child has ended: the step that waits for it is due now, or, where its run is paused, as soon as that is resumed.
-function family.wake(parent)
+local function wake_parent(parent)
   note_end(parent)
   local steps = PREFIX .. 'steps:' .. parent.run_id
   local text = redis.call('HGET', steps, parent.step)

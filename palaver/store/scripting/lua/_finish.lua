@@ -45,8 +45,8 @@ local function hand_on_usage()
   end
   if used[1] then
     local parent = cjson.decode(used[1])
-    family.hand_up(parent, used[2], names, { unpack(used, 4, 3 + #names) })
-    family.wake(parent)
+    hand_up(parent, used[2], names, { unpack(used, 4, 3 + #names) })
+    wake_parent(parent)
   end
   return used[3]
 end
@@ -85,7 +85,7 @@ local function finish(reason, failure)
       count_lease(step, StepOutcome.ABANDONED)
     end
     unindex_step(open[i], step)
-    if step.state ~= StepState.ABORTED then family.call_on(step) end
+    if step.state ~= StepState.ABORTED then call_on_parent(step) end
   end
   redis.call('UNLINK', STEPS)
   redis.call('ZREM', DUE, member(RunDue.START), member(RunDue.END), member(RunDue.PARENT))
@@ -98,7 +98,7 @@ local function finish(reason, failure)
   redis.call('HSET', CONV, 'last_outcome', cjson.encode({ run_id = ID, status = status, stop_reason = reason }))
   redis.call('EXPIRE', RUN, Setting.RETENTION)
   -- Sweepers remove the run from the list of runs then.
-  redis.call('ZADD', ENDED, NOW + Setting.RETENTION * 1000, ID)
+  redis.call('ZADD', ended_runs(), NOW + Setting.RETENTION * 1000, ID)
   redis.call('EXPIRE', FEED, Setting.FEED_RETENTION)
   record_run(reason, failed and failure)
   return activate_next_run()

@@ -91,7 +91,7 @@ local function resume()
   emit(EventKind.RUN_RESUMED, '{}')
   for _, each in ipairs(steps_in_order()) do
     local name, step = each[1], each[2]
-    family.call_on(step)
+    call_on_parent(step)
     if step.state == StepState.PARKED then
       -- The pause does not count as the step's time; a postponement is not counted anyway.
       local since = step.postponed and step.postponed == step['until'] and math.max(step.parked, step.postponed)

@@ -3,8 +3,10 @@
 
 local RUN, STEPS, FEED = keys.run, keys.steps, keys.feed
 local DUE = keys.due
-local ENDED, LACKING = PREFIX .. 'ended', PREFIX .. 'lacking'
-local HELD, METERS = PREFIX .. 'held', PREFIX .. 'meters'
+local function ended_runs() return PREFIX .. 'ended' end
+local function lacking() return PREFIX .. 'lacking' end
+local function held() return PREFIX .. 'held' end
+local function meters() return PREFIX .. 'meters' end
 -- ENTERED: how far the log went when the run's turn in the conversation came. STEER: what the user has said into the
 -- run and the log does not have yet, a JSON list of messages, each as JSON text. CREATED: when it was submitted (ms).
 -- NAMES: of the agent (- for none) and of its models. MODEL: which of these is asked, from 0. TRACE: that it belongs to.
@@ -36,9 +38,12 @@ end
 load_run()
 
 -- The agent (- for none) and the model that is asked; nothing if nobody knows.
+local names, names_of = {}, nil
 local function names_in_use()
-  local names = {}
-  for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
+  if names_of ~= NAMES then
+    names, names_of = {}, NAMES
+    for name in string.gmatch(NAMES or '', '%S+') do names[#names + 1] = name end
+  end
   return names[1], names[2 + (MODEL or 0)]
 end
 

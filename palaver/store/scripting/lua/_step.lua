@@ -47,14 +47,14 @@ local function unattended_member(name, step) return lacked_queue(step) .. ' ' ..
 -- A worker takes from the queue of the step, or it is in no queue any more.
 local function attend(name, step)
   if not step.unattended then return end
-  redis.call('ZREM', LACKING, unattended_member(name, step))
+  redis.call('ZREM', lacking(), unattended_member(name, step))
   step.unattended = nil
 end
 
--- Change what is reserved for the calls of a leased step: METERS has the sum of all that its tenant has.
+-- Change what is reserved for the calls of a leased step: meters() has the sum of all that its tenant has.
 local function reserve(step, amount)
   local more = amount - (step.reserved or 0)
-  if more ~= 0 then redis.call('HINCRBY', METERS, OWNER .. 'reserved', more) end
+  if more ~= 0 then redis.call('HINCRBY', meters(), OWNER .. 'reserved', more) end
   step.reserved = amount > 0 and amount or nil
 end
 
@@ -63,17 +63,17 @@ local function is_held(step)
   return step.needs and step.reason == WaitReason.TENANT_LIMIT and step.postponed == step['until']
 end
 
--- Where HELD has such a step: by its tenant and by since when.
+-- Where held() has such a step: by its tenant and by since when.
 local function held_member(name, step)
   return OWNER .. string.format('%013.0f', step.held) .. ' ' .. CONVERSATION .. '/' .. member(name)
 end
 
 local function hold(name, step)
-  if redis.call('ZADD', HELD, 0, held_member(name, step)) == 1 then redis.call('HINCRBY', METERS, OWNER .. 'held', 1) end
+  if redis.call('ZADD', held(), 0, held_member(name, step)) == 1 then redis.call('HINCRBY', meters(), OWNER .. 'held', 1) end
 end
 
 local function let_go(name, step)
-  if redis.call('ZREM', HELD, held_member(name, step)) == 1 then redis.call('HINCRBY', METERS, OWNER .. 'held', -1) end
+  if redis.call('ZREM', held(), held_member(name, step)) == 1 then redis.call('HINCRBY', meters(), OWNER .. 'held', -1) end
 end
 
 -- Take a step out of the indexes that its state keeps it in.
@@ -89,7 +89,7 @@ local function unindex_step(name, step)
   elseif step.state == StepState.LEASED or step.state == StepState.LATER or step.state == StepState.AWAITING then
     if step.state == StepState.LEASED then fly(OWNER, ID, name, -1) end
     redis.call('ZREM', DUE, member(name))
-    if lacks_worker(step) then redis.call('ZREM', LACKING, lacking_member(name, step)) end
+    if lacks_worker(step) then redis.call('ZREM', lacking(), lacking_member(name, step)) end
     if is_held(step) then let_go(name, step) end
   end
   if step.reserved then reserve(step, 0) end
@@ -98,7 +98,7 @@ end
 
 local function drop_step(name, step)
   redis.call('HDEL', STEPS, name)
-  family.call_on(step)
+  call_on_parent(step)
   unindex_step(name, step)
 end
 

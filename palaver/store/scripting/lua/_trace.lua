@@ -2,7 +2,7 @@
 -- (palaver.store.reading.spans). Runs that are not sampled have none.
 -- needs: step
 
-local SPANS = PREFIX .. 'spans'
+local function spans() return PREFIX .. 'spans' end
 local is_noted = Events.TRACED
 
 local function is_sampled() return TRACE and string.sub(TRACE, 53, 55) == '-01' end
@@ -19,10 +19,10 @@ end
 -- A record is a text of lines, in the order that `workers.tracing.records` reads them in. None of its values has a line
 -- break, JSON neither.
 local function write_span(of, began, ...)
-  redis.call('XADD', SPANS, 'MAXLEN', '~', Limit.SPANS, '*', of, table.concat({ ID, string.match(CONV, 'conv_.*'), TRACE,
+  redis.call('XADD', spans(), 'MAXLEN', '~', Limit.SPANS, '*', of, table.concat({ ID, string.match(CONV, 'conv_.*'), TRACE,
     NAMES or '', MODEL or 0, began, NOW, ... }, '\n'))
   -- In case that nobody sends them.
-  redis.call('EXPIRE', SPANS, Setting.RETENTION)
+  redis.call('EXPIRE', spans(), Setting.RETENTION)
 end
 
 -- An attempt is over, however: its lease ends. `told` is what its worker says of it, JSON.

@@ -3,11 +3,11 @@
 -- needs: now, any_caps, publish
 --
 -- A tenant is its owner of lists. A queue's list `ready` has what is delivered and not claimed; beyond Queue.WINDOW of
--- these, and at a tenant's cap, what is ready stays in his backlog. FAIR is a hash: <queue> (its virtual time: that of the last turn),
+-- these, and at a tenant's cap, what is ready stays in his backlog. fair() is a hash: <queue> (its virtual time: that of the last turn),
 -- <owner>cost:<queue> (of a step of the tenant, smoothed).
 
 local SHARD = string.match(keys.due, '^{.-}:')
-local FAIR = SHARD .. 'fair'
+local function fair() return SHARD .. 'fair' end
 local function ready(queue) return SHARD .. 'ready:' .. queue end
 -- Who has a backlog, by virtual time: tenants whose turn may come, and those at their cap. The third list has those
 -- without a backlog whose virtual time is ahead of the queue's.
@@ -55,13 +55,13 @@ local function charge_turn(owner, queue, cost)
   for _, list in ipairs({ turns(queue), capped(queue) }) do
     if redis.call('ZADD', list, 'XX', 'INCR', time, owner) then return end
   end
-  local now = redis.call('ZSCORE', ahead(queue), owner) or redis.call('HGET', FAIR, queue) or 0
+  local now = redis.call('ZSCORE', ahead(queue), owner) or redis.call('HGET', fair(), queue) or 0
   redis.call('ZADD', ahead(queue), now + time, owner)
 end
 
 -- A step costs one, and what it turns out to take in tokens. What the tenant's steps cost before is charged in advance.
 local function charge_in_advance(owner, queue, run, name)
-  local cost = redis.call('HGET', FAIR, owner .. 'cost:' .. queue) or 1
+  local cost = redis.call('HGET', fair(), owner .. 'cost:' .. queue) or 1
   charged[flight_of(run, name)] = cost
   charge_turn(owner, queue, cost)
 end
@@ -71,7 +71,7 @@ local function settle_charge(owner, run, name, step, tokens)
   if not step.in_turn then return end
   local cost, before = 1 + tokens / 1000, redis.call('ZSCORE', in_flight(owner), flight_of(run, name)) or 0
   charge_turn(owner, step.queue, cost - before)
-  redis.call('HSET', FAIR, owner .. 'cost:' .. step.queue, string.format('%.6f', 0.75 * before + 0.25 * cost))
+  redis.call('HSET', fair(), owner .. 'cost:' .. step.queue, string.format('%.6f', 0.75 * before + 0.25 * cost))
 end
 
 local function enter_capped(owner, queue, time)
@@ -86,7 +86,7 @@ end
 -- The tenant waits for his turn. Who was away has no turns to catch up on: his time is that of the queue at least.
 local function begin_backlog(owner, queue)
   if redis.call('ZSCORE', turns(queue), owner) or redis.call('ZSCORE', capped(queue), owner) then return end
-  local now = redis.call('HGET', FAIR, queue) or 0
+  local now = redis.call('HGET', fair(), queue) or 0
   local time = math.max(now, redis.call('ZSCORE', ahead(queue), owner) or 0)
   time = string.format('%.6f', time)
   if is_at_cap(owner) then enter_capped(owner, queue, time) else redis.call('ZADD', turns(queue), time, owner) end
@@ -142,7 +142,7 @@ local function deliver_first(owner, time, queue)
   -- Somebody deleted it by hand: that must not keep others waiting.
   if not text then return end_backlog(owner, queue) end
   local delivery = cjson.decode(text)
-  redis.call('HSET', FAIR, queue, time)
+  redis.call('HSET', fair(), queue, time)
   charge_in_advance(owner, queue, delivery[1], delivery[3])
   end_backlog(owner, queue)
   fly(owner, delivery[1], delivery[3], 1)

@@ -7,9 +7,9 @@
 local function correct_charge(charged, taken)
   local per_minute = taken ~= charged and caps('tokens_per_minute')
   if not per_minute then return end
-  local used = redis.call('HGET', METERS, OWNER .. 'tokens') or NOW
+  local used = redis.call('HGET', meters(), OWNER .. 'tokens') or NOW
   used = used + (taken - charged) * 60000 * Setting.SHARDS / per_minute
-  redis.call('HSET', METERS, OWNER .. 'tokens', string.format('%.3f', used))
+  redis.call('HSET', meters(), OWNER .. 'tokens', string.format('%.3f', used))
 end
 
 -- Add up what a step used, for the run and in the ledger. If nobody knows what it cost, the tenant has spent what was

@@ -19,7 +19,7 @@ end
 if not step.unattended then
   step.unattended = NOW
   save_step(name, step)
-  redis.call('ZADD', LACKING, 0, unattended_member(name, step))
+  redis.call('ZADD', lacking(), 0, unattended_member(name, step))
   emit_waiting(name, WaitReason.NO_WORKER, code, 0)
 elseif NOW - step.unattended > 1000 * Limit.NO_WORKER then
   abandon_step(name, step)

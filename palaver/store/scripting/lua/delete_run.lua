@@ -20,7 +20,7 @@ if not looked then
   redis.call('UNLINK', FEED)
   take_from_list('runs', ID)
   take_from_list(list_of(STATUS), ID)
-  redis.call('ZREM', ENDED, ID)
+  redis.call('ZREM', ended_runs(), ID)
   -- Workers that have cached its messages rebuild the conversation.
   if there and ENTERED then withdraw_from(ENTERED + 1, ID) end
   if redis.call('HGET', CONV, 'titled_by') == ID then redis.call('HDEL', CONV, 'title', 'folded', 'titled_by') end

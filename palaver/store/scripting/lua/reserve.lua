@@ -11,7 +11,7 @@ local tenant = allowance(PREFIX, OWNER, before - spent)
 local cap, at = hindrance(tenant, needs)
 if cap then
   -- Those that wait for the same rate come one after the other; sweepers let them begin in order, if not sooner.
-  local behind = cap.each and cap.each * cap.counts(needs) * (redis.call('HGET', METERS, OWNER .. 'held') or 0) or 0
+  local behind = cap.each and cap.each * cap.counts(needs) * (redis.call('HGET', meters(), OWNER .. 'held') or 0) or 0
   step.needs, step.held = needs, step.held or NOW
   save_step(args.step, step)
   return reply.wait { code = cap.code, seconds_ms = math.ceil(at + behind - NOW), of_tenant = true, woken = {} }
@@ -20,7 +20,7 @@ charge(tenant, needs)
 local in_money = false
 for _, each in ipairs(tenant) do
   in_money = in_money or each.left ~= nil
-  if each.used then redis.call('HSET', METERS, each.meter, string.format('%.3f', each.used)) end
+  if each.used then redis.call('HSET', meters(), each.meter, string.format('%.3f', each.used)) end
 end
 step.reserves, step.held, step.charged = args.call, nil, (step.charged or 0) + args.tokens
 reserve(step, in_money and spent + args.most or 0)

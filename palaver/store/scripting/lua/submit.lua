@@ -13,7 +13,7 @@ if args.fingerprint or conflict == OnConflict.STEER then
   if earlier[1] then return reply.replayed { run_id = earlier[1], steered = earlier[3] } end
 end
 do
-  local why = family.why_barred()
+  local why = why_barred()
   if why then return reply.barred { why = why } end
 end
 if (args.start_by or NOW + 1) <= NOW then return reply.past { field = 'start_by' } end
