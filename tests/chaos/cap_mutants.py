@@ -40,8 +40,8 @@ CAP_MUTANTS: Final = by_name(
         "a reservation at the expense of the default tenant",
         _MONEY,
         f"{_LUA}_step.lua",
-        "redis.call('HINCRBY', METERS, OWNER .. 'reserved', more)",
-        "redis.call('HINCRBY', METERS, 'reserved', more)",
+        "redis.call('HINCRBY', meters(), OWNER .. 'reserved', more)",
+        "redis.call('HINCRBY', meters(), 'reserved', more)",
     ),
     _mutant(
         "a call that is asked for again and reserves again",
