@@ -32,6 +32,7 @@ from palaver.processes.failpoints import failpoint
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from palaver.stack.ports import free_port
 from palaver.stack.readiness import accepts
+from tests import once
 from tests.pages import ROOT
 from tests.process.cluster import Cluster
 
@@ -43,7 +44,7 @@ _PRELOADED: Final[Mapping[str, str]] = {
         billiard.popen_fork billiard.sharedctypes httpx aiohttp workers.connections.guarded_resolver
     """,
     "api": """
-        api.__main__ api.app api.connections api.descriptors api.openhands
+        api.__main__ api.app api.connections api.descriptors api.ag_ui api.ai_sdk api.openai api.openhands
         uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
     """,
 }
@@ -188,6 +189,8 @@ def main(program: str) -> None:
     sends = program == "workers" and "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
     for name in (*_PRELOADED[program].split(), *([_SENDER] if sends else ()), *settings().tools):
         importlib.import_module(name)
+    once.know_the_version_of_redis()
+    once.assemble_scripts(settings())
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1, "a fork would lose threads, and what they hold"
