@@ -35,6 +35,7 @@ from tests.processes import die_with
 
 _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
+_ZYGOTE: Final = "tests.chaos.zygote"
 _POOL: Final = ("celery", "-A", "tests.process.pool_app")
 _READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_PROPAGATORS", "OTEL_PYTHON_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
@@ -130,7 +131,9 @@ def _forks(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     if tuple(command[:2]) != (sys.executable, "-m"):
         return False
     role = command[2] == "palaver.cli" and command[3] in _ROLES
-    if not (role or command[2] == _MODEL_SERVER or tuple(command[2:5]) == _POOL):
+    # With an application of a test's own.
+    worker = command[2] == "workers" and "worker" in command
+    if not (role or worker or command[2] in (_MODEL_SERVER, _ZYGOTE) or tuple(command[2:5]) == _POOL):
         return False
     return _read_before(environment) == _read_before(os.environ)
 
