@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping
 import pytest
 from hypothesis import settings
 
-from tests import api_schemas, certificates, fake_scripts
+from tests import api_schemas, certificates, fake_scripts, once
 from tests.chaos.zygote import Zygote, zygotes_of
 from tests.forks import run as run_in_forks
 from tests.process import warm
@@ -35,6 +35,7 @@ settings.load_profile("repeatable")
 fake_scripts.teach()
 certificates.read_once()
 api_schemas.describe_once()
+once.know_the_version_of_redis()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,8 @@
         victim.start()
 
 What runs is the program of the role, in a session and with a log of its own; it ends when its parent ends, and the
-parent with the tests. As a program, `python -m tests.chaos.zygote celery|api`, this is that parent.
+parent with the tests. As a program, `python -m tests.chaos.zygote workers|api SOCKET`, this is that parent. It is
+itself a fork of the one that all processes of tests have (tests/process/warm.py), and has more of its role.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,16 +25,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import IO, Any, Final, NoReturn, Self
+from typing import IO, Any, Final, NoReturn, Self, TextIO
 
 from palaver.config.roles import command
 from palaver.config.settings import settings
 from palaver.processes.failpoints import failpoint
-from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
+from palaver.stack.child import ChildCommand, Spawned
 from palaver.stack.ports import free_port
 from palaver.stack.readiness import accepts
-from tests.pages import ROOT
+from tests import once
 from tests.process.cluster import Cluster
 
 _PRELOADED: Final[Mapping[str, str]] = {
@@ -43,13 +46,15 @@ _PRELOADED: Final[Mapping[str, str]] = {
         billiard.popen_fork billiard.sharedctypes httpx aiohttp workers.connections.guarded_resolver
     """,
     "api": """
-        api.__main__ api.app api.connections api.descriptors api.openhands
+        api.__main__ api.app api.connections api.descriptors api.ag_ui api.ai_sdk api.openai api.openhands
         uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
     """,
 }
 """What a program imports until it works."""
 _SENDER: Final = "workers.tracing.sender"
 """What a worker imports that sends traces: as much again."""
+_PATIENCE: Final = 60.0
+"""Seconds for what a warm parent does."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -67,15 +72,21 @@ class Zygote:
         self._named = 0
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            dying_with_parent([sys.executable, "-m", "tests.chaos.zygote", command(self._line)[2]]),
-            cwd=ROOT,
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        with TemporaryDirectory(prefix="zygote-") as folder, socket.socket(socket.AF_UNIX) as server:
+            server.bind(address := os.path.join(folder, "socket"))
+            server.listen(1)
+            server.settimeout(_PATIENCE)
+            self._process = ChildCommand(
+                f"zygote-{self._line}",
+                [sys.executable, "-m", "tests.chaos.zygote", command(self._line)[2], address],
+                environment=self.environment,
+                log_path=self._logs / f"zygote-{self._line}.log",
+                ready=lambda child: True,
+            )
+            self._process.start()
+            with server.accept()[0] as connection:
+                connection.settimeout(_PATIENCE)
+                self._stream = connection.makefile("rw")
         assert self._read() == "ready"
         return self
 
@@ -83,8 +94,8 @@ class Zygote:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill_children()
-        self._process.kill()
-        self._process.communicate()
+        self._stream.close()
+        self._process.kill(signal.SIGKILL)
 
     def child(self, armed: str = "") -> Forked:
         """One more process, to be started; `armed` is what PALAVER_FAILPOINTS would say."""
@@ -109,14 +120,12 @@ class Zygote:
 
     def ask(self, **request: Any) -> Any:
         """What the warm parent answers."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        self._stream.write(json.dumps(request) + "\n")
+        self._stream.flush()
         return self._read()
 
     def _read(self) -> Any:
-        assert self._process.stdout is not None
-        answer = self._process.stdout.readline()
+        answer = self._stream.readline()
         assert answer, "the zygote has ended"
         return json.loads(answer)
 
@@ -183,24 +192,38 @@ class _Fork:
 # The warm parent.
 
 
-def main(program: str) -> None:
+def main(program: str, address: str) -> None:
     """Import, then fork for each request that comes in, until nobody can send one."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        with connection.makefile("rw") as stream:
+            _answer_all(program, connection, stream)
+
+
+def _answer_all(program: str, connection: socket.socket, stream: TextIO) -> None:
+    def answer(value: Any) -> None:
+        stream.write(json.dumps(value) + "\n")
+        stream.flush()
+
     sends = program == "workers" and "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
     for name in (*_PRELOADED[program].split(), *([_SENDER] if sends else ()), *settings().tools):
         importlib.import_module(name)
+    once.know_the_version_of_redis()
+    once.assemble_scripts(settings())
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1, "a fork would lose threads, and what they hold"
-    print('"ready"', flush=True)
-    for line in sys.stdin:
+    answer("ready")
+    while line := stream.readline():
         request = json.loads(line)
         if "poll" in request:
             ended, status = os.waitpid(request["poll"], os.WNOHANG)
-            print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
+            answer(os.waitstatus_to_exitcode(status) if ended else None)
         elif (pid := os.fork()) == 0:
+            os.close(connection.detach())
             _become(**request)
         else:
-            print(pid, flush=True)
+            answer(pid)
 
 
 def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
@@ -222,4 +245,4 @@ def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

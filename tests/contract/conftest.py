@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from typing import Any
@@ -20,6 +21,22 @@ from tests.contract.slots import crossings, watched_scripts
 from tests.contract.store_driver import StoreDriver
 from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
 from tests.sentinels import BY_SENTINEL, SentinelServer
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is slow is held by a real server; the fake, which is slower, repeats it among the chaos (ADR 0087)."""
+    real = {item.nodeid for item in items if not item.get_closest_marker("chaos")}
+    for item in items:
+        on_fake = item.get_closest_marker("slow") and _server_of(item) == "fake"
+        if on_fake and re.sub(r"\bfake\b", "real", item.nodeid) in real:
+            item.add_marker(pytest.mark.chaos)
+
+
+def _server_of(item: pytest.Item) -> str | None:
+    """The kind of server that a test of the contract runs on; None where it has none of its own."""
+    chosen = getattr(item, "callspec", None)
+    return None if chosen is None else chosen.params.get("redis")
 
 
 @pytest.fixture(scope="session")

@@ -81,10 +81,10 @@ _BUDGET: Any = {"deadline": None, "suppress_health_check": list(HealthCheck), "p
 @pytest.mark.parametrize(
     ("redis", "seed"),
     [
-        *(("fake", seed) for seed in range(2)),
-        *(pytest.param("fake", seed, marks=pytest.mark.chaos) for seed in range(2, 4)),
-        pytest.param("real", 0, marks=pytest.mark.process),
-        *(pytest.param("real", seed, marks=[pytest.mark.process, pytest.mark.chaos]) for seed in range(1, 4)),
+        ("fake", 0),
+        *(pytest.param("fake", seed, marks=pytest.mark.chaos) for seed in range(1, 4)),
+        pytest.param("real", 1, marks=pytest.mark.process),
+        *(pytest.param("real", seed, marks=[pytest.mark.process, pytest.mark.chaos]) for seed in (0, 2, 3)),
     ],
     indirect=["redis"],
 )
@@ -97,7 +97,7 @@ async def test_long_ways(redis: Any, seed: int) -> None:
     await walker.drive_to_the_end()
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_any_order_of_calls_on_fakeredis() -> None:
     class OnFake(Walk):
         @staticmethod
@@ -116,4 +116,4 @@ def test_any_order_of_calls_on_a_real_server(server: RedisServer) -> None:
             await client.flushall()
             return client
 
-    run_state_machine_as_test(OnReal, settings=settings(max_examples=20, stateful_step_count=50, **_BUDGET))
+    run_state_machine_as_test(OnReal, settings=settings(max_examples=30, stateful_step_count=50, **_BUDGET))

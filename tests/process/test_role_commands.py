@@ -27,7 +27,7 @@ from tests.process.warm import cold_starts
 from tests.processes import gone
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("cold")]
+pytestmark = pytest.mark.process
 
 WORKERS: Final = ("worker", "tools")
 PROGRAM: Final = {
@@ -55,10 +55,20 @@ def refused(role: str, *options: str, interpreter: tuple[str, ...] = (), **envir
     return done.returncode, done.stderr
 
 
-@pytest.fixture(scope="module")
-def cold() -> Iterator[None]:
-    with cold_starts():
-        yield
+def turned_away(folder: Path, role: str, *options: str, **environment: str) -> tuple[int | None, str]:
+    """The same of a command that is forked, and all that it writes: one for each reason would import for a second."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
+    child = ChildCommand(
+        role,
+        [sys.executable, "-m", "palaver.cli", role, *options],
+        environment={**clean, "PALAVER_FLOWER_OPEN": "true", **environment},
+        log_path=folder / "log",
+        ready=lambda child: False,
+    )
+    child.start()
+    child.reap(time.monotonic() + 60)
+    assert "Traceback" not in child.output
+    return child.exit_code, child.output
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +97,8 @@ def test_a_password_in_the_place_of_a_port_is_not_said() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_an_option_that_there_is_not(role: str, redis_url: str) -> None:
-    status, said = refused(role, "--nope", PALAVER_REDIS_URL=redis_url)
+def test_an_option_that_there_is_not(role: str, redis_url: str, tmp_path: Path) -> None:
+    status, said = turned_away(tmp_path, role, "--nope", PALAVER_REDIS_URL=redis_url)
     assert status == 2
     assert "nope" in said.splitlines()[-1]
     assert len(said.splitlines()) <= 4, "not all that it could do"
@@ -102,10 +112,10 @@ def test_flower_wants_a_login(redis_url: str) -> None:
 
 
 @pytest.mark.parametrize(("role", "variable"), [("api", "PALAVER_API_PORT"), ("flower", "PALAVER_FLOWER_PORT")])
-def test_a_port_in_use(role: str, variable: str, redis_url: str) -> None:
+def test_a_port_in_use(role: str, variable: str, redis_url: str, tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
-        status, said = refused(role, f"--port={port}", PALAVER_REDIS_URL=redis_url)
+        status, said = turned_away(tmp_path, role, f"--port={port}", PALAVER_REDIS_URL=redis_url)
     assert status == 69
     assert said == (
         f"palaver: cannot listen on {HOST}:{port} (Address already in use): stop what listens there, or choose another "
@@ -123,10 +133,10 @@ def test_a_port_in_use(role: str, variable: str, redis_url: str) -> None:
         ("up", "", "http", "PALAVER_API_PORT: 'http'"),
     ],
 )
-def test_a_port_that_is_none(role: str, option: str, variable: str, said: str, redis_url: str) -> None:
+def test_a_port_that_is_none(role: str, option: str, variable: str, said: str, redis_url: str, tmp_path: Path) -> None:
     options = [option] if option else []
     ports = {"PALAVER_API_PORT": variable, "PALAVER_FLOWER_PORT": variable}
-    status, told = refused(role, *options, interpreter=(), PALAVER_REDIS_URL=redis_url, **ports)
+    status, told = turned_away(tmp_path, role, *options, PALAVER_REDIS_URL=redis_url, **ports)
     assert (status, told) == (78, f"palaver: {said} is no port, which is a number from 1 to 65535\n")
 
 
@@ -154,8 +164,10 @@ def test_help_asks_for_nothing_that_is_set(role: str) -> None:
         ),
     ],
 )
-def test_an_option_that_does_no_good_is_refused_in_a_sentence(role: str, options: list[str], said: str) -> None:
-    status, told = refused(role, *options, interpreter=(), PALAVER_REDIS_URL="redis://127.0.0.1:1/0")
+def test_an_option_that_does_no_good_is_refused_in_a_sentence(
+    role: str, options: list[str], said: str, tmp_path: Path
+) -> None:
+    status, told = turned_away(tmp_path, role, *options, PALAVER_REDIS_URL="redis://127.0.0.1:1/0")
     assert status == 2
     assert told.startswith("palaver: palaver ")
     assert said in told
@@ -200,7 +212,8 @@ def begun(role: str, redis_url: str, folder: Path, *options: str) -> Iterator[Ch
         log_path=folder / "log",
         ready=ready,
     )
-    child.start()
+    with cold_starts():
+        child.start()
     try:
         yield child
     finally:

@@ -56,7 +56,7 @@ PLAYS: dict[str, Play] = {
 }
 
 
-@pytest.fixture(scope="module", params=["text", "json"])
+@pytest.fixture(scope="module", params=["text", pytest.param("json", marks=pytest.mark.chaos)])
 def sinks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sinks]:
     folder = tmp_path_factory.mktemp("secrets")
     talkative = {"worker": ("-l", "DEBUG"), "tools": ("-l", "DEBUG"), "api": ("--log-level", "trace"), "flower": ()}

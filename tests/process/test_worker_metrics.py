@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from palaver.config.exits import EX_UNAVAILABLE
+from palaver.stack.child import ChildCommand
 from palaver.stack.plan import COMMANDS
 from palaver.stack.ports import HOST, free_port
 from tests.process.cluster import Cluster
@@ -86,10 +88,14 @@ def test_nothing_else_is_there_and_slow_askers_hold_nobody_up_for_long(measured:
 
 
 @pytest.mark.parametrize("role", ["worker", "tools"])
-def test_a_port_that_is_taken_is_said_in_one_sentence(measured: Cluster, port: int, role: str) -> None:
+def test_a_port_that_is_taken_is_said_in_one_sentence(measured: Cluster, port: int, tmp_path: Path, role: str) -> None:
     environment = {**measured.children(role)[0].environment, "PALAVER_METRICS_PORT": str(port)}
-    done = subprocess.run(COMMANDS[role], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == EX_UNAVAILABLE
+    refused = ChildCommand(
+        role, COMMANDS[role], environment=environment, log_path=tmp_path / "log", ready=lambda child: False
+    )
+    refused.start()
+    refused.reap(time.monotonic() + 60)
+    assert refused.exit_code == EX_UNAVAILABLE
     said = f"palaver: cannot serve metrics on {HOST}:{port} (Address already in use): each worker on a machine needs"
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    assert said in refused.output
+    assert "Traceback" not in refused.output

@@ -15,7 +15,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
-MANY = 100
+MANY = 40
 KEYED = """
 [providers.keyed]
 base_url = "{url}/v1"

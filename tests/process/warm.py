@@ -22,19 +22,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, NoReturn
 
 import pytest
 
+from palaver.config.settings import Settings, settings
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
+from tests import once
 from tests.pages import ROOT
 from tests.processes import die_with
 
 _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
+_ZYGOTE: Final = "tests.chaos.zygote"
 _POOL: Final = ("celery", "-A", "tests.process.pool_app")
-_READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_", "PYTHON")
+_READ_BEFORE: Final = ("LD_", "MALLOC_", "OTEL_PROPAGATORS", "OTEL_PYTHON_", "PYTHON")
 """Beginnings of variables that are read before a program's first line, or by what is imported already."""
 _PATH: Final = "PYTHONPATH"
 """Read before the first line as well, but a fork can still go by it."""
@@ -52,8 +55,11 @@ _PRELOADED: Final = """
     celery.app.events celery.backends.base celery.events.dispatcher celery.events.receiver celery.fixups.django
     celery.worker.autoscale celery.worker.consumer celery.worker.consumer.delayed_delivery celery.worker.strategy
     kombu.mixins kombu.pidbox
-    api.app api.connections api.descriptors api.logs api.mcp api.openhands
+    api.app api.connections api.descriptors api.logs api.mcp
+    api.ag_ui api.ai_sdk api.openai api.openhands
     uvicorn.lifespan.on uvicorn.loops.asyncio uvicorn.loops.auto uvicorn.protocols.http.h11_impl
+    encodings.idna importlib.readers stringprep
+    tests.process.tools
 """
 """What the programs import until they work, but for what reads the environment: workers.app, for one."""
 _SPAWN: Final = ChildCommand._spawn
@@ -125,7 +131,9 @@ def _forks(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     if tuple(command[:2]) != (sys.executable, "-m"):
         return False
     role = command[2] == "palaver.cli" and command[3] in _ROLES
-    if not (role or command[2] == _MODEL_SERVER or tuple(command[2:5]) == _POOL):
+    # With an application of a test's own.
+    worker = command[2] == "workers" and "worker" in command
+    if not (role or worker or command[2] in (_MODEL_SERVER, _ZYGOTE) or tuple(command[2:5]) == _POOL):
         return False
     return _read_before(environment) == _read_before(os.environ)
 
@@ -179,6 +187,7 @@ def main() -> None:
     """Import, then fork for each request that comes in, until nobody can send one."""
     for name in _PRELOADED.split():
         importlib.import_module(name)
+    once.know_the_version_of_redis()
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1, "a fork would lose threads, and what they hold"
@@ -188,10 +197,24 @@ def main() -> None:
         if "poll" in request:
             ended, status = os.waitpid(request["poll"], os.WNOHANG)
             print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
-        elif (pid := os.fork()) == 0:
+            continue
+        _prepare(request["environment"])
+        if (pid := os.fork()) == 0:
             _become(**request)
-        else:
-            print(pid, flush=True)
+        print(pid, flush=True)
+
+
+def _prepare(environment: Mapping[str, str]) -> None:
+    """Have the scripts of a process with this environment; one whose settings do not fit says so itself."""
+    own = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        with suppress(Exception):
+            once.assemble_scripts(Settings())
+    finally:
+        os.environ.clear()
+        os.environ.update(own)
 
 
 def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
@@ -232,8 +255,6 @@ def _execv(path: str, argv: Sequence[str]) -> NoReturn:
 
 
 def _as_exec_leaves_it(argv: Sequence[str]) -> list[str]:
-    from palaver.config.settings import settings
-
     settings.cache_clear()
     logging.getLogger().handlers.clear()
     for number in signal.valid_signals():

@@ -1,0 +1,23 @@
+"""What processes of tests compute again for each connection or each sibling, and need once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from redis import utils
+
+from palaver.config.settings import Settings
+from palaver.store.scripting import scripts
+from palaver.store.scripting.shared_names import ScriptSettings
+
+
+def know_the_version_of_redis() -> None:
+    """From here on this process and its forks read once which redis-py they have, and not for each connection: that
+    looks through all that is installed."""
+    utils.get_lib_version = cache(utils.get_lib_version)
+
+
+def assemble_scripts(settings: Settings) -> None:
+    """Make the scripts that processes with these settings have, for all that are forked from this one."""
+    for sends in (False, True):
+        scripts._sources(ScriptSettings.of(settings, sends=sends), scripts.VERSION)
