@@ -20,4 +20,4 @@ def know_the_version_of_redis() -> None:
 def assemble_scripts(settings: Settings) -> None:
     """Make the scripts that processes with these settings have, for all that are forked from this one."""
     for sends in (False, True):
-        scripts._sources(ScriptSettings.of(settings, sends=sends), scripts.VERSION)
+        dict(scripts._sources(ScriptSettings.of(settings, sends=sends), scripts.VERSION))
