@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from billiard.process import current_process
 from celery.concurrency.prefork import TaskPool as Prefork
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from .models.model import ModelPort
 
 log = logging.getLogger("palaver.workers.app")
+_NEXT_CHILD: Final = 1.0
+"""Seconds between a child that cannot begin and the next one: what is short may be there again."""
 
 _POOL_EXTRA = 5.0
 """Seconds that the pool waits longer than the keeper's grace: by then every lease is settled or handed back."""
@@ -277,7 +280,19 @@ app.lifespan = _lifespan
 
 @worker_process_init.connect
 def _start_child(**_: Any) -> None:
-    """A child of a tools worker: in a session of its own, with what tools may see, before it imports any of them."""
+    """A child of a tools worker, or none: to Celery one whose start has failed is as good as any other, and it would
+    give it calls."""
+    try:
+        _become_child()
+    except BaseException as error:
+        sentence = "A child of this tools worker cannot begin; the next try is in %s s: %s"
+        log.critical(sentence, _NEXT_CHILD, error, exc_info=not isinstance(error, ConfigurationError))
+        time.sleep(_NEXT_CHILD)
+        os._exit(os.EX_TEMPFAIL)
+
+
+def _become_child() -> None:
+    """In a session of its own, with what tools may see, before it imports any of them."""
     os.setsid()
     failpoint.worker = os.getppid()
     here, place = settings(), current_process().index
