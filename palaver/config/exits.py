@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-from palaver.secrets.redaction import password_of, redact, register_secrets
+from palaver.secrets.redaction import passwords_of, redact, register_secrets
 from palaver.telemetry import logs
 
 EX_USAGE: Final = 2
@@ -42,5 +42,5 @@ def refusing() -> Iterator[None]:
 def presentable(text: str) -> str:
     """Return ``text`` as a process that ends may show it: without its secrets, and without the passwords in addresses
     that its environment has for tools. An exception of an import may repeat any of them."""
-    register_secrets(map(password_of, os.environ.values()))
+    register_secrets(password for value in os.environ.values() for password in passwords_of(value))
     return redact(text)

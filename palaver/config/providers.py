@@ -41,7 +41,7 @@ from palaver.schemas.endpoints import INLINE, Endpoint
 from palaver.schemas.fields import UNFIT_FOR_HEADERS, fits_a_header
 from palaver.schemas.models import Usage
 from palaver.schemas.protocols import PROTOCOL_RULES, ProtocolName, ProtocolRules, ProviderOptions
-from palaver.secrets.redaction import password_of, register_secrets
+from palaver.secrets.redaction import passwords_of, register_secrets
 from palaver.vocabulary.addresses import leads_within
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.names import did_you_mean
@@ -286,7 +286,7 @@ def load_providers(path: Path | None) -> Mapping[str, Provider]:
         return {}
     providers = read_model(_File, path, "PALAVER_PROVIDERS").providers
     for provider in providers.values():
-        register_secrets((provider.api_key, password_of(provider.base_url)))
+        register_secrets((provider.api_key, *passwords_of(provider.base_url)))
     return providers
 
 

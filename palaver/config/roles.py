@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
@@ -202,7 +203,7 @@ def wait_for_redis(url: str) -> None:
 def _redis() -> str:
     """The address of the store. Raises SystemExit, with a sentence, if it is not set, or none."""
     url = os.environ.get("PALAVER_REDIS_URL") or _store_url()
-    _place(url)
+    _places(url)
     return url
 
 
@@ -214,11 +215,19 @@ def _store_url() -> str:
         return settings().store_url
 
 
-def _place(url: str) -> tuple[str, int] | None:
-    """Its host and port. None if it is a file, or nothing that settings take: they say so."""
+def _places(url: str) -> Sequence[tuple[str, int]]:
+    """Its host and port, or those of its Sentinels. None if it is a file, or nothing that settings take: they say
+    so."""
+    if "+sentinel://" in url:
+        # Not above, as the settings.
+        from palaver.config.sentinels import sentinels_of
+
+        with suppress(ValueError):
+            return [(place.host, place.port) for place in sentinels_of(url).places]
+        return ()
     try:
         parts = urlsplit(url)
-        return (parts.hostname or "localhost", parts.port or 6379) if parts.scheme in ("redis", "rediss") else None
+        return [(parts.hostname or "localhost", parts.port or 6379)] if parts.scheme in ("redis", "rediss") else ()
     except ValueError:
         # What is no number there may be a password.
         refuse("PALAVER_REDIS_URL: the port is no number; it is like redis://127.0.0.1:6379/0", EX_CONFIG)
@@ -226,14 +235,15 @@ def _place(url: str) -> tuple[str, int] | None:
 
 def _unreachable(url: str) -> str | None:
     """Say where nobody answers, and why; None if somebody does, or nobody can tell."""
-    place = _place(url)
-    if place is None:
-        return None
-    try:
-        socket.create_connection(place, timeout=5).close()
-    except OSError as error:
-        return f"at {place[0]}:{place[1]} ({error.strerror or error})"
-    return None
+    silent: list[str] = []
+    for place in _places(url):
+        try:
+            socket.create_connection(place, timeout=5).close()
+        except OSError as error:
+            silent.append(f"{place[0]}:{place[1]} ({error.strerror or error})")
+        else:
+            return None
+    return f"at {', '.join(silent)}" if silent else None
 
 
 def _say(sentence: str) -> None:

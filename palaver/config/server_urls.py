@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from palaver.config.sentinels import ENCRYPTED, LIKE, PLAIN, by_sentinels, sentinels_of
+
 _FOLLOWING: Final = (
     "name one address that follows the primary, a virtual IP, a TCP proxy or a DNS name, as redis://HOST:PORT/0"
+)
+_NO_CLUSTER: Final = (
+    "a Redis in cluster mode does not work, scripts and queues need one server: name one with `cluster-enabled no`, as "
+    f"redis://HOST:PORT/0, or Sentinels, as {LIKE}; PALAVER_BROKER_URL takes load off it"
+)
+_NO_CLUSTER_AS_BROKER: Final = (
+    "kombu has no transport for a Redis in cluster mode: name one server with `cluster-enabled no`, as "
+    f"redis://HOST:PORT/0, Sentinels, as {LIKE}, or a RabbitMQ, as amqp://USER:PASSWORD@HOST//"
 )
 
 
@@ -15,22 +25,19 @@ def known_server(url: str, *, amqp: bool) -> str:
     Raises:
         ValueError: it is none, and this is what to write in its place. Never with a word of it: it may hold a password.
     """
+    if by_sentinels(url):
+        sentinels_of(url)
+        return url
     scheme, _, rest = url.partition("://")
     if "sentinel" in scheme:
-        raise ValueError(
-            f"no Sentinel is asked where the primary is: {_FOLLOWING}, and have Sentinel move it at a failover (its "
-            "client-reconfig-script)"
-        )
+        raise ValueError(f"Sentinels are named in one address, as {LIKE}, or with {ENCRYPTED}:// for TLS")
     if "cluster" in scheme:
-        raise ValueError(
-            "a Redis in cluster mode does not work, scripts and queues need one server: name one with `cluster-enabled "
-            "no`, as redis://HOST:PORT/0; PALAVER_BROKER_URL takes load off it"
-        )
+        raise ValueError(_NO_CLUSTER_AS_BROKER if amqp else _NO_CLUSTER)
     if "," in rest.rpartition("@")[2].partition("/")[0]:
-        raise ValueError(f"one server, not several: {_FOLLOWING}")
+        raise ValueError(f"one server, not several: {_FOLLOWING}; Sentinels are named as {LIKE}")
     if scheme == "redis+socket":
         raise ValueError("a socket is written unix:///PATH?db=0")
-    known = ("redis", "rediss", "unix", *(("amqp", "amqps") if amqp else ()))
+    known = ("redis", "rediss", PLAIN, ENCRYPTED, "unix", *(("amqp", "amqps") if amqp else ()))
     if scheme not in known:
         raise ValueError(f"must begin with {', '.join(f'{prefix}://' for prefix in known)}")
     return url

@@ -19,7 +19,7 @@ from palaver.config.server_urls import known_server
 from palaver.errors import ConfigurationError
 from palaver.schemas.endpoints import listed_host
 from palaver.schemas.mcp_servers import listed_mcp_host
-from palaver.secrets.redaction import password_of, register_secrets
+from palaver.secrets.redaction import passwords_of, register_secrets
 from palaver.secrets.sealing import Sealer, key_of
 from palaver.telemetry.logs import LogFormat
 from palaver.vocabulary.ids import MAX_SHARDS
@@ -282,10 +282,10 @@ class Settings(IssuerSettings):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets in these settings: keys and passwords."""
-        passwords = map(password_of, (self.redis_url, self.broker_url))
+        passwords = (*passwords_of(self.redis_url), *passwords_of(self.broker_url))
         keys = (*self.api_keys, *self.metrics_keys, *self.queues_keys)
         sealing = (key.get_secret_value() for key in self.secret_key)
-        return (*(key.secret.get_secret_value() for key in keys), *sealing, *filter(None, passwords))
+        return (*(key.secret.get_secret_value() for key in keys), *sealing, *passwords)
 
     @property
     def heartbeat(self) -> float:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from palaver.config.brokers import has_priorities, is_redis, kombu_url, tls_options
+from palaver.config.sentinels import Sentinels, by_sentinels, sentinels_of
 from palaver.vocabulary import step_kinds
 from palaver.vocabulary.step_kinds import RECOVERED
 
@@ -65,6 +66,7 @@ def transport_options(url: str) -> dict[str, Any]:
     if not is_redis(url):
         return {}
     return {
+        **(_followed(sentinels_of(url)) if by_sentinels(url) else {}),
         # Without them a publish hangs for as long as Redis does.
         "socket_timeout": _ANSWER_TIMEOUT,
         "socket_connect_timeout": _CONNECT_TIMEOUT,
@@ -82,12 +84,26 @@ def transport_options(url: str) -> dict[str, Any]:
     }
 
 
+class _Shown(str):
+    """The Sentinels of a broker, where whoever asks a worker for its options reads their addresses and no more."""
+
+    sentinels: Sentinels
+
+
+def _followed(sentinels: Sentinels) -> dict[str, Any]:
+    shown = _Shown(",".join(map(str, sentinels.places)))
+    shown.sentinels = sentinels
+    # Flower wants to have the service under that name.
+    return {"sentinels": shown, "master_name": sentinels.service}
+
+
 class Channel(redis.Channel):
     """A channel that never puts delivered messages back, and has one client for its commands.
 
     A lost connection would otherwise queue steps that still run a second time, or, without a record of them,
     dump their payloads to a file. A client for each command, as kombu makes them, is half the cost of a publish.
-    It leans on `Channel.do_restore` and `Channel.conn_or_acquire` of kombu 5.7, held by tests/process/test_pool.py.
+    It leans on `do_restore`, `conn_or_acquire` and `_connparams` of kombu 5.7, held by tests/process/test_pool.py and
+    test_sentinel.py there.
     """
 
     do_restore = False
@@ -103,6 +119,20 @@ class Channel(redis.Channel):
                 self._commands = self._create_client()  # type: ignore[no-untyped-call]
             client = self._commands
         yield client
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        """Parameters of its connections, which follow the primary where Sentinels know it."""
+        shown = self.connection.client.transport_options.get("sentinels")
+        if shown is None:
+            parameters: dict[str, Any] = super()._connparams(asynchronous)  # type: ignore[no-untyped-call]
+            return parameters
+        # Not above: a broker that is one server does without.
+        from palaver.store.redis.sentinel.blocking import followed
+
+        options = followed(shown.sentinels)
+        # kombu makes a class of its own of this one.
+        self.connection_class = self.connection_class_ssl = options.pop("connection_class")
+        return super()._connparams(asynchronous) | options  # type: ignore[no-untyped-call, no-any-return]
 
 
 class Transport(redis.Transport):

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, unquote_plus
 
 REDACTED: Final = "[redacted]"
 
@@ -231,13 +231,20 @@ def redact_parts(text: str) -> str:
     return text
 
 
-def password_of(url: str | None) -> str | None:
-    """The password in an address, as it is meant; None if there is none."""
-    try:
-        password = urlsplit(url or "").password
-    except ValueError:
-        return None
-    return unquote(password) if password else None
+_PASSWORDS: Final = ("password", "sentinel_password")
+"""The names of passwords in the address of a Redis, behind ``?``."""
+
+
+def passwords_of(url: str | None) -> Iterator[str]:
+    """The passwords in an address, as they are meant: that of its login, and that of the Sentinels that it names."""
+    rest, _, query = (url or "").partition("://")[2].partition("?")
+    userinfo = rest.partition("/")[0].rpartition("@")[0]
+    if password := userinfo.partition(":")[2]:
+        yield unquote(password)
+    for option in query.split("&"):
+        name, _, value = option.partition("=")
+        if name in _PASSWORDS and value:
+            yield unquote_plus(value)
 
 
 def _places(text: str) -> range:

@@ -33,7 +33,8 @@ from palaver.store.reading.spans import SpanOutbox
 from palaver.store.reading.usage_ledger import UsageLedger
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
-from palaver.store.redis.pool import Pool, driver
+from palaver.store.redis.pool import driver
+from palaver.store.redis.pools import pool_of
 from palaver.store.redis.shared_client import SharedClient
 from palaver.store.runs.bulk import BulkControl
 from palaver.store.runs.children import Children
@@ -137,7 +138,7 @@ class Store:
         Every wait has an end: 2 s to connect, 5 s for an answer (of the shared connection, for anybody's), 5 s for a
         free connection.
         """
-        pool = Pool.from_url(
+        pool = pool_of(
             settings.store_url,
             max_connections=64,
             patience=5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,11 +13,13 @@ from fakeredis.commands_mixins import server_mixin
 from palaver.config.settings import Settings
 from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
+from palaver.store.redis.pools import pool_of
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
 from tests.contract.slots import watched_scripts
 from tests.contract.store_driver import StoreDriver
 from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis, crossings
+from tests.sentinels import BY_SENTINEL, SentinelServer
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +44,17 @@ def one_slot(watched: None) -> Iterator[None]:
     assert crossings == []
 
 
+@pytest.fixture(scope="session")
+def address(server: RedisServer) -> Iterator[str]:
+    """Its address; with PALAVER_TEST_STORE=sentinel, that of a Sentinel that knows it."""
+    if not BY_SENTINEL:
+        yield server.url
+        return
+    with closing(SentinelServer.of(server.port)) as sentinel:
+        sentinel.start()
+        yield sentinel.url
+
+
 @pytest.fixture(scope="module")
 def clock() -> Iterator[Clock]:
     """The time in fakeredis, for all tests of a module."""
@@ -58,7 +72,7 @@ async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     if request.param == "fake":
         client = WitnessedFake(server=FakeServer())
     else:
-        client = WitnessedRedis.from_url(request.getfixturevalue("server").url)
+        client = WitnessedRedis.from_pool(pool_of(request.getfixturevalue("address"), patience=5))
         await client.flushall()
     client.moves = Moves()
     try:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from kombu.connection import Connection
 
 from palaver.config.brokers import kombu_url
-from palaver.delivery.deliveries import QUEUES, Publisher
+from palaver.config.sentinels import by_sentinels
+from palaver.delivery.deliveries import QUEUES, Publisher, Transport, transport_options
 from palaver.steps.leases import Delivery
 
 ON_RABBITMQ: Final = os.environ.get("PALAVER_TEST_BROKER", "redis") == "rabbitmq"
@@ -64,7 +65,10 @@ class Broker:
 
     @contextmanager
     def _channel(self) -> Iterator[Any]:
-        with Connection(kombu_url(self.url)) as connection:
+        # Sentinels are for the product's own transport; kombu's has no name for them.
+        transport = Transport if by_sentinels(self.url) else None
+        options = transport_options(self.url) if transport else None
+        with Connection(kombu_url(self.url), transport=transport, transport_options=options) as connection:
             channel = connection.channel()
             for queue in QUEUES.values():
                 queue(channel).declare()

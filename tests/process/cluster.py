@@ -33,6 +33,7 @@ from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
+from tests.sentinels import BY_SENTINEL, SentinelServer, client_of
 from tests.waiting import eventually
 
 T = TypeVar("T")
@@ -123,6 +124,8 @@ class Cluster(Inputs):
         self.rabbitmq = RabbitServer(folder / "rabbitmq") if rabbitmq else None
         """The broker, where it is not the same Redis."""
         ports = Ports.free()
+        self.sentinel = SentinelServer.of(ports.redis) if BY_SENTINEL and redis_url is None and not self.users else None
+        """The way to the Redis for all processes, where that is under test."""
         self.tool_ledger_path = folder / "tools.jsonl"
         self.ledger_path = folder / "model-ledger.jsonl"
         """What the model server was asked."""
@@ -155,6 +158,7 @@ class Cluster(Inputs):
                 "PALAVER_INLINE_TOOLS": environment.get("PALAVER_TOOLS", "tests.process.tools"),
                 "TOOL_LEDGER": str(self.tool_ledger_path),
                 "PALAVER_BROKER_URL": self.rabbitmq.url if self.rabbitmq else "",
+                **({"PALAVER_REDIS_URL": self.sentinel.url} if self.sentinel else {}),
                 **environment,
             },
         )
@@ -173,6 +177,8 @@ class Cluster(Inputs):
         try:
             if self.rabbitmq:
                 self.rabbitmq.start()
+            if self.sentinel:
+                self.sentinel.start()
             self.stack.up()
         except BaseException:
             self.close()
@@ -328,7 +334,7 @@ class Cluster(Inputs):
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:
         """A plain connection to the server that has the store."""
-        with redis.Redis.from_url(self.stack.redis_url, socket_timeout=5) as connection:
+        with client_of(self.stack.redis_url) as connection:
             yield connection
 
     # Runs, through the API.
@@ -440,6 +446,8 @@ class Cluster(Inputs):
         self.stack.stop()
         if self.rabbitmq:
             self.rabbitmq.close()
+        if self.sentinel:
+            self.sentinel.close()
 
 
 def stream(http: httpx.Client, path: str, **request: Any) -> Iterator[tuple[float, dict[str, Any]]]:

@@ -19,6 +19,7 @@ from palaver.store.server.findings import Finding, judge
 from palaver.store.server.needs import Role
 from palaver.store.server.preflight import Preflight
 from palaver.store.server.server_state import ServerState
+from tests.sentinels import SentinelGroup
 
 GOOD: Mapping[str, Any] = {
     "redis_version": "7.2.4",
@@ -55,6 +56,7 @@ def _wrong(changed: Mapping[str, Any], durable_replicas: int = 0) -> list[tuple[
         ({"role": "slave"}, [("role", "error", False)]),
         ({"cluster_enabled": 1, "redis_mode": "cluster"}, [("mode", "error", True)]),
         ({"redis_mode": "sentinel"}, [("mode", "error", True)]),
+        ({"server_mode": "sentinel", "redis_mode": ""}, [("mode", "error", True)]),
         ({"redis_version": "6.2.14"}, [("server", "error", True)]),
         # A managed server may keep some of it to itself: nothing is made of that.
         (dict.fromkeys(("maxmemory_policy", "aof_enabled", "aof_last_write_status"), ""), []),
@@ -222,3 +224,73 @@ def test_a_server_without_a_command(tmp_path: Path) -> None:
         (found,) = [each for each in _preflight(server.url).look() if each.level != "ok"]
     assert (found.check, found.never) == ("commands", True)
     assert "does not have zpopmin" in found.sentence
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[SentinelGroup]:
+    logins: Any = {"login": ("watcher", "a-secret-2"), "password": "a-secret-1"}
+    with SentinelGroup(replicas=1, options={"min-replicas-to-write": "1"}, **logins).open() as group:
+        yield group
+
+
+def _of_sentinels(url: str, **more: Any) -> list[Finding]:
+    return [each for each in _preflight(url, **more).look() if each.level != "ok"]
+
+
+@pytest.mark.process
+def test_sentinels_are_asked_whether_they_could_replace_the_primary(group: SentinelGroup) -> None:
+    looked = _preflight(group.url).look()
+    assert not [each for each in looked if each.level != "ok"]
+    found = {each.check: each.found for each in looked}
+    primary = f"127.0.0.1:{group.primary.port}"
+    assert found["sentinels"] == f"3 of 3 answer; primary {primary}, 1 replicas, quorum 2 of 3"
+    assert found["split"] == "min-replicas-to-write is set, 1 are good"
+    away, *_ = group.sentinels
+    away.kill()
+    try:
+        (known,) = _of_sentinels(group.url)
+    finally:
+        away.start()
+    assert (known.check, known.level) == ("sentinels", "warning")
+    assert f"127.0.0.1:{away.port} does not answer (ConnectionError)" in known.said
+    group.settle()
+
+
+@pytest.mark.process
+def test_what_is_wrong_with_an_address_of_sentinels_is_said_in_a_sentence(group: SentinelGroup) -> None:
+    (unknown,) = _of_sentinels(group.url.replace("/orders/", "/order/"))
+    assert (unknown.check, unknown.never) == ("sentinels", True)
+    assert "the Sentinels know no service order: let them watch it (`sentinel monitor`)" in unknown.sentence
+    with pytest.raises(ConfigurationError, match="know no service order"):
+        _preflight(group.url.replace("/orders/", "/order/")).require()
+    for url in (group.url.partition("?")[0], group.url.replace("a-secret-2", "an-old-one")):
+        refused = _preflight(url)
+        (login,) = [each for each in refused.look() if each.level != "ok"]
+        assert (login.check, refused.refused) == ("login", ("login",))
+        assert "the Sentinels refuse the login (3 of 3): correct sentinel_username" in login.sentence
+        assert "an-old-one" not in login.sentence
+    (stranger,) = _of_sentinels(group.url.replace("a-secret-1", "an-old-one"))
+    assert (stranger.check, "refuses the login of the default user" in stranger.said) == ("login", True)
+    (nobody,) = _of_sentinels(f"redis+sentinel://127.0.0.1:{free_port()}/orders/0", redis_check="fatal")
+    assert (nobody.check, nobody.level) == ("answer", "error")
+    _preflight(f"redis+sentinel://127.0.0.1:{free_port()}/orders/0", redis_check="fatal").require()
+
+
+@pytest.mark.process
+def test_a_sentinel_that_is_named_as_a_server_is_told_how_to_be_named(group: SentinelGroup) -> None:
+    (mode,) = [
+        each
+        for each in _of_sentinels(f"redis://watcher:a-secret-2@127.0.0.1:{group.sentinels[0].port}/0")
+        if each.check == "mode"
+    ]
+    assert mode.never
+    assert "is a Sentinel, which keeps no data: name it as one, with the service that it watches" in mode.sentence
+    assert "redis+sentinel://HOST:26379" in mode.advice
+
+
+@pytest.mark.process
+def test_a_primary_that_may_be_cut_off_is_said() -> None:
+    with SentinelGroup(replicas=0, sentinels=1).open() as alone:
+        sentinels, split = _of_sentinels(alone.url)
+    assert "there is no replica; 1 Sentinels watch it, and 3 are needed to lose one" in sentinels.said
+    assert (split.check, split.level) == ("split", "warning")

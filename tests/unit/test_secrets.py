@@ -21,7 +21,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, Failure, ProviderHTTPError, classify
 from palaver.errors.failure import ProviderDetails
 from palaver.secrets import redaction as secrets
-from palaver.secrets.redaction import Passing, Secrets, password_of, redact, register_secrets
+from palaver.secrets.redaction import Passing, Secrets, passwords_of, redact, register_secrets
 from workers.broker.logs import set_formats
 from workers.protocols.chat_completions.answer import Completion
 
@@ -144,8 +144,10 @@ def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, kn
     assert settings.secrets == ("the-key-of-alice-1", "the-key-of-bob-no-2", "p@ssw0rd-1", "rabbit-5")
     register_secrets(settings.secrets)
     assert redact("p@ssw0rd-1 p%40ssw0rd-1 rabbit-5 the-key-of-bob-no-2") == " ".join(["[redacted]"] * 4)
-    assert password_of("http://[") is None
-    assert password_of(None) is None
+    assert not list(passwords_of("http://["))
+    assert not list(passwords_of(None))
+    url = "redis+sentinel://u:own%40@a:1,[::1]:2/m/0?sentinel_username=w&sentinel_password=of+all%2F"
+    assert list(passwords_of(url)) == ["own@", "of all/"]
 
 
 def test_a_log_line_has_none(known: None) -> None:

@@ -54,18 +54,18 @@ def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPat
         (
             "BROKER_URL",
             "rediscluster://10.0.0.1:6379",
-            "cluster mode .*: name one with `cluster-enabled no`",
+            "kombu has no transport for a Redis in cluster mode: .*Sentinels, as redis.sentinel://HOST.* or a RabbitMQ",
         ),
         (
             "REDIS_URL",
-            "redis+sentinel://:s3cret@a:26379,b:26379/m/0",
-            "name one address that follows the primary",
+            "redis+sentinel://:s3cret@a:26379,b:26379/",
+            "the name of the service that the Sentinels watch",
         ),
-        ("BROKER_URL", "sentinel://10.0.0.1:26379", "have Sentinel move it at a failover"),
+        ("BROKER_URL", "sentinel://10.0.0.1:26379", "Sentinels are named in one address, as redis.sentinel://HOST"),
         ("REDIS_URL", "redis+socket:///run/redis.sock", "unix:///PATH"),
-        ("REDIS_URL", "amqp://guest@10.0.0.1//", "must begin with redis://, rediss://, unix://$"),
+        ("REDIS_URL", "amqp://guest@10.0.0.1//", "must begin with redis://, rediss://, redis.sentinel://, .*unix://$"),
         ("REDIS_URL", "10.0.0.1:6379", "must begin with redis://"),
-        ("BROKER_URL", "sqs://", "must begin with redis://, rediss://, unix://, amqp://, amqps://$"),
+        ("BROKER_URL", "sqs://", "must begin with redis://, .*unix://, amqp://, amqps://$"),
     ],
 )
 def test_an_address_that_does_not_work_is_told_at_start(

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flower.app import Flower
+from flower.utils.broker import RedisSentinel
 from flower.views import BaseHandler
 from flower.views.tasks import TASK_COLUMNS, TasksDataTable
 from tornado.options import options
 
+from palaver.config.sentinels import by_sentinels
+from palaver.config.settings import settings
+from palaver.store.redis.pools import client_of
+
 _AGAIN: Final = 0.5
 """Seconds between two looks whether a worker is there."""
+_COUNTED: Final = 5.0
+"""Seconds for an answer of the broker's."""
 
 
 def prepare() -> None:
@@ -18,6 +25,8 @@ def prepare() -> None:
     _list_every_queue()
     _ask_once_somebody_is_there()
     _name_the_columns()
+    if by_sentinels(settings().deliveries_url):
+        _follow_the_primary()
     options.format_task = reasoned
 
 
@@ -40,6 +49,15 @@ def _name_the_columns() -> None:
         return task_id, task
 
     TasksDataTable.format_task = with_reason
+
+
+def _follow_the_primary() -> None:
+    """Where Flower counts what waits in the queues: it knows one Sentinel, and neither its login nor the database."""
+
+    def client(*_: Any) -> Any:
+        return client_of(settings().deliveries_url, seconds=_COUNTED)
+
+    RedisSentinel._get_redis_client = client
 
 
 def _list_every_queue() -> None:

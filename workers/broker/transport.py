@@ -1,8 +1,9 @@
 """The worker's connection to its broker.
 
-Importing this module makes the transport of workers/broker/reading.py kombu's own for redis:// and rediss:// URLs in
-this process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a message arrives, so that
-`.` or `:` would read `model.recovered` as `model`; the default, two control characters, is safe.
+Importing this module makes the transport of workers/broker/reading.py kombu's own for redis://, rediss:// and
+sentinel:// URLs in this process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a
+message arrives, so that `.` or `:` would read `model.recovered` as `model`; the default, two control characters, is
+safe.
 """
 
 from __future__ import annotations
@@ -124,5 +125,5 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
 
 
 TRANSPORT_ALIASES.update(
-    dict.fromkeys(("redis", "rediss"), f"{ConsumerTransport.__module__}:{ConsumerTransport.__name__}")
+    dict.fromkeys(("redis", "rediss", "sentinel"), f"{ConsumerTransport.__module__}:{ConsumerTransport.__name__}")
 )

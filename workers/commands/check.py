@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final, get_args
-from urllib.parse import unquote, urlsplit
 
 from palaver.cli.text import document, one_line
-from palaver.config.brokers import is_redis
+from palaver.config.brokers import is_redis, user_of
 from palaver.config.exits import refusing
 from palaver.config.policy import load_policy
 from palaver.config.settings import Settings, settings
@@ -64,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _role(here: Settings) -> Role:
     """Return the role of a user of deploy/users.acl."""
-    user = unquote(urlsplit(here.store_url).username or "")
+    user = user_of(here.store_url)
     named: dict[str, Role] = {f"palaver-{role}": role for role in get_args(Role)}
     return named.get(user, "worker")
 

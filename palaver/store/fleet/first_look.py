@@ -26,7 +26,8 @@ from palaver.errors import ConfigurationError
 from palaver.store.fleet.fleet import DeadWorker, Fleet
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.redis.pool import Pool, driver
+from palaver.store.redis.pool import driver
+from palaver.store.redis.pools import pool_of
 
 _WITHIN: Final = 1.0
 """Seconds: a look that takes longer is worth nothing, as the worker is ready by then."""
@@ -48,7 +49,7 @@ class FirstLook:
     """
 
     def __init__(self, here: Settings) -> None:
-        pool = Pool.from_url(
+        pool = pool_of(
             here.store_url,
             max_connections=2,
             patience=_WITHIN,

@@ -11,7 +11,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from palaver.config.brokers import tls_options
-from palaver.store.redis.pool import Pool, driver
+from palaver.config.sentinels import by_sentinels
+from palaver.store.redis.pool import driver
+from palaver.store.redis.pools import pool_of
 
 _PATIENCE: Final = 5.0
 """Seconds for an answer, and for a connection before it. In redis-py's hands, which looks at it for each piece that is
@@ -32,10 +34,11 @@ class QueueLists:
     def __init__(self, url: str) -> None:
         options: dict[str, Any] = tls_options(url)
         if urlsplit(url).scheme != "unix":
-            # Its text is in the options by now, in words that both understand.
-            url = url.partition("?")[0]
             options["socket_keepalive"] = True
-        self._pool = Pool.from_url(
+            if not by_sentinels(url):
+                # Its text is in the options by now, in words that both understand.
+                url = url.partition("?")[0]
+        self._pool = pool_of(
             url,
             max_connections=2,
             patience=_PATIENCE,

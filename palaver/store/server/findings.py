@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from palaver.config.sentinels import LIKE
 from palaver.store.server.needs import Place
 from palaver.store.server.server_state import NO_EVICTION, ServerState
 
@@ -79,7 +80,7 @@ def _mode(place: Place, state: ServerState) -> Finding:
             how = "use one server with `cluster-enabled no`, with replicas if need be"
         case "sentinel":
             meaning = "is a Sentinel, which keeps no data"
-            how = "name the server that it watches, or a proxy or a DNS name that follows the primary"
+            how = f"name it as one, with the service that it watches: {LIKE}"
         case _:
             return Finding(place, "mode", "ok", state.mode)
     return Finding(place, "mode", "error", state.mode, meaning, how, never=True)
@@ -88,7 +89,7 @@ def _mode(place: Place, state: ServerState) -> Finding:
 def _role(place: Place, state: ServerState) -> Finding:
     if state.primary:
         return Finding(place, "role", "ok", "primary")
-    how = "name the primary, or a proxy or a DNS name that follows it"
+    how = f"name the primary, or a proxy or a DNS name that follows it, or Sentinels, as {LIKE}"
     return Finding(place, "role", "error", "replica", "is a replica, which takes no writes", how)
 
 
@@ -141,6 +142,17 @@ def _replication(place: Place, state: ServerState, needed: int) -> Finding:
         return Finding(place, "replication", "ok", summary)
     meaning = f"has {there} replicas, and promises wait for {needed}, so they are refused"
     return Finding(place, "replication", "error", summary, meaning, "connect replicas, or change PALAVER_DURABILITY")
+
+
+def split(state: ServerState, durable_replicas: int) -> Finding:
+    """Judge whether a primary that Sentinels may replace goes on taking what is lost then, when it is cut off."""
+    if state.good_replicas is not None:
+        return Finding("store", "split", "ok", f"min-replicas-to-write is set, {state.good_replicas} are good")
+    if durable_replicas:
+        return Finding("store", "split", "ok", f"promises wait for {durable_replicas} replicas")
+    said = "goes on taking writes when it is cut off from its replicas, and these are lost once another is the primary"
+    how = "set `min-replicas-to-write 1` and `min-replicas-max-lag 10` on all servers, or PALAVER_DURABILITY=replicas=1"
+    return Finding("store", "split", "warning", "no min-replicas-to-write", said, how)
 
 
 def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[str]) -> Iterator[Finding]:

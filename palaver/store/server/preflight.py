@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -25,11 +24,22 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from palaver.config.brokers import is_redis, tls_options
+from palaver.config.brokers import is_redis, tls_options, user_of
+from palaver.config.sentinels import by_sentinels, sentinels_of
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis.pool import driver
-from palaver.store.server.findings import LOGIN, Finding, judge, rights, strangers, unanswered, unlooked, unscripted
+from palaver.store.server.findings import (
+    LOGIN,
+    Finding,
+    judge,
+    rights,
+    split,
+    strangers,
+    unanswered,
+    unlooked,
+    unscripted,
+)
 from palaver.store.server.needs import ESSENTIAL, Command, Place, Role, needs
 from palaver.store.server.server_state import ServerState
 
@@ -63,8 +73,9 @@ class Preflight:
         both = here.deliveries_url == here.store_url
         findings = list(_examine("store", here.store_url, {}, self._role, here, both=both))
         if not both and is_redis(here.deliveries_url):
-            options = tls_options(here.deliveries_url)
-            plain = here.deliveries_url.partition("?")[0] if options else here.deliveries_url
+            options, plain = tls_options(here.deliveries_url), here.deliveries_url
+            if options and not by_sentinels(plain):
+                plain = plain.partition("?")[0]
             findings += _examine("broker", plain, options, self._role, here, both=False)
         self.refused = tuple(dict.fromkeys(name for finding in findings for name in finding.names if name in _OF_STEPS))
         return findings
@@ -120,15 +131,16 @@ class Preflight:
 def _examine(
     place: Place, url: str, options: dict[str, Any], role: Role, settings: Settings, *, both: bool
 ) -> Iterator[Finding]:
-    user = unquote(urlsplit(url).username or "") or "the default user"
-    client = Redis.from_url(
-        url,
-        socket_timeout=_PATIENCE,
-        socket_connect_timeout=_CONNECT,
-        retry=Retry(NoBackoff(), 0),
-        driver_info=driver(),
-        **options,
-    )
+    user = user_of(url) or "the default user"
+    if by_sentinels(url):
+        # Not above: a process whose Redis is one server does without.
+        from palaver.store.server.sentinel_findings import look_at_sentinels
+
+        found = list(look_at_sentinels(place, sentinels_of(url)))
+        yield from found
+        if any(finding.level == "error" for finding in found):
+            return
+    client = _client(url, options)
     db = client.connection_pool.connection_kwargs.get("db") or 0
     commands = needs(role, ("store", "broker") if both else (place,), db)
     if not commands:
@@ -146,6 +158,20 @@ def _examine(
             client.close()
 
 
+def _client(url: str, options: Mapping[str, Any]) -> Redis:
+    waits: dict[str, Any] = {
+        "socket_timeout": _PATIENCE,
+        "socket_connect_timeout": _CONNECT,
+        "retry": Retry(NoBackoff(), 0),
+        "driver_info": driver(),
+    }
+    if by_sentinels(url):
+        from palaver.store.redis.sentinel import blocking
+
+        return Redis.from_pool(blocking.pool(sentinels_of(url), **waits))
+    return Redis.from_url(url, **waits, **options)
+
+
 def _findings(
     client: Any, place: Place, user: str, commands: Sequence[Command], settings: Settings
 ) -> Iterator[Finding]:
@@ -156,7 +182,10 @@ def _findings(
         except NoPermissionError:
             yield unlooked(place, user)
         else:
-            yield from judge(place, state, _replicas(settings) if place == "store" else 0)
+            replicas = _replicas(settings) if place == "store" else 0
+            yield from judge(place, state, replicas)
+            if place == "store" and by_sentinels(settings.store_url):
+                yield split(state, replicas)
     refused, unknown = _refused(client, commands)
     yield from rights(place, user, refused, unknown)
     if keeps and "eval" not in refused:

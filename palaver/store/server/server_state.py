@@ -38,6 +38,8 @@ class ServerState:
     """The number of replicas that are connected and have the data that were there before them."""
     lag: int | None
     """Bytes that the replica furthest behind has not confirmed; None without replicas."""
+    good_replicas: int | None
+    """The number of replicas that count for `min-replicas-to-write`; None where that is not set."""
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> Self:
@@ -46,7 +48,9 @@ class ServerState:
         online = [replica for replica in _replicas(info) if replica.get("state") == "online"]
         sent = _number(info, "master_repl_offset")
         confirmed = [int(replica["offset"]) for replica in online if str(replica.get("offset", "")).isdigit()]
-        mode = "cluster" if _flag(info, "cluster_enabled") else str(info.get("redis_mode", "standalone"))
+        # Valkey has it under a name of its own.
+        told = str(info.get("redis_mode", info.get("server_mode", "standalone")))
+        mode = "cluster" if _flag(info, "cluster_enabled") else told
         return cls(
             kind=kind,
             version=str(info.get(field, "?")),
@@ -62,6 +66,7 @@ class ServerState:
             unsaved=_number(info, "rdb_changes_since_last_save"),
             replicas=len(online) if "connected_slaves" in info else None,
             lag=None if sent is None or not confirmed else max(0, sent - min(confirmed)),
+            good_replicas=_number(info, "min_slaves_good_slaves"),
         )
 
     @property

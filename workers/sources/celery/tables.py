@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, StringConstraints, model_validator
 
 from palaver.schemas.fields import Strict, ToolName
-from palaver.secrets.redaction import password_of, register_secrets
+from palaver.secrets.redaction import passwords_of, register_secrets
 
 from ..tables import Timeout, ToolTable, Variable, required
 
@@ -79,5 +79,5 @@ class CelerySection(Strict):
             address: str | None = getattr(self, name)
             return address
         value = required(variable)
-        register_secrets([value, password_of(value)])
+        register_secrets([value, *passwords_of(value)])
         return value

@@ -1,0 +1,126 @@
+"""Connections of a thread to whichever server is the primary: kombu's, and those of the look before all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis._parsers.hiredis import _HiredisParser
+from redis.backoff import NoBackoff
+from redis.connection import Connection, ConnectionPool, SSLConnection
+from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError, TimeoutError
+from redis.retry import Retry
+
+from palaver.config.sentinels import HostPort, Sentinels
+from palaver.store.redis.pool import driver
+from palaver.store.redis.sentinel.discovery import (
+    QUESTION,
+    ROLE,
+    AskingOrder,
+    DemotedError,
+    PrimarySearch,
+    primary_in,
+    require_primary,
+)
+
+
+def followed(sentinels: Sentinels) -> dict[str, Any]:
+    """Return the options with which connections of redis-py's follow the primary; its login is not among them."""
+    return {
+        "connection_class": _ThreadSSLConnection if sentinels.tls else _ThreadConnection,
+        "sentinels": sentinels,
+        "order": AskingOrder(sentinels),
+    }
+
+
+def pool(sentinels: Sentinels, **options: Any) -> ConnectionPool:
+    """Return a pool of connections to the primary."""
+    login = sentinels.login.options() if sentinels.login else {}
+    return ConnectionPool(**followed(sentinels), db=sentinels.db, **login, **dict(sentinels.tls), **options)
+
+
+def ask(sentinels: Sentinels, place: HostPort, seconds: float, *commands: tuple[str, ...]) -> list[Any]:
+    """Return the answers of one Sentinel to commands, errors to single ones among them. It has ``seconds`` to connect,
+    and again for each answer.
+
+    Raises what Redis raises where there is no connection, or no login.
+    """
+    login = sentinels.own_login
+    kind: Any = SSLConnection if sentinels.tls else Connection
+    connection: Any = kind(
+        host=place.host,
+        port=place.port,
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+        retry=Retry(NoBackoff(), 0),
+        driver_info=driver(),
+        protocol=2,
+        **(login.options() if login else {}),
+        **dict(sentinels.tls),
+    )
+    try:
+        connection.connect()
+        return [_answer(connection, command) for command in commands]
+    finally:
+        connection.disconnect()
+
+
+def _answer(connection: Any, command: tuple[str, ...]) -> Any:
+    connection.send_command(*command)
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error
+
+
+class _ThreadParser(_HiredisParser):
+    EXCEPTION_CLASSES: dict[str, Any] = {**_HiredisParser.EXCEPTION_CLASSES, "READONLY": DemotedError}  # noqa: RUF012
+
+
+class _ThreadConnection(Connection):
+    """A connection to the primary, as long as that is one. It notices no announcement: whoever uses it asks often
+    whether the server is there."""
+
+    def __init__(self, *, sentinels: Sentinels, order: AskingOrder, **options: Any) -> None:
+        self._sentinels, self._order = sentinels, order
+        super().__init__(**options | {"parser_class": _ThreadParser})  # type: ignore[no-untyped-call]
+
+    def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
+        """Connect to the primary, whichever server that is.
+
+        Raises what Redis raises; ConnectionError too if no Sentinel knows one.
+        """
+        if self._sock:
+            return
+        search, refused = PrimarySearch(self._sentinels, self._order), None
+        for sentinel, seconds in search.turns():
+            try:
+                (answer,) = ask(self._sentinels, sentinel, seconds, ("SENTINEL", QUESTION, self._sentinels.service))
+                if isinstance(answer, RedisError):
+                    raise answer
+                primary = primary_in(answer)
+            except (RedisError, OSError) as error:
+                search.failed(sentinel, error)
+                continue
+            if primary is None:
+                search.failed(sentinel, None)
+            elif search.is_new(primary):
+                self.host, self.port = primary.host, primary.port
+                try:
+                    super().connect_check_health(retry_socket_connect=False)
+                except AuthenticationError:
+                    raise
+                except (ConnectionError, TimeoutError) as error:
+                    refused = error
+                else:
+                    return
+        raise refused or search.error()
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Log in, and see that it is the primary."""
+        super().on_connect_check_health(check_health)
+        self.send_command(ROLE, check_health=False)  # type: ignore[no-untyped-call]
+        require_primary(self.read_response())
+
+
+class _ThreadSSLConnection(_ThreadConnection, SSLConnection):
+    """The same, with TLS."""

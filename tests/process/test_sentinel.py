@@ -1,0 +1,120 @@
+"""Store, broker and Flower on a primary that Sentinels watch: another server takes over, and all goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import httpx
+import pytest
+
+from tests.chaos.promises import Clients, check_all
+from tests.process.cluster import Cluster
+from tests.sentinels import SentinelGroup
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+PROMISES = {"PALAVER_DURABILITY": "replicas=1"}
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[SentinelGroup]:
+    """With logins of both, as an installation has them."""
+    with SentinelGroup(login=("watcher", "not-a-secret-2"), password="not-a-secret-1").open() as group:
+        yield group
+
+
+@pytest.fixture(scope="module")
+def followed(group: SentinelGroup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Palaver whose broker is another database there."""
+    environment = {**PROMISES, "PALAVER_BROKER_URL": group.url.replace("/0?", "/1?")}
+    folder = tmp_path_factory.mktemp("sentinel")
+    with Cluster(folder, redis_url=group.url, processes={"flower": 1}, environment=environment) as cluster:
+        yield cluster
+
+
+def test_flower_counts_what_waits_at_the_primary(followed: Cluster) -> None:
+    run = followed.ended(followed.submit("tool-2", tools=["record"]))
+    assert (run.status, run.usage.tool_calls) == ("completed", 2)
+    with closing(httpx.Client(base_url=followed.stack.flower_url, trust_env=False)) as flower:
+        page = flower.get("/broker")
+        assert page.status_code == 200
+        assert "model.recovered" in page.text
+        assert "not-a-secret" not in page.text, "the address of the broker, with a password"
+
+
+def test_a_primary_that_dies_is_replaced(group: SentinelGroup, followed: Cluster) -> None:
+    before = group.primary
+    with Clients(followed) as clients:
+        _more(clients)
+        before.kill()
+        group.moved_from(before.port)
+        _more(clients)
+    before.start()
+    check_all(followed, clients.promised)
+    group.settle()
+
+
+def test_a_primary_that_stands_still_is_left_and_comes_back_as_a_replica(
+    group: SentinelGroup, followed: Cluster
+) -> None:
+    """Its connections say nothing: whoever waited for them to time out would wait for seconds."""
+    before = group.primary
+    with Clients(followed) as clients, _watching(followed, "say-200+rate-50") as watched:
+        _more(clients)
+        before.pause()
+        group.moved_from(before.port)
+        _more(clients)
+        before.resume()
+        cancelled = followed.submit("say-1000+rate-50")
+        followed.cancel(cancelled)
+    check_all(followed, clients.promised)
+    assert followed.ended(cancelled).status == "cancelled"
+    assert watched.count("run.finished") == 1
+    group.settle()
+    with group.admin(before) as server:
+        assert server.info("replication")["role"] == "slave"
+
+
+def test_one_sentinel_may_be_away_when_a_failover_is_ordered(group: SentinelGroup, followed: Cluster) -> None:
+    away, *_ = group.sentinels
+    away.kill()
+    try:
+        with Clients(followed) as clients:
+            _more(clients)
+            before = group.primary
+            group.sentinels[1].ask("SENTINEL", "FAILOVER", "orders")
+            group.moved_from(before.port)
+            _more(clients)
+        check_all(followed, clients.promised)
+    finally:
+        away.start()
+        group.settle()
+
+
+def _more(clients: Clients) -> None:
+    """Wait for some more promises."""
+    some = len(clients.promised)
+    eventually(lambda: len(clients.promised) >= some + 5, within=60)
+
+
+@contextmanager
+def _watching(cluster: Cluster, model: str) -> Iterator[list[str]]:
+    """Submit a run that talks, and yield the types of the events that a watcher of its one stream sees. On return the
+    stream is over."""
+    run_id = cluster.submit(model)
+    types: list[str] = []
+
+    def watch() -> None:
+        with cluster.http.stream("GET", f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"}) as answer:
+            types.extend(line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        eventually(lambda: "message.delta" in types)
+        yield types
+    finally:
+        watching.join(60)

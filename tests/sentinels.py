@@ -1,0 +1,258 @@
+"""A primary, its replicas, and the Sentinels that watch them: real processes on this machine, ours to kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import redis
+
+from palaver.config.sentinels import Sentinels, by_sentinels, sentinels_of
+from palaver.stack.child import dying_with_parent
+from palaver.stack.ports import HOST, free_port
+from palaver.stack.redis_server import RedisServer, find_server
+from palaver.store.redis.sentinel.blocking import ask, pool
+from tests.waiting import eventually
+
+SERVICE = "orders"
+BY_SENTINEL: Final = os.environ.get("PALAVER_TEST_STORE") == "sentinel"
+"""True where the contract and the processes are tested on a Redis that Sentinels know."""
+OPTIONS: Mapping[str, str] = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
+_HASTE = ("PING-PERIOD", "100", "INFO-PERIOD", "300", "PUBLISH-PERIOD", "100", "MIN-LINK-RECONNECT-PERIOD", "500")
+"""Milliseconds. By itself a Sentinel needs seconds to know the others, and ten to make a server that is back a
+replica."""
+Login = tuple[str, str] | None
+
+
+class SentinelServer:
+    """One Sentinel."""
+
+    def __init__(self, monitored: int, quorum: int, *, down_after: float, login: Login, servers_login: str) -> None:
+        self.port = free_port()
+        self._dir = Path(tempfile.mkdtemp(prefix="palaver-sentinel-"))
+        lines = [
+            f"port {self.port}",
+            f"bind {HOST}",
+            f"dir {self._dir}",
+            f"logfile {self.log_path}",
+            f"sentinel monitor {SERVICE} {HOST} {monitored} {quorum}",
+            f"sentinel down-after-milliseconds {SERVICE} {round(down_after * 1000)}",
+            f"sentinel failover-timeout {SERVICE} 2000",
+            f"sentinel parallel-syncs {SERVICE} 5",
+            *servers_login.splitlines(),
+        ]
+        if login is not None:
+            user, password = login
+            lines += [
+                f"sentinel sentinel-user {user}",
+                f"sentinel sentinel-pass {password}",
+                f"user {user} on >{password} &* +@all",
+                "user default off",
+            ]
+        self._login = login
+        self._config = self._dir / "sentinel.conf"
+        self._config.write_text("\n".join(lines) + "\n")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, port: int) -> Self:
+        """One for a server that comes later, and that nothing replaces."""
+        return cls(port, 1, down_after=3600, login=None, servers_login="")
+
+    @property
+    def url(self) -> str:
+        """An address that names only this one."""
+        return f"redis+sentinel://{HOST}:{self.port}/{SERVICE}/0"
+
+    @property
+    def log_path(self) -> Path:
+        """Its log."""
+        return self._dir / "sentinel.log"
+
+    def start(self) -> None:
+        """Start it, with what it knew when it ended; return once it answers."""
+        self._process = subprocess.Popen(dying_with_parent([str(find_server()), str(self._config), "--sentinel"]))
+        eventually(lambda: self.ask("PING"), within=10)
+        self.ask("SENTINEL", "DEBUG", *_HASTE)
+
+    def ask(self, *command: str) -> Any:
+        """Return its answer. Raises what Redis raises."""
+        user, password = self._login or (None, None)
+        with redis.Redis(
+            host=HOST, port=self.port, username=user, password=password, socket_timeout=2, protocol=2
+        ) as client:
+            return client.execute_command(*command)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo `pause()`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it, and forget what it knew."""
+        self.kill()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+
+class SentinelGroup:
+    """A primary with `replicas`, and `sentinels` that take it for dead after `down_after` seconds.
+
+    `options` are those of the servers. `login` is a user of the Sentinels with its password, and `password` that of the
+    servers' default user; without them nobody has to log in.
+    """
+
+    def __init__(
+        self,
+        *,
+        replicas: int = 2,
+        sentinels: int = 3,
+        down_after: float = 1.0,
+        options: Mapping[str, str] | None = None,
+        login: Login = None,
+        password: str | None = None,
+    ) -> None:
+        own = {**OPTIONS, **(options or {})}
+        if password is not None:
+            own |= {"requirepass": password, "masterauth": password}
+        self._password, self._login, self._down_after = password, login, down_after
+        self._count = sentinels
+        known = ("default", password) if password else None
+        self.servers = [RedisServer(options=own, login=known) for _ in range(replicas + 1)]
+        self.sentinels: list[SentinelServer] = []
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Self]:
+        """All run until the end of the block."""
+        with contextlib.ExitStack() as stack:
+            for server in self.servers:
+                stack.enter_context(server)
+            first, *others = self.servers
+            for replica in others:
+                with self.admin(replica) as client:
+                    client.replicaof(HOST, str(first.port))
+            eventually(lambda: all(self._info(each)["master_link_status"] == "up" for each in others), within=20)
+            password = f"sentinel auth-pass {SERVICE} {self._password}" if self._password else ""
+            for _ in range(self._count):
+                sentinel = SentinelServer(
+                    first.port,
+                    self._count // 2 + 1,
+                    down_after=self._down_after,
+                    login=self._login,
+                    servers_login=password,
+                )
+                stack.callback(sentinel.close)
+                self.sentinels.append(sentinel)
+                sentinel.start()
+            self.settle()
+            yield self
+
+    @property
+    def url(self) -> str:
+        """The address, for PALAVER_REDIS_URL."""
+        login = f":{self._password}@" if self._password else ""
+        places = ",".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
+        own = "?sentinel_username={}&sentinel_password={}".format(*self._login) if self._login else ""
+        return f"redis+sentinel://{login}{places}/{SERVICE}/0{own}"
+
+    @property
+    def known(self) -> Sentinels:
+        """The address, read."""
+        return sentinels_of(self.url)
+
+    @property
+    def primary(self) -> RedisServer:
+        """The server that most Sentinels name. Raises if none answers."""
+        return self.named(self._ports()[0])
+
+    def named(self, port: int) -> RedisServer:
+        """The server on this port."""
+        return next(server for server in self.servers if server.port == port)
+
+    def settle(self, *, within: float = 30) -> None:
+        """Wait until all servers and Sentinels that run know each other, and all could be done again."""
+        eventually(self._settled, within=within, every=0.1, why="the group does not come to rest")
+
+    def fail_over(self) -> None:
+        """Order a failover, and wait until all Sentinels know it."""
+        before = self.primary.port
+        self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
+        self.moved_from(before)
+
+    def moved_from(self, port: int, *, within: float = 30) -> None:
+        """Wait until all Sentinels that answer name another primary."""
+        eventually(lambda: (ports := self._ports()) and port not in ports, within=within, every=0.05)
+
+    @contextlib.contextmanager
+    def admin(self, server: RedisServer) -> Iterator[redis.Redis]:
+        """A connection to this server."""
+        with redis.Redis.from_url(server.url, socket_timeout=5) as client:
+            yield client
+
+    def _ports(self) -> list[int]:
+        """The ports of the primary, by Sentinel."""
+        known = self.known
+        ports: list[int] = []
+        for place in known.places:
+            with contextlib.suppress(redis.RedisError, OSError):
+                ((_, port),) = ask(known, place, 1, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE))
+                ports.append(int(port))
+        return sorted(ports, key=ports.count, reverse=True)
+
+    def _info(self, server: RedisServer) -> Mapping[str, Any]:
+        with self.admin(server) as client:
+            return dict(client.info("replication"))
+
+    def _settled(self) -> bool:
+        ports = self._ports()
+        running = [server for server in self.servers if server.running]
+        primary = self.named(ports[0])
+        replicas = [server for server in running if server is not primary]
+        info = self._info(primary)
+        online = [value for name, value in info.items() if name.startswith("slave") and isinstance(value, dict)]
+        return (
+            len(set(ports)) == 1
+            and info["role"] == "master"
+            and sum(each["state"] == "online" for each in online) == len(replicas)
+            and all(self._info(replica)["master_port"] == primary.port for replica in replicas)
+            and all(self._ready(place, len(replicas), len(ports)) for place in self.known.places)
+        )
+
+    def _ready(self, place: Any, replicas: int, sentinels: int) -> bool:
+        """Tell whether a Sentinel knows all that there is. One that is not there is no obstacle."""
+        try:
+            told, ready = ask(self.known, place, 1, ("SENTINEL", "MASTER", SERVICE), ("SENTINEL", "CKQUORUM", SERVICE))
+        except (redis.RedisError, OSError):
+            return True
+        about = dict(zip(told[::2], told[1::2], strict=True))
+        return (
+            about[b"flags"] == b"master"
+            and int(about[b"num-slaves"]) >= replicas
+            and int(about[b"num-other-sentinels"]) >= sentinels - 1
+            and not isinstance(ready, Exception)
+        )
+
+
+def client_of(url: str) -> redis.Redis:
+    """Return a client for an address, of a server or of Sentinels."""
+    if by_sentinels(url):
+        return redis.Redis.from_pool(pool(sentinels_of(url), socket_timeout=5))
+    return redis.Redis.from_url(url, socket_timeout=5)
