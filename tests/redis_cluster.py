@@ -1,0 +1,100 @@
+"""A cluster of Redis: masters and their replicas, real processes on this machine, ours to kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Final, Self
+
+import redis
+
+from palaver.stack.ports import HOST, free_port
+from palaver.stack.redis_server import RedisServer
+from palaver.store.redis.cluster.slots import SLOTS
+from tests.waiting import eventually
+
+NODE_TIMEOUT: Final = 1.0
+"""Seconds without an answer after which the others take a master for dead."""
+
+
+class RedisCluster:
+    """``masters`` with ``replicas`` each. Slots without a master do not stop those of the others."""
+
+    def __init__(self, masters: int = 3, replicas: int = 0) -> None:
+        self._masters = masters
+        self._replicas = replicas
+        self._stack = ExitStack()
+        self.servers: list[RedisServer] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the cluster."""
+        return f"redis+cluster://{','.join(f'{HOST}:{server.port}' for server in self.servers)}/0"
+
+    def client(self, server: RedisServer) -> Any:
+        """A connection to one of the servers."""
+        return redis.Redis(host=HOST, port=server.port, decode_responses=True, socket_timeout=5)
+
+    def masters(self) -> list[RedisServer]:
+        """The servers that are masters now, as they say themselves, of those that run."""
+        return [server for server in self.servers if server.running and self._role(server) == "master"]
+
+    def master_of(self, slot: int) -> RedisServer:
+        """The master that has a slot."""
+        for server in self.masters():
+            for first, last, (_, port, *_), *_ in self.client(server).execute_command("CLUSTER", "SLOTS"):
+                if first <= slot <= last:
+                    return next(server for server in self.servers if server.port == port)
+        raise LookupError(f"nobody has slot {slot}")
+
+    def _role(self, server: RedisServer) -> str:
+        return str(self.client(server).role()[0])
+
+    def _start(self) -> None:
+        options = {
+            "cluster-enabled": "yes",
+            "cluster-node-timeout": str(round(NODE_TIMEOUT * 1000)),
+            "cluster-require-full-coverage": "no",
+            "cluster-replica-validity-factor": "0",
+            "cluster-migration-barrier": "100",
+            "repl-diskless-sync-delay": "0",
+            "repl-ping-replica-period": "1",
+        }
+        for _ in range(self._masters * (1 + self._replicas)):
+            server = RedisServer(options={**options, "cluster-port": str(free_port())})
+            self._stack.enter_context(server)
+            self.servers.append(server)
+        first, *others = self.servers
+        clients = [self.client(server) for server in self.servers]
+        ids = [client.execute_command("CLUSTER", "MYID") for client in clients]
+        for number, (begin, end) in enumerate(self._ranges()):
+            clients[number].execute_command("CLUSTER", "ADDSLOTSRANGE", begin, end)
+            clients[number].execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for server in others:
+            bus = self.client(server).config_get("cluster-port")["cluster-port"]
+            clients[0].execute_command("CLUSTER", "MEET", HOST, server.port, bus)
+        eventually(lambda: all(self._knows(client, len(self.servers)) for client in clients))
+        for number, client in enumerate(clients[self._masters :]):
+            client.execute_command("CLUSTER", "REPLICATE", ids[number % self._masters])
+        for client in clients[self._masters :]:
+            eventually(lambda client=client: client.info("replication").get("master_link_status") == "up")
+        eventually(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+
+    @staticmethod
+    def _knows(client: Any, number: int) -> bool:
+        return int(client.cluster("info")["cluster_known_nodes"]) == number
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        for number in range(self._masters):
+            yield SLOTS * number // self._masters, SLOTS * (number + 1) // self._masters - 1
