@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
 import redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.cluster.slots import SLOTS
 from tests.waiting import eventually
 
+ON_CLUSTER: Final = os.environ.get("PALAVER_TEST_STORE") == "cluster"
+"""True where the contract is tested on a cluster."""
+WAITS: Final[dict[str, Any]] = {
+    "max_connections": 64,
+    "patience": 5,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "retry": Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
+}
+"""The options of pools that the store has."""
 NODE_TIMEOUT: Final = 1.0
 """Seconds without an answer after which the others take a master for dead."""
 
@@ -75,13 +88,12 @@ class RedisCluster:
             server = RedisServer(options={**options, "cluster-port": str(free_port())})
             self._stack.enter_context(server)
             self.servers.append(server)
-        first, *others = self.servers
         clients = [self.client(server) for server in self.servers]
         ids = [client.execute_command("CLUSTER", "MYID") for client in clients]
         for number, (begin, end) in enumerate(self._ranges()):
             clients[number].execute_command("CLUSTER", "ADDSLOTSRANGE", begin, end)
             clients[number].execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for server in others:
+        for server in self.servers[1:]:
             bus = self.client(server).config_get("cluster-port")["cluster-port"]
             clients[0].execute_command("CLUSTER", "MEET", HOST, server.port, bus)
         eventually(lambda: all(self._knows(client, len(self.servers)) for client in clients))

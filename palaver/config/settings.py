@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from palaver.config.clusters import is_cluster
 from palaver.config.lists import entries, parts
 from palaver.config.oidc import IssuerSettings
 from palaver.config.secret_files import secret_of
@@ -58,8 +60,9 @@ class Settings(IssuerSettings):
     ``warn``, it says so; ``fatal``, it does not start."""
     broker_url: str | None = None
     """The broker that deliveries go to, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
-    shards: int = Field(default=1, ge=1, le=MAX_SHARDS)
-    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
+    shards: int = Field(default_factory=lambda data: _shards(data), ge=1, le=MAX_SHARDS)
+    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster, 256 there. May grow, ids carry
+    theirs."""
     providers: Path | None = None
     """The TOML file of model providers."""
     retry_policies: Path | None = None
@@ -245,6 +248,15 @@ class Settings(IssuerSettings):
     def _sealing_keys(cls, value: object) -> object:
         return _secret_keys(value) if isinstance(value, str) else value
 
+    @model_validator(mode="after")
+    def _broker_of_a_cluster(self) -> Self:
+        if self.clustered and not self.broker_url:
+            raise ValueError(
+                "PALAVER_BROKER_URL is not set, and kombu has no transport for the cluster of PALAVER_REDIS_URL: name "
+                "one Redis, Sentinels, or a RabbitMQ, as amqp://USER:PASSWORD@HOST//"
+            )
+        return self
+
     @property
     def sealer(self) -> Sealer:
         """The sealer, which seals and opens secrets of conversations."""
@@ -280,6 +292,11 @@ class Settings(IssuerSettings):
         return not self.broker_url or self.broker_url == self.redis_url
 
     @property
+    def clustered(self) -> bool:
+        """True if the store is a cluster."""
+        return is_cluster(self.redis_url or "")
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets in these settings: keys and passwords."""
         passwords = (*passwords_of(self.redis_url), *passwords_of(self.broker_url))
@@ -305,6 +322,10 @@ class _SecretFiles(PydanticBaseSettingsSource):
         fields = self.settings_cls.model_fields
         secrets = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
         return {name: value for name, value in secrets.items() if value is not None}
+
+
+def _shards(data: Mapping[str, Any]) -> int:
+    return MAX_SHARDS if is_cluster(data.get("redis_url") or "") else 1
 
 
 def _api_keys(text: str) -> tuple[ApiKey, ...]:

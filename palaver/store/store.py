@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -138,8 +138,7 @@ class Store:
         Every wait has an end: 2 s to connect, 5 s for an answer (of the shared connection, for anybody's), 5 s for a
         free connection.
         """
-        pool = pool_of(
-            settings.store_url,
+        waits: dict[str, Any] = dict(
             max_connections=64,
             patience=5,
             socket_timeout=5,
@@ -152,6 +151,12 @@ class Store:
             retry_on_error=[ConnectionError, TimeoutError],
             driver_info=driver(),
         )
+        if settings.clustered:
+            # Not above: a process whose store is one server does without.
+            from palaver.store.redis.cluster.client import ClusterClient
+
+            return cls(ClusterClient.of(settings.store_url, shared=shared, **waits), settings, send=send)
+        pool = pool_of(settings.store_url, **waits)
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings, send=send)
 
     async def require_durability(self) -> None:

@@ -3,12 +3,14 @@ cluster would refuse."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
+from palaver.store.redis.cluster.client import ClusterClient
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
 from tests.contract.slots import refused, refused_together
 
@@ -80,3 +82,24 @@ class WitnessedRedis(_Witnessed, Redis):  # type: ignore[misc]
 
 class WitnessedFake(_Witnessed, FakeAsyncRedis):  # type: ignore[misc]
     """A client of fakeredis."""
+
+
+class WitnessedCluster(_Witnessed, ClusterClient):  # type: ignore[misc]
+    """A client of a cluster, with what tests want to see of all of its masters."""
+
+    async def flushall(self) -> None:
+        """Empty them."""
+        await self.of_each_master("FLUSHALL")
+
+    async def keys(self, pattern: str = "*") -> list[bytes]:
+        """The names of all keys."""
+        return [key for keys in await self.of_each_master("KEYS", pattern) for key in keys]
+
+    async def dbsize(self) -> int:
+        """The number of all keys."""
+        return sum(await self.of_each_master("DBSIZE"))
+
+    async def scan_iter(self, match: str = "*", **_: Any) -> AsyncIterator[bytes]:
+        """The names of all keys, one by one."""
+        for key in await self.keys(match):
+            yield key

@@ -193,9 +193,7 @@ class ClusterClient(Redis):
         # In two words: redis-py would read the answer, as something else.
         return await self.node(address).execute_command("CLUSTER", "SLOTS")
 
-    async def _run_group(
-        self, places: Sequence[int], slots: Sequence[int], stack: Stack, answers: list[Any]
-    ) -> None:
+    async def _run_group(self, places: Sequence[int], slots: Sequence[int], stack: Stack, answers: list[Any]) -> None:
         """Put the answers of one master into their places, and repeat by slot what another one has by now."""
         if len(set(slots)) > 1:
             try:
