@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, Final, Self
 
 import redis
@@ -100,8 +101,12 @@ class RedisCluster:
         for number, client in enumerate(clients[self._masters :]):
             client.execute_command("CLUSTER", "REPLICATE", ids[number % self._masters])
         for client in clients[self._masters :]:
-            eventually(lambda client=client: client.info("replication").get("master_link_status") == "up")
+            eventually(partial(self._follows, client))
         eventually(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+
+    @staticmethod
+    def _follows(client: Any) -> bool:
+        return bool(client.info("replication").get("master_link_status") == "up")
 
     @staticmethod
     def _knows(client: Any, number: int) -> bool:
