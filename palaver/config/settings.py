@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -58,7 +58,7 @@ class Settings(IssuerSettings):
     redis_check: Literal["warn", "fatal"] = "warn"
     """The reaction of a process at its start if Redis may lose what it is given, or refuses what the process needs:
     ``warn``, it says so; ``fatal``, it does not start."""
-    broker_url: str | None = None
+    broker_url: str | None = Field(default=None, validate_default=True)
     """The broker that deliveries go to, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
     shards: int = Field(default_factory=lambda data: _shards(data), ge=1, le=MAX_SHARDS)
     """Hash tags that new conversations are spread over; 1 unless Redis is a cluster, 256 there. May grow, ids carry
@@ -216,6 +216,11 @@ class Settings(IssuerSettings):
     @field_validator("redis_url", "broker_url")
     @classmethod
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
+        if field.field_name == "broker_url" and not value and is_cluster(field.data.get("redis_url") or ""):
+            raise ValueError(
+                "is not set, and kombu has no transport for the cluster of PALAVER_REDIS_URL: name one Redis, as "
+                "redis://HOST:PORT/0, Sentinels, or a RabbitMQ, as amqp://USER:PASSWORD@HOST//"
+            )
         return value and known_server(value, amqp=field.field_name == "broker_url")
 
     @field_validator("tools", "inline_tools", "tool_env", "allowed_hosts", "dialects", mode="before")
@@ -247,15 +252,6 @@ class Settings(IssuerSettings):
     @classmethod
     def _sealing_keys(cls, value: object) -> object:
         return _secret_keys(value) if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _broker_of_a_cluster(self) -> Self:
-        if self.clustered and not self.broker_url:
-            raise ValueError(
-                "PALAVER_BROKER_URL is not set, and kombu has no transport for the cluster of PALAVER_REDIS_URL: name "
-                "one Redis, Sentinels, or a RabbitMQ, as amqp://USER:PASSWORD@HOST//"
-            )
-        return self
 
     @property
     def sealer(self) -> Sealer:

@@ -71,7 +71,7 @@ class Preflight:
         """Return all findings. Waits for the servers, some seconds at most for each."""
         here = self._settings
         both = here.deliveries_url == here.store_url
-        findings = list(_examine("store", here.store_url, {}, self._role, here, both=both))
+        findings = [] if here.clustered else list(_examine("store", here.store_url, {}, self._role, here, both=both))
         if not both and is_redis(here.deliveries_url):
             options, plain = tls_options(here.deliveries_url), here.deliveries_url
             if options and not by_sentinels(plain):
