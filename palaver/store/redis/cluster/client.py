@@ -325,4 +325,7 @@ class _ClusterPipeline(Pipeline):
         answers = await self._client.run_stack(stack, transaction=self.is_transaction)
         if raise_on_error:
             self.raise_first_error(stack, answers)
+            # redis-py raises errors that a server answered, and no others are among its answers.
+            if (away := next((answer for answer in answers if isinstance(answer, Exception)), None)) is not None:
+                raise away
         return answers
