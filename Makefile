@@ -30,7 +30,7 @@ DEV := $(VENV)/.dev-installed
 # The last of four takes only what computes (tests/forks.py).
 PYTEST = $(BIN)/python -m pytest --forks $(JOBS)
 
-CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/contract tests/process tests/openhands -m chaos $(ARGS)
+CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/unit tests/contract tests/process tests/openhands -m chaos $(ARGS)
 CHAOS_REPORT := .palaver/chaos/$(shell date -u +%Y%m%dT%H%M%S).jsonl
 
 .DEFAULT_GOAL := help

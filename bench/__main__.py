@@ -6,16 +6,12 @@ an API. Takes about seven minutes, with --quick two. On a busy machine look at C
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 from bench import (
     cancels,
     cooldown,
+    cost,
     fair,
     hostile,
     idle,
@@ -36,8 +32,7 @@ from bench import (
     watchers,
     worked,
 )
-from bench.program import run
-from bench.report import Table, heading
+from bench.program import Part, main, report_on
 from palaver.config.settings import Settings
 
 LEASE_SECONDS: Final[float] = Settings.model_fields["lease_seconds"].default
@@ -51,8 +46,6 @@ TARGETS: Final = (
     "their p99 is at most 3 times the quiet one beside bursts of sockets; no refund is paid twice. The machine runs "
     "everything at once, Redis and the model server included, so compare rows, not machines."
 )
-
-Part = Callable[[bool], Awaitable[list[Table]]]
 
 PARTS: Final[dict[str, Part]] = {
     "steps": lambda quick: steps.measure(rounds=2 if quick else 7),
@@ -98,6 +91,7 @@ PARTS: Final[dict[str, Part]] = {
         runs=10_000 if quick else 60_000, every=2_000 if quick else 10_000, steps=5_000 if quick else 20_000
     ),
     "sizing": lambda quick: sizing.measure(scale=1 if quick else 4, in_flight=200 if quick else 1000),
+    "cost": lambda quick: cost.measure(rounds=2 if quick else 6),
     "idle": lambda quick: idle.measure(),
     "recovery": lambda quick: recovery.measure(
         kills=1 if quick else 5,
@@ -113,29 +107,5 @@ _ALONE: Final = frozenset({"million"})
 """Parts that take half an hour: only if they are asked for."""
 
 
-async def measure(names: list[str], quick: bool, command: str) -> str:
-    """The report on these parts; says on stderr what it is at."""
-    tables: list[Table] = []
-    for name in names:
-        begun = time.monotonic()
-        print(f"bench: {name} …", end="", file=sys.stderr, flush=True)
-        tables += await PARTS[name](quick)
-        print(f" {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    parts = ["# Benchmark", heading(command), TARGETS, *(table.markdown() for table in tables)]
-    return "\n\n".join(parts) + "\n"
-
-
-def main() -> None:
-    """Measure what is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition(":")[2])
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a first look")
-    parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
-    given = parser.parse_args()
-    command = " ".join(["python -m bench", *sys.argv[1:]])
-    names = [given.only] if given.only else [name for name in PARTS if name not in _ALONE]
-    run(measure(names, given.quick, command), given.out)
-
-
 if __name__ == "__main__":
-    main()
+    main("bench", __doc__, PARTS, report_on(PARTS, "Benchmark", TARGETS), _ALONE)

@@ -8,6 +8,7 @@ from bench.asked import BenchError
 from palaver.schemas.models import Usage
 from palaver.steps.leases import Delivery, Lease
 from palaver.store import Store
+from palaver.vocabulary.step_kinds import queue_in_broker
 
 USED: Final = Usage(input_tokens=700, output_tokens=40, model_calls=1, cost_usd=0.001)
 """By a model's answer."""
@@ -22,7 +23,7 @@ async def lease(store: Store, due: Delivery, known: int | None = 0, known_at: in
         due.run_id,
         due.conversation_id,
         due.step,
-        queues=(due.queue,),
+        queues=(queue_in_broker(due.queue) or due.queue,),
         worker="bench",
         nonce="first",
         known=known,

@@ -37,13 +37,13 @@ async def measure(runs: int, cancelled: int, retried: int) -> list[Table]:
 
     Raises BenchError when a list or a bulk action does not find what there is.
     """
-    async with Rig() as rig, _store(rig) as (store, redis):
+    async with Rig() as rig, store_of(rig) as (store, redis):
         url, api = await rig.start_api(PALAVER_MAX_RUNS="1000000")
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             meter = _Meter(client, redis, api.pid)
-            await _past(store, runs // 2)
-            rare = (await _failed(store, 1, tags=("rare",)))[0]
-            await _past(store, runs - runs // 2 - 1)
+            await past(store, runs // 2)
+            rare = (await failed(store, 1, tags=("rare",)))[0]
+            await past(store, runs - runs // 2 - 1)
             lists = Table(
                 f"Lists over {runs:,} runs, one of which is sought",
                 ("filter", "pages", "p50, ms", "max, ms", "Redis, ms a page", "its longest command, ms"),
@@ -60,13 +60,14 @@ async def measure(runs: int, cancelled: int, retried: int) -> list[Table]:
             )
             await _scheduled(store, cancelled, "later")
             bulk.rows.append(await meter.acted("cancel", {"tag": "later"}, cancelled))
-            await _failed(store, retried, tags=("outage",))
+            await failed(store, retried, tags=("outage",))
             bulk.rows.append(await meter.acted("retry", {"tag": "outage", "status": "failed"}, retried))
     return [lists, bulk]
 
 
 @asynccontextmanager
-async def _store(rig: Rig) -> AsyncIterator[tuple[Store, Redis]]:
+async def store_of(rig: Rig) -> AsyncIterator[tuple[Store, Redis]]:
+    """A store whose runs leave little behind, and a connection to its Redis."""
     # What watchers saw of these runs goes at once: nobody watches them, and it would take half a GB.
     settings = Settings(redis_url=rig.redis.url, feed_retention=1, max_runs=1_000_000)
     redis = Redis.from_url(rig.redis.url)
@@ -155,7 +156,7 @@ async def _scheduled(store: Store, count: int, tag: str) -> None:
     await _submit(store, count, start_after=datetime.now(UTC) + timedelta(days=1), tags=(tag,))
 
 
-async def _past(store: Store, count: int) -> None:
+async def past(store: Store, count: int) -> None:
     """Runs that have ended."""
     await _scheduled(store, count, "past")
     cursor, done = None, 0
@@ -164,7 +165,7 @@ async def _past(store: Store, count: int) -> None:
         done, cursor = done + len(await store.bulk.cancel(page.runs)), page.next_cursor
 
 
-async def _failed(store: Store, count: int, tags: tuple[str, ...]) -> list[str]:
+async def failed(store: Store, count: int, tags: tuple[str, ...]) -> list[str]:
     """Runs that failed at their first call."""
     failed = GiveUp(Failure.of(ErrorClass.PROVIDER_ERROR), StopReason.ERROR)
     ids = []

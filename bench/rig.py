@@ -17,7 +17,7 @@ from bench.asked import Asked, BenchError
 from bench.conversation import INPUT
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import Publisher
-from palaver.schemas.actions import ApprovalDecision
+from palaver.schemas.actions import ApprovalDecision, Approvals
 from palaver.schemas.models import AgentSpec, Message, Run, Submission
 from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
@@ -39,6 +39,7 @@ PROTOCOLS: Final[Mapping[str, Spoken]] = {
     "responding": Spoken("OpenAI's Responses", 'protocol = "responses"\n'),
 }
 """By the name of a provider that speaks it; any other speaks chat completions."""
+_APPROVALS: Final = Approvals()
 _START_WITHIN: Final = 30.0
 _STOP_WITHIN: Final = 5.0
 _END_WITHIN: Final = 120.0
@@ -103,7 +104,9 @@ class Rig:
         self.model_server = self.start(self._model_server, "--port", str(port), "--ledger", str(ledger))
         await self.until(lambda: accepts(port), "the model server listens")
         self.asked = Asked(ledger)
-        settings = Settings(redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds)
+        self._settings = settings = Settings(
+            redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds
+        )
         self.store = await self._open.enter_async_context(Store.connect(settings))
         self._publisher = Publisher(settings.deliveries_url)
         self._open.callback(self._publisher.close)
@@ -112,6 +115,11 @@ class Rig:
         """One more, with more lines of its table, for processes that start from now on."""
         with (self._folder / "providers.toml").open("a") as providers:
             providers.write(f'[providers.{name}]\nbase_url = "{base_url}"\n{table}')
+
+    @property
+    def names_of_scripts(self) -> Mapping[str, str]:
+        """The name of each script by its SHA: as they are, and as workers have them, whose scripts send deliveries."""
+        return {**self.store.scripts.names, **Store.connect(self._settings, send=True).scripts.names}
 
     @property
     def floor_broker_url(self) -> str:
@@ -223,6 +231,7 @@ class Rig:
         conversation: str | None = None,
         publisher: Publisher | None = None,
         max_steps: int = 100,
+        approvals: Approvals = _APPROVALS,
     ) -> str:
         """Submit a run, in a new conversation or in this one, and send its first delivery, as the API does, or to
         another broker; the run's id."""
@@ -231,6 +240,7 @@ class Rig:
             instructions=instructions,
             tools=tools,
             max_steps=max_steps,
+            approvals=approvals,
         )
         submission = Submission(agent=agent, input=input, conversation_id=conversation)
         submitted = await self.store.runs.submit(submission)

@@ -87,7 +87,7 @@ async def measure(at_once: Sequence[int], messages: Sequence[int]) -> list[Table
 
 async def _by_script(rig: Rig, redis: Redis, load: Load) -> Table:
     """The table of scripts."""
-    names = rig.store.scripts.names
+    names = rig.names_of_scripts
     plain = await _work(rig, redis, load)
     async with heard(rig.redis.port, names) as told:
         await load.put_on(rig)

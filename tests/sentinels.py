@@ -19,44 +19,43 @@ from palaver.stack.child import dying_with_parent
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer, find_server
 from palaver.store.redis.sentinel.blocking import ask, pool
+from tests.pages import ROOT
 from tests.waiting import eventually
 
 SERVICE = "orders"
+PASSWORD: Final = "not-a-secret-1"
+"""That of the servers of a guarded group."""
 BY_SENTINEL: Final = os.environ.get("PALAVER_TEST_STORE") == "sentinel"
 """True where the contract and the processes are tested on a Redis that Sentinels know."""
 OPTIONS: Mapping[str, str] = {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "1"}
 _HASTE = ("PING-PERIOD", "100", "INFO-PERIOD", "300", "PUBLISH-PERIOD", "100", "MIN-LINK-RECONNECT-PERIOD", "500")
 """Milliseconds. By itself a Sentinel needs seconds to know the others, and ten to make a server that is back a
 replica."""
-Login = tuple[str, str] | None
+_GUARDED: Final = (ROOT / "deploy" / "sentinel.conf").read_text()
+"""The file that an installation begins with: its users are those that Palaver says are enough."""
+_SERVERS_USER: Final = next(line for line in _GUARDED.splitlines() if "ACL SETUSER" in line).partition("SETUSER ")[2]
 
 
 class SentinelServer:
-    """One Sentinel."""
+    """One Sentinel; with `guarded`, as deploy/sentinel.conf has it, and nobody asks it without a login."""
 
-    def __init__(self, monitored: int, quorum: int, *, down_after: float, login: Login, servers_login: str) -> None:
+    def __init__(self, monitored: int, quorum: int, *, down_after: float, guarded: bool = False) -> None:
         self.port = free_port()
+        self._guarded = guarded
         self._dir = Path(tempfile.mkdtemp(prefix="palaver-sentinel-"))
+        watched = f"{HOST} {monitored} {quorum}"
+        # Of several lines for one thing the last counts.
         lines = [
+            *(_GUARDED.replace("redis-1.internal 6379 2", watched).splitlines() if guarded else ()),
             f"port {self.port}",
             f"bind {HOST}",
             f"dir {self._dir}",
             f"logfile {self.log_path}",
-            f"sentinel monitor {SERVICE} {HOST} {monitored} {quorum}",
+            *(() if guarded else [f"sentinel monitor {SERVICE} {watched}"]),
             f"sentinel down-after-milliseconds {SERVICE} {round(down_after * 1000)}",
             f"sentinel failover-timeout {SERVICE} 2000",
             f"sentinel parallel-syncs {SERVICE} 5",
-            *servers_login.splitlines(),
         ]
-        if login is not None:
-            user, password = login
-            lines += [
-                f"sentinel sentinel-user {user}",
-                f"sentinel sentinel-pass {password}",
-                f"user {user} on >{password} &* +@all",
-                "user default off",
-            ]
-        self._login = login
         self._config = self._dir / "sentinel.conf"
         self._config.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,7 +63,7 @@ class SentinelServer:
     @classmethod
     def of(cls, port: int) -> Self:
         """One for a server that comes later, and that nothing replaces."""
-        return cls(port, 1, down_after=3600, login=None, servers_login="")
+        return cls(port, 1, down_after=3600)
 
     @property
     def url(self) -> str:
@@ -83,8 +82,8 @@ class SentinelServer:
         self.ask("SENTINEL", "DEBUG", *_HASTE)
 
     def ask(self, *command: str) -> Any:
-        """Return its answer. Raises what Redis raises."""
-        user, password = self._login or (None, None)
+        """Return its answer, as to one of its peers. Raises what Redis raises."""
+        user, password = ("peers", "PASSWORD-3") if self._guarded else (None, None)
         with redis.Redis(
             host=HOST, port=self.port, username=user, password=password, socket_timeout=2, protocol=2
         ) as client:
@@ -116,8 +115,7 @@ class SentinelServer:
 class SentinelGroup:
     """A primary with `replicas`, and `sentinels` that take it for dead after `down_after` seconds.
 
-    `options` are those of the servers. `login` is a user of the Sentinels with its password, and `password` that of the
-    servers' default user; without them nobody has to log in.
+    `options` are those of the servers. With `guarded` everybody has to log in, with the users of deploy/sentinel.conf.
     """
 
     def __init__(
@@ -127,22 +125,25 @@ class SentinelGroup:
         sentinels: int = 3,
         down_after: float = 1.0,
         options: Mapping[str, str] | None = None,
-        login: Login = None,
-        password: str | None = None,
+        guarded: bool = False,
     ) -> None:
         own = {**OPTIONS, **(options or {})}
-        if password is not None:
-            own |= {"requirepass": password, "masterauth": password}
-        self._password, self._login, self._down_after = password, login, down_after
-        self._count = sentinels
-        known = ("default", password) if password else None
-        self.servers = [RedisServer(options=own, login=known) for _ in range(replicas + 1)]
+        self._users = tempfile.TemporaryDirectory(prefix="palaver-users-")
+        if guarded:
+            # Over a restart as well.
+            users = Path(self._users.name) / "users.conf"
+            users.write_text(f"user {_SERVERS_USER}\n")
+            own |= {"requirepass": PASSWORD, "masterauth": PASSWORD, "include": str(users)}
+        self._guarded, self._down_after, self._count = guarded, down_after, sentinels
+        login = ("default", PASSWORD) if guarded else None
+        self.servers = [RedisServer(options=own, login=login) for _ in range(replicas + 1)]
         self.sentinels: list[SentinelServer] = []
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Self]:
         """All run until the end of the block."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self._users)
             for server in self.servers:
                 stack.enter_context(server)
             first, *others = self.servers
@@ -150,15 +151,9 @@ class SentinelGroup:
                 with self.admin(replica) as client:
                     client.replicaof(HOST, str(first.port))
             eventually(lambda: all(self._info(each)["master_link_status"] == "up" for each in others), within=20)
-            password = f"sentinel auth-pass {SERVICE} {self._password}" if self._password else ""
             for _ in range(self._count):
-                sentinel = SentinelServer(
-                    first.port,
-                    self._count // 2 + 1,
-                    down_after=self._down_after,
-                    login=self._login,
-                    servers_login=password,
-                )
+                quorum = self._count // 2 + 1
+                sentinel = SentinelServer(first.port, quorum, down_after=self._down_after, guarded=self._guarded)
                 stack.callback(sentinel.close)
                 self.sentinels.append(sentinel)
                 sentinel.start()
@@ -168,9 +163,9 @@ class SentinelGroup:
     @property
     def url(self) -> str:
         """The address, for PALAVER_REDIS_URL."""
-        login = f":{self._password}@" if self._password else ""
+        login = f":{PASSWORD}@" if self._guarded else ""
         places = ",".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
-        own = "?sentinel_username={}&sentinel_password={}".format(*self._login) if self._login else ""
+        own = "?sentinel_username=palaver&sentinel_password=PASSWORD-2" if self._guarded else ""
         return f"redis+sentinel://{login}{places}/{SERVICE}/0{own}"
 
     @property
@@ -191,11 +186,20 @@ class SentinelGroup:
         """Wait until all servers and Sentinels that run know each other, and all could be done again."""
         eventually(self._settled, within=within, every=0.1, why="the group does not come to rest")
 
-    def fail_over(self) -> None:
-        """Order a failover, and wait until all Sentinels know it."""
+    def fail_over(self, through: int = 0) -> None:
+        """Order a failover through this Sentinel, and wait until all of them know it. It is ordered again if the one
+        that was to be promoted did not come up in time."""
         before = self.primary.port
-        self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE)
-        self.moved_from(before)
+
+        def moved() -> bool:
+            with contextlib.suppress(redis.ResponseError):
+                self.sentinels[through].ask("SENTINEL", "FAILOVER", SERVICE)
+            with contextlib.suppress(AssertionError):
+                self.moved_from(before, within=5)
+                return True
+            return False
+
+        eventually(moved, within=60)
 
     def moved_from(self, port: int, *, within: float = 30) -> None:
         """Wait until all Sentinels that answer name another primary."""

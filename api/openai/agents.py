@@ -9,17 +9,19 @@ from typing import Any, Final, get_args
 from palaver.errors import FieldError, Refused, UnknownAgent
 from palaver.schemas.agents import split_reference
 from palaver.schemas.fields import AgentReference
+from palaver.schemas.mcp_servers import tool_name
 from palaver.schemas.models import AgentSpec
 
 from .. import operations
 from ..operations import Backend, Caller
 from .items import SERVER
+from .servers import is_elsewhere
 
 _ON_SERVER: Final = "agent/"
 _REFERENCE: Final = re.compile(get_args(AgentReference)[1].pattern)
 _NO_TOOL: Final = (
-    f'is not run here: there are functions, and tools of this server as {{"type": "mcp", "server_label": "{SERVER}", '
-    '"allowed_tools": ["NAME"]}'
+    f'is not run here: there are functions, tools of this server as {{"type": "mcp", "server_label": "{SERVER}", '
+    '"allowed_tools": ["NAME"]}, and MCP servers by their server_url'
 )
 
 
@@ -54,7 +56,8 @@ async def agent_of(
     own.pop("version", None)
     own.pop("subagents", None)
     both = "\n\n".join(filter(None, (own.get("instructions"), instructions)))
-    return {**own, **options, "instructions": both}
+    servers = {**own.get("mcp_servers", {}), **options.get("mcp_servers", {})}
+    return {**own, **options, **({"mcp_servers": servers} if servers else {}), "instructions": both}
 
 
 def _reference(model: str) -> str | None:
@@ -130,7 +133,9 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 found.setdefault("client_tools", []).append(_function(function, where))
             case {"type": "function"}:
                 found.setdefault("client_tools", []).append(_function(tool, where))
-            case {"type": "mcp", "server_label": label} if label == SERVER and "server_url" not in tool:
+            case {"type": "mcp"} if is_elsewhere(tool):
+                continue
+            case {"type": "mcp"}:
                 found.setdefault("tools", []).extend(_names(tool.get("allowed_tools"), f"{where}/allowed_tools"))
                 if (approval := tool.get("require_approval")) is not None:
                     found["approvals"] = _approvals(approval, f"{where}/require_approval")
@@ -174,6 +179,8 @@ def _choice(choice: Any) -> Any:
     match choice:
         case str():
             return choice
+        case {"type": "mcp", "server_label": str() as label, "name": str() as name} if label != SERVER:
+            return {"name": tool_name(label, name)}
         case {"type": "function", "function": {"name": name}} | {"type": "function" | "mcp", "name": name}:
             return {"name": name}
     why = "is none of auto, none, required, and a tool by its name"

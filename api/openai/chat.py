@@ -27,9 +27,11 @@ from .completions import completion_of, let_go, refusal_of
 from .creating import await_end, submission_of, submit
 from .dialect import OPENAI
 from .inputs import read_chat
+from .servers import is_elsewhere
 from .states import MODEL
 from .wire import ChatCreate, OpenAiCompletion
 
+_ONLY_IN_RESPONSES: Final = "is an MCP server, which only a response has: an approval has no words in a chat completion"
 _LONGEST: Final = 366 * 86400.0
 """Seconds: a run has a deadline of its own, and a client that is gone ends it."""
 
@@ -86,6 +88,9 @@ async def _begun(backend: Backend, caller: Caller, body: ChatCreate, key: str | 
         why = "answers a call that is not among the messages before"
         raise Refused.of_faults([FieldError("/messages", "invalid_history", why)])
     fields = body.model_dump(mode="json")
+    for place, tool in enumerate(fields.get("tools") or ()):
+        if is_elsewhere(tool):
+            raise Refused.of_faults([FieldError(f"/tools/{place}", "unsupported_option", _ONLY_IN_RESPONSES)])
     options = {**options_of(fields), **chat_options(fields)}
     agent = await agent_of(body.model, options, "\n\n".join(given.instructions) or None, backend, caller)
     submission = submission_of(body, agent, given.messages, {MODEL: body.model})

@@ -23,6 +23,7 @@ from .answering import answer_calls, refuse_answers, refuse_past_question
 from .begun import BegunResponse, RequestKey
 from .ids import ResponseId
 from .inputs import ClientInput, read_input
+from .servers import servers_of
 from .states import BACKGROUND, MODEL, PREVIOUS, REQUEST, read_response
 from .wire import ModelParams, ResponseCreate
 
@@ -148,13 +149,16 @@ async def _submitted(
     """Submit the run of a response, to the conversation that it goes on with. ``told`` are facts of what was before
     it, by the keys of its metadata."""
     fields = body.model_dump(mode="json")
-    options = options_of(fields)
+    servers = servers_of(fields.get("tools") or ())
+    options = {**options_of(fields), **servers.options}
     instructions = "\n\n".join(filter(None, (body.instructions, *given.instructions))) or None
     asked = body.model or told.get(MODEL)
     # The conversation's agent has the instructions of the request before in it: they would pile up.
     model = asked if options or instructions else body.model
     known = conversation.agent if model is None and conversation is not None else None
     agent = await agent_of(model, options, instructions, backend, caller, known)
+    if isinstance(agent, dict):
+        agent = servers.held_to(agent)
     facts = {BACKGROUND: "true"} if body.background else {}
     if PREVIOUS in told:
         facts[PREVIOUS] = told[PREVIOUS]
@@ -162,7 +166,7 @@ async def _submitted(
         facts[MODEL] = asked
     if key.request is not None:
         facts[REQUEST] = key.request
-    submission = submission_of(body, agent, given.messages, facts)
+    submission = {**submission_of(body, agent, given.messages, facts), "secrets": servers.secrets}
     if conversation is not None:
         submission["conversation_id"] = conversation.id
         submission["on_conflict"] = on_conflict

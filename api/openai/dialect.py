@@ -51,7 +51,9 @@ _FIELDS: Final = (
     ("agent/response_format/schema", "text/format/schema"),
     ("agent/response_format", "text/format"),
     ("agent/reasoning_effort", "reasoning/effort"),
+    ("agent/mcp_servers", "tools"),
     ("agent/", ""),
+    ("secrets", "tools"),
     ("conversation_id", "conversation"),
 )
 """Places in a body of ours, and in a body of OpenAI's."""

@@ -10,7 +10,7 @@ from palaver.events import EventKind
 
 from ..operations import StoredEvent
 from .items import reasoning_item, summary_part, text_item, text_part
-from .shown import LATEST, OpenText, ShownEvent, text_delta, thought_delta
+from .shown import LATEST, SHARED, OpenText, ShownEvent, text_delta, thought_delta
 from .writing import ResponseWriter
 
 _BEGINS, _ENDED = 3, 6
@@ -32,12 +32,21 @@ class GrowingItems:
     def tail(self, event: StoredEvent) -> ShownEvent | None:
         """Return what a delta is that only adds to what is open; None for any other event. If it was sent, ``take`` has
         to be told."""
+        opened = self._text if self._thought is None else self._thought
+        if opened is None or not self._out.mine:
+            return None
+        # A hundred watchers of a response ask for the same.
+        if SHARED.event is event and SHARED.key == opened.key:
+            return SHARED.shown
+        SHARED.event, SHARED.key, SHARED.shown = event, opened.key, self._tail(event, opened)
+        return SHARED.shown
+
+    def _tail(self, event: StoredEvent, opened: OpenText) -> ShownEvent | None:
         of_text = self._thought is None
-        opened = self._text if of_text else self._thought
-        if opened is None or event.type != (EventKind.MESSAGE_DELTA if of_text else EventKind.REASONING_DELTA):
+        if event.type != (EventKind.MESSAGE_DELTA if of_text else EventKind.REASONING_DELTA):
             return None
         data = LATEST.of(event)
-        if data["step"] != opened.step or data["attempt"] != opened.attempt or not self._out.mine:
+        if data["step"] != opened.step or data["attempt"] != opened.attempt:
             return None
         number = self._out.number_of(event.seq)
         if of_text:

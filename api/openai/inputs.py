@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from palaver.errors import FieldError, Refused
+from palaver.schemas.mcp_servers import tool_name
+
+from .items import SERVER
 
 _LATE: Final = "comes behind other messages: what it says goes into the instructions, or stands first"
 _ECHOES: Final = ("reasoning", "mcp_list_tools", "mcp_approval_request")
@@ -176,7 +179,9 @@ class _Reading:
 
     def _server_call(self, item: Mapping[str, Any]) -> None:
         call_id = self._text(item, "id")
-        self._add_call(call_id, self._text(item, "name"), self._text(item, "arguments"))
+        label, name = item.get("server_label"), self._text(item, "name")
+        called = name if label in (None, SERVER) else tool_name(str(label), name)
+        self._add_call(call_id, called, self._text(item, "arguments"))
         output = item.get("output")
         self._into.messages.append(
             {"role": "tool", "call_id": call_id, "content": output if isinstance(output, str) else ""}

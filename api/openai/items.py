@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from palaver.schemas.content import parts_from, text_of
+from palaver.schemas.mcp_servers import JOINT, own_label
 
 SERVER: Final = "palaver"
 """The label of the server that runs an agent's tools, as clients have it: an MCP server."""
+
+
+Labels = Collection[str]
+"""The labels of the MCP servers that an agent names itself."""
 
 
 def text_item(item_id: str, text: str | None, status: str) -> dict[str, Any]:
@@ -41,15 +46,19 @@ def function_item(item_id: str, call: Mapping[str, Any], status: str) -> dict[st
 
 
 def server_item(
-    item_id: str, call: Mapping[str, Any], status: str, output: str | None = None, request: str | None = None
+    item_id: str,
+    labels: Labels,
+    call: Mapping[str, Any],
+    status: str,
+    output: str | None = None,
+    request: str | None = None,
 ) -> dict[str, Any]:
-    """Return a call that Palaver makes, of a tool of the agent. Why it failed stands in the output, as the model has
-    it: versions of clients differ in the form of an error."""
+    """Return a call that Palaver makes, of a tool of the agent or of a server that it names. Why it failed stands in
+    the output, as the model has it: versions of clients differ in the form of an error."""
     return {
         "id": item_id,
         "type": "mcp_call",
-        "server_label": SERVER,
-        "name": call["name"],
+        **_whose(labels, call["name"]),
         "arguments": call["arguments"],
         "approval_request_id": request,
         "output": output,
@@ -58,13 +67,19 @@ def server_item(
     }
 
 
-def approval_item(action: Mapping[str, Any]) -> dict[str, Any]:
+def _whose(labels: Labels, tool: str) -> dict[str, str]:
+    label = own_label(labels, tool)
+    if label is None:
+        return {"server_label": SERVER, "name": tool}
+    return {"server_label": label, "name": tool.removeprefix(f"{label}{JOINT}")}
+
+
+def approval_item(action: Mapping[str, Any], labels: Labels = ()) -> dict[str, Any]:
     """Return a call that waits until somebody has decided."""
     return {
         "id": action["id"],
         "type": "mcp_approval_request",
-        "server_label": SERVER,
-        "name": action["tool"],
+        **_whose(labels, action["tool"]),
         "arguments": action["arguments"],
     }
 

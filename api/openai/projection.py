@@ -53,12 +53,14 @@ class ResponseProjection:
     def __init__(self, response: ResponseId, agent: AgentSpec) -> None:
         self._response = response
         self._agent = agent
+        self._labels = tuple(agent.mcp_servers)
         self._by_client = {tool.name for tool in agent.client_tools}
         self._makers: dict[str, Callable[[StoredEvent, Mapping[str, Any]], None]] = {
             kind: getattr(self, f"_{part}") for kind, part in EVENTS.items() if part
         }
         self._out = ResponseWriter(response)
-        self._growing = GrowingItems(self._out)
+        self.growing = GrowingItems(self._out)
+        """The items that grow: it tells what a delta is that only adds to one."""
         self._interrupted_at = -1
         self._calls: dict[str, CallBegun] = {}
         self._requests: set[str] = set()
@@ -118,18 +120,9 @@ class ResponseProjection:
                 return []
             self._begin()
         if thoughts and self._of_model(data):
-            self._growing.think(data["step"], 0, thoughts)
+            self.growing.think(data["step"], 0, thoughts)
         make(event, data)
         return self._out.shown
-
-    def tail(self, event: StoredEvent) -> ShownEvent | None:
-        """Return what a delta is that only adds to what is open; None for any other event, which is for ``read``. If it
-        was sent, ``take`` has to be told."""
-        return self._growing.tail(event)
-
-    def take(self, shown: ShownEvent) -> None:
-        """Take the delta that ``tail`` has returned, as it was sent."""
-        self._growing.take(shown)
 
     def seq_of(self, number: int) -> int | None:
         """Return the number of the run's event that an event of the response belongs to; None before the response has
@@ -161,7 +154,7 @@ class ResponseProjection:
         self.over = True
 
     def _end(self, kind: str) -> None:
-        self._growing.discard()
+        self.growing.discard()
         for call in self._calls.values():
             if call.index is not None:
                 self._close_call(call, "incomplete", None)
@@ -172,17 +165,17 @@ class ResponseProjection:
     # Texts, messages and calls.
 
     def _text_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._growing.say(event, data)
+        self.growing.say(event, data)
 
     def _thought_part(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._growing.think(data["step"], data["attempt"], data["text"], event)
+        self.growing.think(data["step"], data["attempt"], data["text"], event)
 
     def _discarded(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
-        self._growing.discard()
+        self.growing.discard()
 
     def _attempt_failed(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         if "/" not in data["step"]:
-            self._growing.fail(data["step"])
+            self.growing.fail(data["step"])
 
     @staticmethod
     def _of_model(data: Mapping[str, Any]) -> bool:
@@ -195,7 +188,7 @@ class ResponseProjection:
             return
         message, step = data["message"], data["step"]
         text, status = text_in(message), "incomplete" if message.get("partial") else "completed"
-        self._growing.complete(step, text, status)
+        self.growing.complete(step, text, status)
         calls, refused = message.get("tool_calls", ()), set(data.get("refused_calls") or ())
         risky = set(data.get("risky_calls") or ())
         for place, call in enumerate(calls):
@@ -223,7 +216,7 @@ class ResponseProjection:
     def _open_call(self, made: CallBegun) -> None:
         made.index = index = self._out.next_index()
         place = {"item_id": made.item, "output_index": index}
-        item = server_item(made.item, made.call, "in_progress", request=made.request)
+        item = server_item(made.item, self._labels, made.call, "in_progress", request=made.request)
         self._out.show("response.output_item.added", output_index=index, item=item)
         self._out.show("response.mcp_call_arguments.done", **place, arguments=made.call["arguments"])
         self._out.show("response.mcp_call.in_progress", **place)
@@ -234,7 +227,7 @@ class ResponseProjection:
             return
         if status != "incomplete":
             self._out.show(f"response.mcp_call.{status}", item_id=made.item, output_index=index)
-        self._out.whole(index, server_item(made.item, made.call, status, output, made.request))
+        self._out.whole(index, server_item(made.item, self._labels, made.call, status, output, made.request))
 
     def _tool_result(self, event: StoredEvent, data: Mapping[str, Any]) -> None:
         message = data["message"]
@@ -252,7 +245,7 @@ class ResponseProjection:
         action = data["action"]
         if action["type"] == "approval":
             self._requests.add(action["id"])
-            item, index = approval_item(action), self._out.next_index()
+            item, index = approval_item(action, self._labels), self._out.next_index()
             self._out.show("response.output_item.added", output_index=index, item=item)
             self._out.whole(index, item)
 

@@ -46,6 +46,11 @@ class OpenText:
     step: str
     attempt: int
     pieces: list[str] = field(default_factory=list)
+    key: tuple[object, ...] = ()
+    """The same for all who have the same item at the same place."""
+
+    def __post_init__(self) -> None:
+        self.key = self.id, self.index, self.step, self.attempt
 
     @property
     def text(self) -> str:
@@ -95,3 +100,17 @@ class LatestDelta:
 
 
 LATEST: Final = LatestDelta()
+
+
+class SharedDelta:
+    """The delta that was asked for last, as it is shown: the same object for all who have it at the same place."""
+
+    __slots__ = ("event", "key", "shown")
+
+    def __init__(self) -> None:
+        self.event: StoredEvent | None = None
+        self.key: tuple[object, ...] = ()
+        self.shown: ShownEvent | None = None
+
+
+SHARED: Final = SharedDelta()

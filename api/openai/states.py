@@ -13,6 +13,7 @@ from ..operations import Backend
 from .ids import ResponseId
 from .items import SERVER, approval_item, function_item
 from .projection import ResponseProjection
+from .servers import server_tool
 from .tables import ERRORS, INCOMPLETE, STATUSES, ResponseStatus
 from .wire import ANSWER_BYTES
 
@@ -182,9 +183,10 @@ def _tools(agent: AgentSpec) -> list[dict[str, Any]]:
         }
         for tool in agent.client_tools
     ]
+    servers = [server_tool(label, server, agent.approvals) for label, server in agent.mcp_servers.items()]
     if not agent.tools:
-        return functions
-    return [*functions, {"type": "mcp", "server_label": SERVER, "allowed_tools": list(agent.tools)}]
+        return [*functions, *servers]
+    return [*functions, {"type": "mcp", "server_label": SERVER, "allowed_tools": list(agent.tools)}, *servers]
 
 
 def _form(agent: AgentSpec) -> dict[str, Any]:

@@ -49,16 +49,13 @@ class TailFrames:
     """Deltas on the wire. The last one is kept: all who watch a response ask for it together."""
 
     def __init__(self) -> None:
-        self._event: StoredEvent | None = None
-        self._place: tuple[object, ...] = ()
+        self._shown: ShownEvent | None = None
         self._frame = b""
 
-    def of(self, event: StoredEvent, shown: ShownEvent) -> bytes:
+    def of(self, shown: ShownEvent) -> bytes:
         """Return the frame of what a delta is in a response."""
-        # Who has come late, when earlier items were gone, has the same item at another place.
-        place = shown.number, shown.fields["item_id"], shown.fields["output_index"]
-        if self._event is not event or self._place != place:
-            self._event, self._place, self._frame = event, place, frame(*shown)
+        if self._shown is not shown:
+            self._shown, self._frame = shown, frame(*shown)
         return self._frame
 
 
@@ -70,14 +67,15 @@ class ResponseOutlet(Outlet):
 
     def __init__(self, projection: ResponseProjection) -> None:
         super().__init__(StoredEvent.to_json)
-        self._projection = projection
+        self._growing = projection.growing
 
     def pass_on(self, event: StoredEvent) -> bool:
         """Send a delta at once, if that can be; tell whether it was."""
-        shown = None if self.connection is None else self._projection.tail(event)
-        if shown is None or self.connection is None or not self.connection.write_chunk(_TAILS.of(event, shown)):
+        connection = self.connection
+        shown = None if connection is None else self._growing.tail(event)
+        if shown is None or connection is None or not connection.write_chunk(_TAILS.of(shown)):
             return False
-        self._projection.take(shown)
+        self._growing.take(shown)
         return True
 
 

@@ -20,15 +20,12 @@ class ResponseWriter:
         self._index = 0
         self.part = -1
         """The part of the run that the events have come to; -1 before the first event."""
+        self.mine = False
+        """True while the run is at this response."""
         self.output: list[dict[str, Any]] = []
         """Items that are whole, or that an end has cut off."""
         self.last = -1
         """The number of the last event that was shown."""
-
-    @property
-    def mine(self) -> bool:
-        """True while the run is at this response."""
-        return self.part == self._response.part
 
     @property
     def shown(self) -> list[ShownEvent]:
@@ -43,6 +40,7 @@ class ResponseWriter:
         """Go on to the next part of the run."""
         self.part += 1
         self._index = 0
+        self.mine = self.part == self._response.part
         if self.mine:
             self._base = self._seq
 

@@ -6,11 +6,9 @@ with --quick three. Everything listens on loopback alone and ends with the bench
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.asked import BenchError
@@ -18,7 +16,7 @@ from bench.openhands import answers, crashes, crowds, load, returns, stops
 from bench.openhands.install import VERSION
 from bench.openhands.rows import Row
 from bench.openhands.sides import WORKERS, AgentServer, Palaver, Side
-from bench.program import run
+from bench.program import main
 from bench.report import Table, heading
 from bench.rig import Rig
 
@@ -111,16 +109,5 @@ async def measure(names: Sequence[str], quick: bool, command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main() -> None:
-    """Measure what is asked for."""
-    parser = argparse.ArgumentParser(prog="python -m bench.openhands", description=(__doc__ or "").partition(":")[2])
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions: a first look")
-    parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the report there as well")
-    given = parser.parse_args()
-    command = " ".join(["python -m bench.openhands", *sys.argv[1:]])
-    run(measure([given.only] if given.only else list(PARTS), given.quick, command), given.out)
-
-
 if __name__ == "__main__":
-    main()
+    main("bench.openhands", __doc__, PARTS, measure)

@@ -28,7 +28,7 @@ BatchId = Annotated[str, typer.Argument(metavar="BATCH_ID", help="The batch, as 
 _EVERY: Final = 2.0
 """Seconds between two looks."""
 _FAILED: Final = 1
-_ENDED: Final = ("done", "cancelled")
+_ENDED: Final = ("done", "cancelled", "failed")
 
 
 def run(

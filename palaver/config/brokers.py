@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from palaver.config.sentinels import ENCRYPTED, PLAIN, by_sentinels, sentinels_of
 from palaver.config.tls import verification
 from palaver.errors import ConfigurationError
+
+BY_SENTINELS: Final = "redis-sentinel"
+"""The scheme of a broker that Sentinels know, for kombu: its own `sentinel` remains that of others' applications."""
 
 
 def has_priorities(url: str) -> bool:
@@ -62,6 +65,16 @@ def tls_options(url: str) -> dict[str, Any]:
     return options
 
 
+def redis_py_options(url: str) -> tuple[str, dict[str, Any]]:
+    """Return the address of a broker that is a Redis, and beside it, in words that kombu and redis-py both understand,
+    what stood behind ``?``. Raises ConfigurationError as `tls_options`."""
+    if by_sentinels(url):
+        # Whoever makes its connections reads all of it.
+        return url, {}
+    options = tls_options(url)
+    return url.partition("?")[0] if options else url, options
+
+
 def kombu_url(url: str) -> str:
     """Return ``url`` as kombu wants it: a socket under another name, RabbitMQ without the options of `tls_options`, and
     of Sentinels the first, with what remains in the options of the transport."""
@@ -80,4 +93,4 @@ def _sentinel_url(url: str) -> str:
     sentinels = sentinels_of(url)
     login = sentinels.login
     user = f"{quote(login.username or '', safe='')}:{quote(login.password, safe='')}@" if login else ""
-    return f"sentinel://{user}{sentinels.places[0]}/{sentinels.db}"
+    return f"{BY_SENTINELS}://{user}{sentinels.places[0]}/{sentinels.db}"

@@ -216,7 +216,7 @@ def _store_url() -> str:
 
 
 def _places(url: str) -> Sequence[tuple[str, int]]:
-    """Its host and port, or those of its Sentinels. None if it is a file, or nothing that settings take: they say
+    """Its host and port, or those of its Sentinels. Nothing if it is a file, or nothing that settings take: they say
     so."""
     if "+sentinel://" in url:
         # Not above, as the settings.

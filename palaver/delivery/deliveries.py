@@ -93,8 +93,7 @@ class _Shown(str):
 def _followed(sentinels: Sentinels) -> dict[str, Any]:
     shown = _Shown(",".join(map(str, sentinels.places)))
     shown.sentinels = sentinels
-    # Flower wants to have the service under that name.
-    return {"sentinels": shown, "master_name": sentinels.service}
+    return {"sentinels": shown}
 
 
 class Channel(redis.Channel):

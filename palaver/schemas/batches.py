@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from palaver.schemas.fields import AgentReference, AtMost, Metadata, Strict, Tags
 from palaver.schemas.models import AgentSpec, Budget, Message
 
-BatchState = Literal["open", "running", "cancelling", "cancelled", "done"]
+BatchState = Literal["open", "running", "cancelling", "cancelled", "failed", "done"]
 CellStatus = Literal["completed", "incomplete", "failed", "cancelled", "expired", "refused", "unknown"]
 BatchVerb = Literal["cancel", "retry"]
 
@@ -97,7 +97,7 @@ class Batch(BaseModel):
     name: str | None
     state: BatchState
     reason: str | None = None
-    """Why it was cancelled, if nobody asked for that."""
+    """Why it was cancelled, if nobody asked for that; why it failed, or will."""
     items: int
     cells: int
     """Runs that there will be: items times agents times repeats."""

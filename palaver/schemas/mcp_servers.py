@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
@@ -28,6 +29,8 @@ OF_MESSAGES: Final = frozenset(
     }
 )
 """Headers that say what a request to an MCP server is."""
+_LONGEST_NAME: Final = 64
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _RESERVED: Final = frozenset({"agent", "palaver"})
 """Labels whose tools would be taken for those of agents, or of this server."""
 _PATTERN: Final = "*."
@@ -128,6 +131,15 @@ def listed_mcp_host(entry: str) -> str:
 def own_label(servers: Iterable[str], tool: str) -> str | None:
     """The label among ``servers`` of the server that a tool of this name would be of; None for another tool."""
     return next((label for label in servers if tool.startswith(f"{label}{JOINT}")), None)
+
+
+def tool_name(label: str, name: str) -> str:
+    """The name under which models call a tool: its server before it, in characters that every provider takes."""
+    full = f"{label}{JOINT}{_UNFIT.sub('_', name)}"
+    if len(full) <= _LONGEST_NAME:
+        return full
+    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{full[: _LONGEST_NAME - 9]}_{mark}"
 
 
 def all_of(label: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError, NoPermissionError, ResponseError, TimeoutError
+from redis.exceptions import ConnectionError, ResponseError, TimeoutError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
@@ -32,7 +32,7 @@ from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.reading.usage_ledger import UsageLedger
 from palaver.store.redis.capacity import Capacity
-from palaver.store.redis.connection import Connection
+from palaver.store.redis.connection import Connection, is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.redis.pools import pool_of
 from palaver.store.redis.shared_client import SharedClient
@@ -172,7 +172,7 @@ class Store:
         except (ConnectionError, TimeoutError):
             return
         except ResponseError as error:
-            if isinstance(error, NoPermissionError) or "unknown command" in str(error) or "appendonly" in str(error):
+            if is_closed(error) or is_absent(error) or "appendonly" in str(error):
                 raise ConfigurationError(
                     f"PALAVER_DURABILITY=fsync: the server refuses WAITAOF ({error}). It takes Redis 7.2 or later, or "
                     "Valkey, with `appendonly yes`, and a user that may call it; else set PALAVER_DURABILITY=server"

@@ -62,7 +62,7 @@ DEATH_MUTANTS: Final = by_name(
         "if await self._store.fleet.is_heard(self._worker_id):",
         "if self._worker_id:",
     ),
-    _mutant("a last look that waits for the next interval", _WATCH, "max(_SOONEST, ripe - self._clock())", "_LOOK"),
+    _mutant("a last look that waits for the next interval", _WATCH, "max(_SOONEST, ripe - self._clock())", "LOOK"),
     _mutant(
         "a word in between that nobody hears",
         _WATCH,

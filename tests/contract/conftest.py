@@ -16,9 +16,9 @@ from palaver.store import Store
 from palaver.store.redis.pools import pool_of
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
-from tests.contract.slots import watched_scripts
+from tests.contract.slots import crossings, watched_scripts
 from tests.contract.store_driver import StoreDriver
-from tests.contract.witness import Moves, WitnessedCluster, WitnessedFake, WitnessedRedis, crossings
+from tests.contract.witness import Moves, WitnessedCluster, WitnessedFake, WitnessedRedis
 from tests.redis_cluster import ON_CLUSTER, WAITS, RedisCluster
 from tests.sentinels import BY_SENTINEL, SentinelServer
 
@@ -28,21 +28,6 @@ def server() -> Iterator[RedisServer]:
     """A real server, for all tests of the session."""
     with RedisServer() as server:
         yield server
-
-
-@pytest.fixture(scope="session", autouse=True)
-def watched() -> Iterator[None]:
-    """An eye on what scripts call in fakeredis."""
-    with watched_scripts(crossings):
-        yield
-
-
-@pytest.fixture(autouse=True)
-def one_slot(watched: None) -> Iterator[None]:
-    """A test in which nothing was asked that a cluster would refuse."""
-    crossings.clear()
-    yield
-    assert crossings == []
 
 
 @pytest.fixture(scope="session")
@@ -111,3 +96,18 @@ async def store(redis: Any, settings: Settings) -> AsyncIterator[Store]:
 def driver(store: Store, redis: Any) -> StoreDriver:
     """A worker, a client and a sweeper in one."""
     return StoreDriver(store, redis)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watched() -> Iterator[None]:
+    """An eye on what scripts call in fakeredis."""
+    with watched_scripts():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def one_slot(watched: None) -> Iterator[None]:
+    """A test in which nothing was asked that a cluster would refuse."""
+    crossings.clear()
+    yield
+    assert crossings == []

@@ -175,7 +175,7 @@ async def _check_batches(redis: Any, name: str, ttl: int) -> None:
     assert await redis.zscore(keys.batches(tag), batch_id) is not None, f"{name} is not listed"
     of = keys.of_batch(tag, batch_id)
     state = (await redis.hget(of.batch, "state")).decode()
-    over = state in ("done", "cancelled")
+    over = state in ("done", "cancelled", "failed")
     assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
     due = await redis.zscore(of.batches_due, f"{tag}/{batch_id}")
     assert due is not None or over, f"{name} is of a batch that nobody goes on with"

@@ -26,6 +26,8 @@ _ANYWHERE: Final = (keys.cancel_channel(""), keys.PROVIDERS)
 """Channels that scripts of any slot publish on: a cluster passes their few messages on to all of its servers."""
 _BROKERS: Final = frozenset({"LPUSH"})
 """Commands of scripts whose keys are the broker's: scripts use them only where it is the very same server."""
+crossings: list[str] = []
+"""What a cluster would have refused in the present test."""
 
 
 def tag_of(key: Any) -> str:
@@ -39,7 +41,8 @@ def tag_of(key: Any) -> str:
 def tags_of(command: Sequence[Any]) -> frozenset[str]:
     """The tags of all keys of a command that a client sends."""
     # redis-py names some commands by two words.
-    name, *args = (*str(command[0]).upper().split(), *command[1:])
+    name, *behind = str(command[0]).upper().split()
+    args = [*behind, *command[1:]]
     if name in _KEYLESS:
         return frozenset()
     if name in ("EVAL", "EVALSHA"):
@@ -83,8 +86,8 @@ def refused_in_script(first: bytes | None, name: str, args: Sequence[Any]) -> It
 
 
 @contextmanager
-def watched_scripts(crossings: list[str]) -> Iterator[None]:
-    """Have what scripts call in fakeredis, though a cluster would refuse it, among ``crossings``."""
+def watched_scripts() -> Iterator[None]:
+    """Have what scripts call in fakeredis, though a cluster would refuse it, among the ``crossings``."""
     call: Callable[..., Any] = ScriptingCommandsMixin._lua_redis_call
 
     def watched(self: Any, runtime: Any, expected: set[Any], op: bytes, *args: Any) -> Any:

@@ -460,10 +460,13 @@ async def test_what_all_share_is_looked_through_a_page_at_a_time(
         everybodys = [member for member in everybodys[::10] if member.startswith("run_")]
         for member in everybodys:
             await redis.xadd(name, {"run": f"{member}\nmore"})
-    elif shared_type == "hash":
-        await redis.hset(name, mapping=dict.fromkeys(everybodys, 1))
     else:
-        await redis.zadd(name, {member: len(member) for member in everybodys})
+        for begin in range(0, len(everybodys), many):
+            some = everybodys[begin : begin + many]
+            if shared_type == "hash":
+                await redis.hset(name, mapping=dict.fromkeys(some, 1))
+            else:
+                await redis.zadd(name, {member: len(member) for member in some})
     pages = 1
     while (await store.scripts.run(erase)) != Seen(all=True):
         pages += 1

@@ -347,5 +347,6 @@ async def test_scripts_send_to_the_queue_themselves(redis: Any, settings: Settin
     delivery = delivery_in("tools.gpu", message["headers"], message["body"].encode())
     assert delivery is not None
     assert orjson.loads(raw) == orjson.loads(in_redis(delivery, "palaver@redis"))
-    await redis.delete("model", "tools.gpu")
+    for queue in ("model", "tools.gpu"):
+        await redis.delete(queue)
     await driver.store.feeds.close()

@@ -224,10 +224,10 @@ async def test_a_run_that_is_damaged_keeps_no_other_from_its_delivery(
     for _, lease in begun:
         await driver.postpone(lease)
     broken, _ = begun[1]
-    await driver.redis.rename(keys.steps(broken), "aside{00}")
+    await driver.redis.rename(keys.steps(broken), "aside{p00}")
     await driver.redis.set(keys.steps(broken), "no steps")
     first, none, last = await driver.store.steps.promote([(lease.conversation_id, run, "1") for run, lease in begun])
-    await driver.redis.rename("aside{00}", keys.steps(broken))
+    await driver.redis.rename("aside{p00}", keys.steps(broken))
     assert none is None
     assert first is not None
     assert last is not None

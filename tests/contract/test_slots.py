@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
-from tests.contract.slots import tags_of
-from tests.contract.witness import crossings
+from tests.contract.slots import crossings, tags_of
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import orjson
 import pytest
 
 from palaver.config.settings import Settings
@@ -17,7 +18,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.statistics.histograms import bucket_of
-from palaver.store.statistics.tallies import SpanTally
+from palaver.store.statistics.tallies import VERSION, SpanTally
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.windows import LASTS, WINDOWS, WindowName
@@ -231,3 +232,45 @@ async def test_a_cost_beyond_all_reason_is_written_in_full(driver: StoreDriver, 
     await driver.store.steps.settle(lease, DONE.__class__(DONE.message, DONE.stop_reason, usage=used))
     (numbers,) = (await total(store)).models.values()
     assert numbers["cost"] == 150_000_250_000_000
+
+
+async def test_tallies_without_a_version_are_read_and_added_to(driver: StoreDriver, store: Store) -> None:
+    await finish(driver)
+    await store.statistics.fold()
+    key = keys.statistics("00", keys.DEFAULT_TENANT)
+    for place, text in (await driver.redis.hgetall(key)).items():
+        told = orjson.loads(text)
+        assert told["v"] == VERSION
+        await driver.redis.hset(key, place, orjson.dumps([told["number"], *told["tally"]]))
+    assert (await total(store)).runs == {"submitted": 1, "completed": 1}
+    await finish(driver)
+    assert (await total(store)).runs == {"submitted": 2, "completed": 2}
+
+
+async def test_tallies_of_a_newer_version_are_left_to_it(driver: StoreDriver, store: Store) -> None:
+    """Its processes fold what is there, and show it. Spans that are over are written anew."""
+    await finish(driver)
+    await store.statistics.fold()
+    key = keys.statistics("00", keys.DEFAULT_TENANT)
+    before = await driver.redis.hgetall(key)
+    newer = {
+        place: orjson.dumps({"v": VERSION + 1, "number": orjson.loads(text)["number"], "tally": {}})
+        for place, text in before.items()
+    }
+    await driver.redis.hset(key, mapping=newer)
+    await finish(driver)
+    assert (await total(store)).runs == {}
+    assert await driver.redis.hgetall(key) == newer
+    assert await driver.redis.xlen(keys.journal("00")) > 0
+    past = {
+        place: orjson.dumps({**orjson.loads(text), "number": orjson.loads(text)["number"] - 1})
+        for place, text in newer.items()
+    }
+    await driver.redis.hset(key, mapping=past)
+    assert (await total(store)).runs == {"submitted": 1, "completed": 1}
+    # What the newer one had counted is put back, for what is looked at behind each test.
+    for place, text in (await driver.redis.hgetall(key)).items():
+        number, tally = SpanTally.of_json(text)
+        if place in before:
+            tally.merge(SpanTally.of_json(before[place])[1])
+        await driver.redis.hset(key, place, tally.to_json(number))

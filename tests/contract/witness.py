@@ -1,5 +1,5 @@
 """A Redis client that looks at the status of each run after each script, and so knows every move. It also notes what a
-cluster would refuse."""
+cluster would refuse, and sends no request of more words than every server takes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from redis.asyncio.client import Pipeline
 
 from palaver.store.redis.cluster.client import ClusterClient
 from palaver.store.redis.cluster.slots import slot_of
+from palaver.store.redis.connection import MOST_ARGUMENTS
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
-from tests.contract.slots import refused, refused_together
+from tests.contract.slots import crossings, refused, refused_together
 
 
 class Moves:
@@ -36,15 +37,12 @@ class Moves:
         history.append(now)
 
 
-crossings: list[str] = []
-"""What a cluster would have refused."""
-
-
 class _Witnessed:
     moves: Moves
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         crossings.extend(refused(args))
+        assert len(args) <= MOST_ARGUMENTS, f"{args[0]} has {len(args)} words"
         reply = await super().execute_command(*args, **options)  # type: ignore[misc]
         if args[0] in ("EVALSHA", "EVAL"):
             await self.look([args])
@@ -68,7 +66,8 @@ class _Witnessed:
         async def execute_and_look(raise_on_error: bool = True) -> Any:
             sent = [command[0] for command in pipeline.command_stack]
             crossings.extend(refused_together(sent, transaction=transaction))
-            commands = [command for command in sent if command[0] == "EVALSHA"]
+            assert all(len(args) <= MOST_ARGUMENTS for args in sent), [(args[0], len(args)) for args in sent]
+            commands = [args for args in sent if args[0] == "EVALSHA"]
             replies = await execute(raise_on_error)
             await self.look(commands)
             return replies

@@ -768,6 +768,12 @@ async def _claim_batch(driver: StoreDriver, n: int) -> Act:
     return lambda: driver.store.batch_progress.claim("", "batch_1")
 
 
+async def _leave_batch(driver: StoreDriver, n: int) -> Act:
+    _, claimed = await _batch(driver, n)
+    await driver.store.batches.change("", "batch_1", "cancel")
+    return lambda: driver.store.batch_progress.leave("", "batch_1", claimed.claim)
+
+
 async def _advance_batch(driver: StoreDriver, n: int) -> Act:
     _, claimed = await _batch(driver, n)
     return lambda: driver.store.batch_progress.advance(claimed, ended=_failed(n), wait=1.0)
@@ -949,6 +955,7 @@ CASES: Final = (
     Case("create_batch", "KiB of an agent", _create_batch, most=195),
     Case("append_items", "items of 512 characters", _append_items, most=1_000),
     Case("claim_batch", "cells in flight", _claim_batch, most=200),
+    Case("leave_batch", "cells in flight", _leave_batch, most=200),
     Case("advance_batch", "cells that have ended", _advance_batch, most=200),
     Case("change_batch", "cells that have failed", _change_batch, most=999),
     Case("remove_batch", "cells that have ended", _remove_batch, most=999),

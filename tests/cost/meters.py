@@ -12,6 +12,7 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from redis.asyncio import Redis
 
 from palaver.store import Store
+from palaver.store.redis.connection import MOST_ARGUMENTS
 from palaver.store.scripting.contracts.declaration import Script
 
 EVERY: Final = 50
@@ -127,21 +128,23 @@ class Costs:
 
 
 def watch(store: Store, meter: Meter) -> Costs:
-    """From here on, what each script of ``store`` costs is noted."""
+    """From here on, what each script of ``store`` costs is noted, and that its call fits into a request."""
     costs, scripts = Costs({}), store.scripts
     run, run_each = scripts.run, scripts.run_each
 
-    async def metered(name: str, answer: Callable[[], Awaitable[Any]]) -> Any:
+    async def metered(script: Script[Any], answer: Callable[[], Awaitable[Any]]) -> Any:
+        words = sum(len(part) for part in script.pack()) + len(("EVALSHA", "its SHA", "number of keys"))
+        assert words <= MOST_ARGUMENTS, f"{script.name} is called with {words} words"
         await meter.read()
         found = await answer()
-        costs.note(name, await meter.read())
+        costs.note(script.name, await meter.read())
         return found
 
     async def one(script: Script[Any]) -> Any:
-        return await metered(script.name, lambda: run(script))
+        return await metered(script, lambda: run(script))
 
     async def each(calls: Iterable[Script[Any]]) -> list[Any]:
-        return [await metered(script.name, partial(_only, run_each, script)) for script in calls]
+        return [await metered(script, partial(_only, run_each, script)) for script in calls]
 
     scripts.run, scripts.run_each = one, each  # type: ignore[method-assign,assignment]
     return costs

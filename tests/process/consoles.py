@@ -68,12 +68,30 @@ class Console:
         assert self.tab.evaluate("window.violations") == []
         assert self.tab.errors == []
 
+    def click(self, words: str, place: str = "body") -> None:
+        """Press the mouse on the one link or button that says this, or begins so, within what people see."""
+        found = (
+            f"[...document.querySelectorAll({f'{place} :is(a, button, summary)'!r})].filter((each) =>"
+            f" each.innerText.trim().startsWith({json.dumps(words)}) && each.checkVisibility() && !each.disabled)"
+        )
+        self.tab.until(f"{found}.length === 1")
+        where = self.tab.evaluate(
+            f"(() => {{ const [each] = {found}; each.scrollIntoView({{ block: 'nearest' }});"
+            " const { x, y, width, height } = each.getBoundingClientRect(); return [x + width / 2, y + height / 2] })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            at = {"x": where[0], "y": where[1], "button": "left", "clickCount": 1}
+            self.tab.send("Input.dispatchMouseEvent", type=kind, **at)
+
 
 @contextmanager
-def serving(folder: Path, **more: str) -> Iterator[Cluster]:
-    """A stack with the console; it is asked with KEY."""
+def serving(folder: Path, providers: str = "", **more: str) -> Iterator[Cluster]:
+    """A stack with the console, and with more entries of providers; it is asked with KEY."""
     environment = {"PALAVER_API_KEYS": f"ops={KEY}", "PALAVER_CONSOLE": "true", "PALAVER_DIALECTS": "native", **more}
-    with Cluster(folder, environment=environment) as cluster:
+    cluster = Cluster(folder, environment=environment)
+    with cluster.providers_path.open("a") as entries:
+        entries.write(providers)
+    with cluster:
         cluster.http.headers.update({"Authorization": f"Bearer {KEY}"})
         yield cluster
 

@@ -1,5 +1,5 @@
 """An MCP server over HTTP as a process: ``python -m tests.process.mcp_web PORT JOURNAL``. Each call is a line of the
-journal."""
+journal, and each request with a credential. One of its tools is named for its port."""
 
 from __future__ import annotations
 
@@ -11,9 +11,30 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream
+from tests.unit.mcp_server import McpServer, Message, answer, event, says, stream, tool
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+CHOICES = {
+    "type": "object",
+    "properties": {
+        "size": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "The small one"}, {"const": "l", "title": "The large one"}],
+        },
+        "colours": {
+            "type": "array",
+            "items": {"anyOf": [{"const": each[0].lower(), "title": each} for each in ("Red", "Green", "Blue")]},
+            "minItems": 1,
+            "maxItems": 2,
+            "default": ["r", "g"],
+        },
+        "toppings": {"type": "array", "items": {"type": "string", "enum": ["salt", "pepper"]}, "default": ["salt"]},
+        "when": {"type": "string", "enum": ["noon", "night"], "enumNames": ["At noon", "At night"], "default": "noon"},
+        "note": {"type": "string", "title": "Note"},
+    },
+    "required": ["size", "colours"],
+}
+"""A form with each kind of choice."""
 
 
 def server(journal: Path) -> McpServer:
@@ -65,13 +86,19 @@ def server(journal: Path) -> McpServer:
         required = {"resultType": "input_required", "inputRequests": {"who": who}, "requestState": "s-1"}
         return answer(message, required)
 
+    async def chooses(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
+        if responses := message["params"].get("inputResponses"):
+            note(f"chose {json.dumps(responses)}")
+            return answer(message, says("chosen"))
+        which = {"method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": CHOICES}}
+        return answer(message, {"resultType": "input_required", "inputRequests": {"which": which}, "requestState": ""})
+
     async def long(_: McpServer, request: web.Request, message: Message) -> web.StreamResponse:
         note("long")
         return answer(message, {"resultType": "task", "taskId": "t-1", "status": "working", "pollIntervalMs": 1})
 
-    return McpServer(
-        {"asks": asks, "long": long, "who": who, "echo": echo, "fail": fail, "busy": busy, "wait": wait, "brief": wait}
-    )
+    tools = {"asks": asks, "chooses": chooses, "long": long, "who": who, "echo": echo, "fail": fail, "busy": busy}
+    return McpServer({**tools, "wait": wait, "brief": wait})
 
 
 def looked(journal: Path) -> bool:
@@ -82,11 +109,16 @@ def looked(journal: Path) -> bool:
     return "task is done" in lines
 
 
-def with_tasks(journal: Path) -> Handler:
+def with_tasks(journal: Path, port: int) -> Handler:
     """The handler of such a server, which also tells of a task: it is done once the journal says so."""
-    handle = server(journal).handle
+    served = server(journal)
+    served.listed = [tool(name) for name in (*served.behaviours, f"at_{port}")]
+    handle = served.handle
 
     async def answering(request: web.Request) -> web.StreamResponse:
+        if credential := request.headers.get("Authorization"):
+            with journal.open("a") as file:
+                file.write(f"from {credential}\n")
         message = await request.json() if request.method == "POST" else {}
         if message.get("method") != "tasks/get":
             return await handle(request)
@@ -99,5 +131,5 @@ def with_tasks(journal: Path) -> Handler:
 
 if __name__ == "__main__":
     app = web.Application()
-    app.router.add_route("*", "/mcp", with_tasks(Path(sys.argv[2])))
+    app.router.add_route("*", "/mcp", with_tasks(Path(sys.argv[2]), int(sys.argv[1])))
     web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), handler_cancellation=True, print=None)

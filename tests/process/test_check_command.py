@@ -59,6 +59,17 @@ def test_all_is_well_or_nobody_answers() -> None:
     assert run().returncode == 78
 
 
+def test_the_hosts_of_agents_own_servers_are_looked_up() -> None:
+    with RedisServer() as server:
+        well = run(PALAVER_REDIS_URL=server.url, PALAVER_INLINE_MCP_HOSTS="localhost:9,*.customers.example")
+        lost = run(PALAVER_REDIS_URL=server.url, PALAVER_INLINE_MCP_HOSTS="127.0.0.1:9,nobody.invalid")
+    assert well.returncode == 0
+    assert re.search(r"mcp +hosts +ok +agents' own servers: localhost:9, \*\.customers\.example; without", well.stdout)
+    assert lost.returncode == 1
+    assert re.search(r"mcp +hosts +WARNING +unknown: nobody\.invalid$", lost.stdout, re.MULTILINE)
+    assert "What to do: correct PALAVER_INLINE_MCP_HOSTS" in lost.stdout
+
+
 def test_rules_that_do_not_fit_are_one_sentence(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("[rules.limits]\nmax_step = 5\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -92,6 +93,40 @@ def test_many_are_retried_once_it_was_said_how_many(cluster: Cluster, console: C
     console.holds()
 
 
+@pytest.fixture(scope="module")
+def planned(cluster: Cluster) -> list[str]:
+    """More runs than a page holds at first, the oldest one first; they are to begin tomorrow."""
+    later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    return [cluster.submit("echo", tags=["planned"], start_after=later) for _ in range(PLANNED)]
+
+
+def test_older_rows_stay_true(cluster: Cluster, console: Console, planned: list[str]) -> None:
+    console.open("runs?tag=planned")
+    console.sees("the newest 50")
+    console.press("Older ones")
+    console.sees(f"{PLANNED} in all")
+    rows = "[...document.querySelectorAll('main tbody tr')].map((row) => row.innerText)"
+    assert f"…{planned[0][-8:]}" in console.tab.evaluate(rows)[-1]
+    cluster.cancel(planned[0])
+    console.tab.until(f"{rows}.at(-1).includes('cancelled') && {rows}.length === {PLANNED}")
+    console.holds()
+
+
+def test_many_are_cancelled_until_somebody_stops_it(cluster: Cluster, console: Console, planned: list[str]) -> None:
+    left = [run for run in planned if cluster.run(run).status == "queued"]
+    console.open("runs?tag=planned&status=queued")
+    console.press("Cancel these…")
+    console.tab.until(f"document.querySelector('dialog').innerText.includes('{len(left)} of {len(left)} would be')")
+    console.tab.evaluate(HELD)
+    console.press(f"Cancel {len(left)}")
+    console.tab.until("window.held")
+    console.press("Stop")
+    console.tab.evaluate("window.release()")
+    console.tab.until(f"document.querySelector('dialog').innerText.includes('Stopped: 100 of {len(left)} cancelled.')")
+    assert sorted(cluster.run(run).status for run in left) == ["cancelled"] * 100 + ["queued"] * (len(left) - 100)
+    console.holds()
+
+
 def test_text_appears_as_it_comes_and_a_button_cancels(cluster: Cluster, console: Console) -> None:
     run = cluster.submit("say-4000+rate-20")
     console.open(f"runs/{run}")
@@ -102,6 +137,17 @@ def test_text_appears_as_it_comes_and_a_button_cancels(cluster: Cluster, console
     console.press("Cancel the run")
     console.sees("cancelled", "Stopped by ops")
     assert cluster.ended(run).status == "cancelled"
+    console.holds()
+
+
+def test_a_long_transcript_is_drawn_whole_when_somebody_asks(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("parallel-40-8", tools=["calculator"])
+    cluster.ended(run)
+    console.open(f"runs/{run}")
+    console.sees("completed", "whole", "Show all 10 messages")
+    assert console.tab.evaluate("document.querySelectorAll('main .call').length") <= 300
+    console.press("Show all 10 messages")
+    console.tab.until("document.querySelectorAll('main .call').length === 320")
     console.holds()
 
 
@@ -160,6 +206,19 @@ def test_a_page_heals_when_the_api_and_a_worker_are_killed(cluster: Cluster, con
     console.holds()
 
 
+PLANNED: Final = 120
+HELD: Final = """
+const plain = window.fetch;
+window.fetch = async (...request) => {
+  const answer = await plain(...request);
+  if (String(request[0]).endsWith("v1/runs/actions")) {
+    window.held = true;
+    await new Promise((done) => (window.release = done));
+  }
+  return answer;
+};
+"""
+"""What holds back the answer to an act on many runs until it is released: somebody has time to stop it."""
 HOSTILE: Final = (
     "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'><svg onload='window.hit = 1'></svg>\n\n"
     "[press](javascript:window.hit=1) [data](data:text/html,<script>window.hit=1</script>) "

@@ -12,6 +12,7 @@ import pytest
 from tests.browser import needs_chromium
 from tests.process.cluster import Cluster
 from tests.process.consoles import Console, serving, tab_at
+from tests.process.test_mcp_tools import Web
 from tests.process.typed import palaver
 from tests.process.webhook_receivers import Receivers, receivers
 from tests.unit.api_world import SECRET_KEY
@@ -29,10 +30,19 @@ def heard() -> Iterator[Receivers]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers) -> Iterator[Cluster]:
-    heard_at = f"127.0.0.1:{heard.port}"
-    folder = tmp_path_factory.mktemp("operations")
-    with serving(folder, PALAVER_SECRET_KEY=SECRET_KEY, PALAVER_WEBHOOK_HOSTS=heard_at) as cluster:
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """An MCP server whose tools ask people."""
+    server = Web(tmp_path_factory.mktemp("asking"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, heard: Receivers, asking: Web) -> Iterator[Cluster]:
+    hosts = {"PALAVER_WEBHOOK_HOSTS": heard.port, "PALAVER_INLINE_MCP_HOSTS": asking.port}
+    more = {name: f"127.0.0.1:{port}" for name, port in hosts.items()}
+    with serving(tmp_path_factory.mktemp("operations"), PALAVER_SECRET_KEY=SECRET_KEY, **more) as cluster:
         yield cluster
 
 
@@ -231,4 +241,42 @@ def test_pages_say_which_right_they_need(cluster: Cluster, console: Console) -> 
     assert {"Runs", "Queues and workers", "Schedules", "Batches"} <= {*shown}
     console.open("schedules", key=None)
     console.tab.until("[...document.querySelectorAll('main button')].every((each) => each.disabled)")
+    console.holds()
+
+
+def test_a_form_with_choices_is_filled_in(cluster: Cluster, console: Console, asking: Web) -> None:
+    server = {"web": {"url": f"http://127.0.0.1:{asking.port}/mcp"}}
+    agent = {"mcp_servers": server, "approvals": {"require": "never"}}
+    run = cluster.submit("tool-1+use-web__chooses", "[[args {}]]", agent=agent)
+    cluster.pending(run)
+    console.open(f"runs/{run}")
+    console.sees("Which?", "The large one", "at least 1, at most 2", "Note (may be left out)")
+    console.tab.evaluate(
+        "(() => { const menu = document.querySelector('select[name=size]'); menu.value = 'l';"
+        " menu.dispatchEvent(new Event('change', { bubbles: true })) })()"
+    )
+    for value in ("r", "b"):
+        console.tab.evaluate(f"document.querySelector('input[name=colours][value={value}]').click()")
+    console.press("Answer")
+    console.sees("completed")
+    (answered,) = (line for line in asking.journal.read_text().splitlines() if line.startswith("chose "))
+    content = json.loads(answered.removeprefix("chose "))["which"]["content"]
+    assert content == {"size": "l", "colours": ["g", "b"], "toppings": ["salt"], "when": "noon"}
+    console.holds()
+
+
+def test_a_session_ends_by_itself(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("echo")
+    cluster.ended(run)
+    console.open(f"runs/{run}")
+    console.sees("completed", "whole")
+    # Nothing is asked for any more of a run that has ended: what comes is no refusal of a request.
+    console.tab.evaluate(
+        "(() => { const [[place, kept]] = Object.entries(sessionStorage);"
+        " sessionStorage.setItem(place, JSON.stringify({ ...JSON.parse(kept), until: Date.now() + 2000 })) })()"
+    )
+    console.tab.reload()
+    console.sees("completed", "whole")
+    console.sees("The session has ended after 12 hours.")
+    assert console.tab.evaluate("sessionStorage.length") == 0
     console.holds()

@@ -44,18 +44,21 @@ ROUND = 25
 
 
 def test_a_few_conversations_and_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    have_conversations(cluster, zygotes, of_each=2, kills=5, at_once=6)
+    made = have_conversations(cluster, zygotes, of_each=2, kills=5, at_once=6)
+    assert broken(made).total(), "no client has noticed any of the kills"
 
 
 @pytest.mark.chaos
 def test_two_hundred_conversations_of_each_and_sixty_kills(cluster: Cluster, zygotes: Mapping[str, Zygote]) -> None:
-    have_conversations(cluster, zygotes, of_each=scaled(200), kills=scaled(60), at_once=24)
+    made = have_conversations(cluster, zygotes, of_each=scaled(200), kills=scaled(60), at_once=24)
+    wires = {talker.wire for talker in TALKERS}
+    assert broken(made).keys() == wires, "a wire that was never broken shows nothing"
 
 
 def have_conversations(
     cluster: Cluster, zygotes: Mapping[str, Zygote], *, of_each: int, kills: int, at_once: int
-) -> None:
-    """So many conversations over each dialect, through so many kills in all."""
+) -> Counter[str]:
+    """So many conversations over each dialect, through so many kills in all; what happened to them."""
     seed, chance = seeded()
     for name, model in MODELS.items():
         agent = {"model": f"fake/{model}", "tools": TOOLS}
@@ -72,6 +75,13 @@ def have_conversations(
     finally:
         print(dict(made))
         record("dialects under kills", seed=seed, counts=made, violations=violations)
+    return made
+
+
+def broken(made: Mapping[str, int]) -> Counter[str]:
+    """How often clients of each wire lost their connection amid an answer."""
+    ends = " broke"
+    return Counter({name.removesuffix(ends): number for name, number in made.items() if number and name.endswith(ends)})
 
 
 @contextmanager

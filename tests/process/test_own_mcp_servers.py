@@ -4,60 +4,32 @@ and asked for as nobody else."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import httpx
+import openai
 import pytest
 
 from palaver.stack.ports import free_port
+from palaver.store.redis import keys
 from tests.process.checks import check
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
+from tests.process.own_servers import Own
 from tests.process.test_mcp_tools import UNKNOWN, Web
-from tests.process.test_tools import answers, told
+from tests.process.test_tools import told
+from tests.process.typed import palaver
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
 SECRET_KEY = "Qk1vY2tLZXlPZkNvdXJzZU5vdEFSZWFsT25lITEyMzQ="
 CANARY = "canary-of-a-token-91c3"
-
-
-class Own:
-    """A stack without any tools of servers, and two servers that its operator allows; nobody answers at a third."""
-
-    def __init__(self, cluster: Cluster, one: Web, two: Web, nobody: int) -> None:
-        self.cluster = cluster
-        self.one = one
-        self.two = two
-        self.nobody = nobody
-
-    def calls(self, server: Web, tool: str) -> int:
-        """The calls of a tool that a server has had."""
-        return server.journal.read_text().splitlines().count(tool)
-
-    def agent(self, port: int, label: str = "web", **more: Any) -> dict[str, Any]:
-        """The part of an agent about a server of its own; nobody is asked before its calls."""
-        server = {"url": f"http://127.0.0.1:{port}/mcp", **more}
-        return {"mcp_servers": {label: server}, "approvals": {"require": "never"}}
-
-    def submit(self, tool: str, *, port: int = 0, agent: dict[str, Any] | None = None, **more: Any) -> str:
-        """A run whose model calls a tool of the first server once."""
-        text = f"[[args {json.dumps(more.pop('arguments', {}))}]]"
-        agent = agent or self.agent(port or self.one.port)
-        return self.cluster.submit(f"tool-1+use-web__{tool}", text, agent=agent, **more)
-
-    def in_flight(self) -> str:
-        """A run whose call has come to the first server, and does not end."""
-        before = self.calls(self.one, "wait")
-        run_id = self.submit("wait")
-        eventually(lambda: self.calls(self.one, "wait") == before + 1, within=20)
-        return run_id
-
-    def said(self, run_id: str) -> str:
-        """The answer to the call of a run."""
-        (finished,) = answers(self.cluster, run_id)
-        return str(finished.data["message"]["content"])
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +132,7 @@ def test_one_that_comes_back_is_found_by_the_call(own: Own) -> None:
     own.two.start()
     own.cluster.approve(run_id, action.id)
     run = own.cluster.ended(run_id, within=60)
-    assert own.said(run_id).startswith("web has these tools now: web__asks, web__brief")
+    assert own.said(run_id).startswith(f"web has these tools now: web__asks, web__at_{own.two.port}, web__brief")
     body = {"agent": {"model": "fake/tool-1+use-web__echo", **agent}, "conversation_id": run.conversation_id}
     again = own.cluster.post({**body, "input": '[[args {"text": "back"}]]'})
     assert own.cluster.ended(again).status == "completed"
@@ -244,3 +216,117 @@ def test_a_worker_whose_operator_does_not_allow_the_host_asks_nobody(own: Own) -
         why = "PALAVER_INLINE_MCP_HOSTS of the worker does not allow the host 127.0.0.1"
         assert own.said(run_id) == f"nothing was asked: {why}"
     assert own.calls(own.one, "echo") == made
+
+
+def test_a_label_that_a_tool_of_the_workers_has_by_now_is_called_for_neither(own: Own, tmp_path: Path) -> None:
+    """Whoever admitted the run could not know of that tool."""
+    made = own.calls(own.one, "echo")
+    agent = {**own.agent(own.one.port, "late"), "approvals": {"require": "always"}}
+    run_id = own.cluster.submit("tool-1+use-late__echo", "[[args {}]]", agent=agent)
+    (action,) = own.cluster.pending(run_id)
+    text = 'from palaver import tool\n\n\n@tool\ndef late__lookup() -> str:\n    """Look."""\n    return ""\n'
+    (tmp_path / "late_tools.py").write_text(text)
+    with one_more(own.cluster, "tools", PALAVER_TOOLS="late_tools", PYTHONPATH=str(tmp_path)):
+        eventually(lambda: "late__lookup" in own.cluster.http.get("/v1/tools").text, within=20)
+        assert own.cluster.ended(own.cluster.submit("echo", tools=["late__lookup"])).status == "completed"
+        own.cluster.approve(run_id, action.id)
+        assert own.cluster.ended(run_id).status == "completed"
+    why = "the label 'late' is also that of the tool 'late__lookup' of this installation"
+    assert own.said(run_id) == f"nothing was called: {why}: the agent has to give its server another label"
+    assert own.calls(own.one, "echo") == made
+
+
+@pytest.fixture
+def keyed(own: Own) -> Iterator[Callable[[str], httpx.Client]]:
+    """An API that wants keys, asked as a tenant."""
+    url = own.cluster.stack.redis_url
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
+    environment = {**clean, "PALAVER_REDIS_URL": url}
+    scopes = [word for scope in ("runs:submit", "runs:read") for word in ("--scope", scope)]
+    with ExitStack() as opened:
+        port = str(free_port())
+        opened.enter_context(one_more(own.cluster, "api", PALAVER_REQUIRE_KEYS="true", PALAVER_API_PORT=port))
+
+        def client(tenant: str) -> httpx.Client:
+            own.cluster.ask(lambda store: store.tenants.create(tenant))
+            made = palaver("keys", "create", "app", "--tenant", tenant, *scopes, environment=environment)
+            assert made.returncode == 0, made.stderr
+            headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+            return opened.enter_context(
+                httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30)
+            )
+
+        yield client
+
+
+def test_nothing_of_a_tenants_server_reaches_another_tenant(own: Own, keyed: Callable[[str], httpx.Client]) -> None:
+    """Both call theirs by one label; it is another server, asked with another credential."""
+    servers = {"acme": own.one, "globex": own.two}
+    tokens = {tenant: f"token-of-{tenant}-77aa" for tenant in servers}
+    clients = {tenant: keyed(tenant) for tenant in servers}
+    told, runs = dict.fromkeys(servers, ""), dict[str, dict[str, Any]]()
+    for step in range(2):
+        for tenant, client in clients.items():
+            tool = f"at_{servers[tenant].port}" if step else "who"
+            header = {"Authorization": {"secret": "WEB", "prefix": "Bearer "}}
+            agent = own.agent(servers[tenant].port, headers=header)
+            body = own.cluster.body(f"tool-1+use-web__{tool}", f"[[args {{}}]] for {tenant}", agent=agent)
+            run = client.post("/v1/runs", json={**body, "secrets": {"WEB": tokens[tenant]}}).json()
+            runs[tenant] = run
+            ended = client.get(f"/v1/runs/{run['id']}", params={"wait": 20}).json()
+            assert ended["status"] == "completed", ended
+            told[tenant] += client.get(f"/v1/runs/{run['id']}/events").text
+    for tenant, stranger in (("acme", "globex"), ("globex", "acme")):
+        heard = servers[tenant].journal.read_text()
+        assert f"who Bearer {tokens[tenant]}" in heard
+        assert tokens[stranger] not in heard, "a connection of another's, or its list with another's credential"
+        assert f"web__at_{servers[tenant].port}" in told[tenant]
+        for word in (f"at_{servers[stranger].port}", *tokens.values(), f"for {stranger}"):
+            assert word not in told[tenant], word
+        assert clients[tenant].get(f"/v1/runs/{runs[stranger]['id']}").status_code == 404
+        with own.cluster.redis() as redis:
+            kept: Any = redis.hgetall(keys.conversation(runs[tenant]["conversation_id"]))
+        (listed,) = (value.decode() for field, value in kept.items() if field.startswith(b"offers:"))
+        assert f"at_{servers[tenant].port}" in listed
+        assert f"at_{servers[stranger].port}" not in listed
+    # The model of these runs is named for the tool that it calls: that is ours.
+    measured = re.sub(r"use-web__\w+", "", own.cluster.http.get("/metrics").text)
+    words = (*tokens.values(), "web__", *(f"at_{server.port}" for server in servers.values()))
+    found = [
+        (name, word)
+        for name, text in {**own.cluster.new_logs(), "metrics": measured}.items()
+        for word in words
+        if word in text
+    ]
+    assert not found
+
+
+def test_openais_client_names_a_server_and_decides_on_its_call(own: Own) -> None:
+    server: Any = {
+        "type": "mcp",
+        "server_label": "web",
+        "server_url": f"http://127.0.0.1:{own.one.port}/mcp",
+        "authorization": CANARY,
+        "allowed_tools": ["who", "echo"],
+    }
+    url = f"{own.cluster.stack.url}/openai/v1"
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=0, _strict_response_validation=True) as client:
+        create: Any = client.responses.create
+        first = create(model="fake/tool-1+use-web__who", input="[[args {}]]", tools=[server])
+        (request,) = [item for item in first.output if item.type == "mcp_approval_request"]
+        assert (request.server_label, request.name) == ("web", "who")
+        said: Any = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}]
+        second = create(model="fake/tool-1", input=said, previous_response_id=first.id)
+        assert (second.status, [item.type for item in second.output]) == ("completed", ["mcp_call", "message"])
+        (made,) = [item for item in second.output if item.type == "mcp_call"]
+        assert (made.server_label, made.name, made.output) == ("web", "who", "you are Bearer [redacted]")
+        assert own.calls(own.one, f"who Bearer {CANARY}") >= 1
+        waived: Any = [{**server, "require_approval": {"never": {"tool_names": ["echo"]}}}]
+        third = create(model="fake/tool-1+use-web__echo", input='[[args {"text": "free"}]]', tools=waived)
+        assert [item.type for item in third.output] == ["mcp_call", "message"]
+        left: Any = [{**server, "allowed_tools": ["echo"]}]
+        streamed: Any = create(model="fake/tool-1+use-web__echo", input="[[args {}]]", tools=left, stream=True)
+        last: Any = list(streamed)[-1]
+        assert (last.type, last.response.output[-1].type) == ("response.completed", "mcp_approval_request")
+        client.responses.cancel(last.response.id)
+    own.cluster.submitted += [each.metadata["palaver_run_id"] for each in (first, third, last.response)]

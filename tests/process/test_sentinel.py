@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.promises import Clients, check_all
 from tests.process.cluster import Cluster
-from tests.sentinels import SentinelGroup
+from tests.sentinels import PASSWORD, SentinelGroup
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -22,7 +22,7 @@ PROMISES = {"PALAVER_DURABILITY": "replicas=1"}
 @pytest.fixture(scope="module")
 def group() -> Iterator[SentinelGroup]:
     """With logins of both, as an installation has them."""
-    with SentinelGroup(login=("watcher", "not-a-secret-2"), password="not-a-secret-1").open() as group:
+    with SentinelGroup(replicas=1, guarded=True).open() as group:
         yield group
 
 
@@ -42,7 +42,7 @@ def test_flower_counts_what_waits_at_the_primary(followed: Cluster) -> None:
         page = flower.get("/broker")
         assert page.status_code == 200
         assert "model.recovered" in page.text
-        assert "not-a-secret" not in page.text, "the address of the broker, with a password"
+        assert PASSWORD not in page.text, "the address of the broker, with a password"
 
 
 def test_a_primary_that_dies_is_replaced(group: SentinelGroup, followed: Cluster) -> None:
@@ -51,8 +51,8 @@ def test_a_primary_that_dies_is_replaced(group: SentinelGroup, followed: Cluster
         _more(clients)
         before.kill()
         group.moved_from(before.port)
+        before.start()
         _more(clients)
-    before.start()
     check_all(followed, clients.promised)
     group.settle()
 
@@ -66,8 +66,8 @@ def test_a_primary_that_stands_still_is_left_and_comes_back_as_a_replica(
         _more(clients)
         before.pause()
         group.moved_from(before.port)
-        _more(clients)
         before.resume()
+        _more(clients)
         cancelled = followed.submit("say-1000+rate-50")
         followed.cancel(cancelled)
     check_all(followed, clients.promised)
@@ -84,9 +84,7 @@ def test_one_sentinel_may_be_away_when_a_failover_is_ordered(group: SentinelGrou
     try:
         with Clients(followed) as clients:
             _more(clients)
-            before = group.primary
-            group.sentinels[1].ask("SENTINEL", "FAILOVER", "orders")
-            group.moved_from(before.port)
+            group.fail_over(through=1)
             _more(clients)
         check_all(followed, clients.promised)
     finally:

@@ -311,6 +311,56 @@ async def test_an_item_that_cannot_be_read_holds_up_no_other_one() -> None:
         ]
 
 
+async def test_one_that_nobody_can_read_ends_and_can_be_removed() -> None:
+    async with batching() as each:
+        made, other = await each.create(3), await each.create(1)
+        redis: Any = each.api.redis
+        batch = keys.of_batch("", made["id"]).batch
+        order = await redis.hget(batch, "order")
+        await redis.hset(batch, "order", "{")
+        await each.look()
+        shown = await each.read(made)
+        assert (shown["state"], shown["cells"], shown["totals"]) == ("running", 0, [])
+        assert "It fails if nobody can for 1 hour" in shown["reason"]
+        listed = (await each.api.client.get("/v1/batches")).json()["data"]
+        assert {batch["id"] for batch in listed} == {made["id"], other["id"]}
+        # A newer version can read it: it goes on.
+        await redis.hset(batch, "order", order)
+        each.clock.now += 30
+        await each.look()
+        assert (await each.read(made))["reason"] is None
+        await redis.hset(batch, "order", "{")
+        for seconds in (30, 1800, 1830):
+            each.clock.now += seconds
+            await each.look()
+        shown = await each.read(made)
+        assert (shown["state"], shown["in_flight"]) == ("failed", 0)
+        assert shown["reason"].endswith("no more of its runs are begun. Those under way go on.")
+        due, _ = await each.api.store.batch_progress.due()
+        assert ("", made["id"]) not in due
+        retried = await each.api.client.post(f"/v1/batches/{made['id']}/retry")
+        assert retried.json()["state"] == "failed"
+        removed = await each.api.client.delete(f"/v1/batches/{made['id']}")
+        assert removed.status_code == 204
+        assert not await redis.exists(batch)
+
+
+async def test_one_that_nobody_can_read_ends_at_once_when_it_is_cancelled() -> None:
+    async with batching() as each:
+        made = await each.create(3)
+        redis: Any = each.api.redis
+        await each.look()
+        await redis.hset(keys.of_batch("", made["id"]).flight, "0", "{")
+        each.clock.now += 30
+        await each.look()
+        cancelled = await each.api.client.post(f"/v1/batches/{made['id']}/cancel")
+        assert cancelled.json()["state"] == "cancelling"
+        each.clock.now += 30
+        await each.look()
+        assert (await each.read(made))["state"] == "failed"
+        assert (await each.api.client.delete(f"/v1/batches/{made['id']}")).status_code == 204
+
+
 async def test_the_table_is_there_as_csv_and_as_lines_of_json() -> None:
     async with batching() as each:
         made = await each.create(2)

@@ -39,6 +39,7 @@ PARTS = (
     "docs/how-to/alerts.md",
     "docs/how-to/find-the-cause.md",
     "docs/how-to/operations.md",
+    "docs/how-to/webhooks.md",
     "docs/reference/api.md",
 )
 WORKERS = "deploy/helm/palaver/templates/workers.yaml"
@@ -127,19 +128,43 @@ def test_nothing_is_wrong_with_a_copy(kit: Kit, check: Callable[[Kit], list[str]
         (units, WORKER_UNIT, "/opt/palaver/bin/palaver", "/opt/palavre/bin/palaver", "not executable"),
         (only_chart, WORKERS, "terminationGracePeriodSeconds", "terminationGracePeriodSecond", "GracePeriodSecond"),
         (only_chart, WORKERS, "{{- end }}\n{{- end }}\n", "{{- end }}\n", "unexpected EOF"),
-        (only_chart, WORKERS, "$.Values.drainSeconds 10", "$.Values.drainSeconds 9", "its grace is 10 s: too early"),
+        pytest.param(
+            only_chart,
+            WORKERS,
+            "$.Values.drainSeconds 10",
+            "$.Values.drainSeconds 9",
+            "its grace is 10 s: too early",
+            marks=pytest.mark.chaos,
+        ),
         (only_chart, WORKERS, "valueLocation", "valueLocatoin", "valueLocatoin"),
-        (only_chart, WORKERS, "minReplicaCount:", "minReplicasCount:", "minReplicasCount"),
-        (only_chart, WORKERS, "{{- if not $.Values.keda.enabled }}", "{{- if true }}", "each upgrade would undo"),
-        (only_chart, WORKERS, "livenessProbe", "startupProbe", "livenessProbe"),
+        pytest.param(
+            only_chart, WORKERS, "minReplicaCount:", "minReplicasCount:", "minReplicasCount", marks=pytest.mark.chaos
+        ),
+        pytest.param(
+            only_chart,
+            WORKERS,
+            "{{- if not $.Values.keda.enabled }}",
+            "{{- if true }}",
+            "each upgrade would undo",
+            marks=pytest.mark.chaos,
+        ),
+        pytest.param(only_chart, WORKERS, "livenessProbe", "startupProbe", "livenessProbe", marks=pytest.mark.chaos),
         (only_chart, HELPERS, "readOnlyRootFilesystem: true", "readOnlyRootFilesystem: false", "can be written to"),
-        (only_chart, API, "kind: PodDisruptionBudget", "kind: PodDisruptionBudgte", "PodDisruptionBudgte"),
-        (
+        pytest.param(
+            only_chart,
+            API,
+            "kind: PodDisruptionBudget",
+            "kind: PodDisruptionBudgte",
+            "PodDisruptionBudgte",
+            marks=pytest.mark.chaos,
+        ),
+        pytest.param(
             only_chart,
             HELPERS,
             "mountPath: {{ include",
             "mountPath: /x{{ include",
             "nothing is mounted at /run/secrets/",
+            marks=pytest.mark.chaos,
         ),
         (names, WORKERS, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
         (names, WORKER_UNIT, "PALAVER_DRAIN_GRACE", "PALAVER_DRAIN_GRAVE", "nobody reads PALAVER_DRAIN_GRAVE"),
@@ -209,7 +234,13 @@ def test_what_prometheus_does_not_understand_is_found(kit: Kit, old: str, new: s
     assert said in "\n".join(promtool(kit))
 
 
-@pytest.mark.parametrize(("old", "new"), [("interval: {{", "intervall: {{"), ("key: metrics-key", "kye: metrics-key")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("interval: {{", "intervall: {{"),
+        pytest.param("key: metrics-key", "kye: metrics-key", marks=pytest.mark.chaos),
+    ],
+)
 def test_what_the_operator_of_prometheus_does_not_know_is_found(kit: Kit, old: str, new: str) -> None:
     values = kit.chart / "ci" / LEAST
     values.write_text(values.read_text() + "monitoring: {scrape: true, alerts: true}\n")
@@ -374,6 +405,7 @@ def test_traces_are_begun_by_the_api_and_sent_by_model_workers_which_alone_have_
     assert "palaver-api: nobody reads OTEL_EXPORTER_OTLP_TARGET" in "\n".join(names(kit))
 
 
+@pytest.mark.chaos
 def test_what_a_user_of_redis_is_refused_is_found(kit: Kit) -> None:
     broken(kit, "deploy/users.acl", " +zlexcount", "")
     said = "\n".join(roles(kit))
@@ -381,6 +413,7 @@ def test_what_a_user_of_redis_is_refused_is_found(kit: Kit) -> None:
     assert "palaver-api: command zlexcount" in said
 
 
+@pytest.mark.chaos
 def test_a_probe_that_nobody_answers_is_found(kit: Kit) -> None:
     broken(
         kit,

@@ -18,7 +18,7 @@ from palaver.vocabulary.ids import new_conversation_id, new_run_id
 from tests.unit.mcp_server import McpServer, Message, answer, says, serving, tool
 from tests.unit.mcp_tools import OpenedTools, opened_at
 from workers.sources.guests import declared_sources
-from workers.sources.mcp import access
+from workers.sources.mcp.server import Server
 
 _SECRETS = {"OWN_KEY": "key-of-the-source", "ACME_KEY": "key-of-acme-0815", "BOLT_KEY": "key-of-bolt-4711"}
 _TABLE = """
@@ -89,7 +89,7 @@ async def test_a_tenant_whose_secret_is_missing_is_not_asked_for_with_anothers(
 async def test_a_conversation_is_asked_for_with_its_own_secret(
     modern: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "_MOST", 3)
+    monkeypatch.setattr(Server, "_KEPT", 3)
     server = McpServer({"t": _echo}, modern=modern)
     table = 'headers.Authorization = { secret = "crm", prefix = "Bearer " }'
     async with serving(server), opened_at(tmp_path, server, table) as tools:
@@ -112,7 +112,7 @@ async def test_a_conversation_is_asked_for_with_its_own_secret(
 
 
 async def test_connections_of_calls_under_way_are_not_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "_MOST", 1)
+    monkeypatch.setattr(Server, "_KEPT", 1)
     gate = asyncio.Event()
 
     async def slow(server: McpServer, request: web.Request, message: Message) -> web.StreamResponse:

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.check.logins import shipped_users
 from palaver.store.scripting.assembly import lua_files
-from palaver.store.server.needs import Role, needs
+from palaver.store.server.needs import Place, Role, needs
 
 _UNASKED: Final = {
     *("auth", "client|setinfo", "client|setname", "discard", "exec", "hello", "multi", "select", "unwatch", "watch"),
@@ -52,3 +52,9 @@ def test_every_command_of_a_script_is_granted_to_somebody() -> None:
     called = {name.lower() for text in lua_files().values() for name in re.findall(r"redis\.p?call\('(\w+)'", text)}
     assert len(called) > 20
     assert called <= _granted("api") | _granted("worker")
+
+
+def test_who_asks_nothing_of_the_store_waits_for_no_promise() -> None:
+    both: tuple[Place, ...] = ("store", "broker")
+    assert ("waitaof", "1", "0", "1") in needs("api", both, durability="fsync")
+    assert needs("flower", both, durability="fsync") == needs("flower", both)

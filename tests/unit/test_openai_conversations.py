@@ -159,7 +159,7 @@ async def test_what_cannot_be_carried_is_refused_with_its_place(there: OpenAiWor
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input.0.content.0"),
-        ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]}, "tools.0.type"),
+        ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]}, "tools.x.url"),
         ({"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice"),
         ({"previous_response_id": "resp_1", "conversation": "conv_1"}, "previous_response_id"),
         ({"truncation": "other"}, "truncation"),

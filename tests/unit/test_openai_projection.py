@@ -260,8 +260,8 @@ def check_what_passes_at_once_is_the_same(seed: int) -> None:
     for part in range(parts(events)):
         made, found = ResponseProjection(ResponseId(RUN, part), AGENT), list[ShownEvent]()
         for event in events:
-            if (passed := made.tail(event)) is not None:
-                made.take(passed)
+            if (passed := made.growing.tail(event)) is not None:
+                made.growing.take(passed)
                 found.append(passed)
             else:
                 found += made.read(event)
@@ -309,7 +309,7 @@ MUTANTS: Final[dict[str, tuple[str, str]]] = {
     "a part begins with whatever comes": ('and data["decision"] != "cancelled"', ""),
     "the place of an end depends on what is open": ("self._out.go_to(_LAST)", "pass"),
     "the place of a text's end depends on its deltas": ("self._out.go_to(_ENDED)", "pass"),
-    "open items stay open at the end": ("        self._growing.discard()\n        for call", "        for call"),
+    "open items stay open at the end": ("        self.growing.discard()\n        for call", "        for call"),
     "a thought stays open behind the text": (
         'self._end_thought("completed")\n        if self._text is None',
         "if self._text is None",
@@ -361,12 +361,22 @@ def test_ids_say_run_and_part() -> None:
     assert SPREAD > 128 * 4 + 100
 
 
-def test_those_who_watch_a_response_share_a_frame_and_one_elsewhere_has_its_own() -> None:
-    frames, delta = TailFrames(), Story(1).tell()[0]
-    shown = [
-        ShownEvent(number, "response.output_text.delta", {"item_id": item, "output_index": index, "delta": "one"})
-        for number, item, index in ((1, "a", 0), (1, "a", 0), (2, "a", 0), (2, "b", 0), (2, "b", 1))
-    ]
-    made = [frames.of(delta, each) for each in shown]
+def test_those_who_watch_a_response_share_a_delta_and_its_frame_and_one_elsewhere_has_its_own() -> None:
+    run, frames = Story(1), TailFrames()
+    run.write(K.RUN_CREATED, conversation_id="conv")
+    run.write(K.MESSAGE_DELTA, step="1", attempt=1, text="one")
+    run.write(K.MESSAGE_DELTA, step="1", attempt=1, text="two")
+    begun, first, second = run.events
+    watchers = [ResponseProjection(ResponseId(RUN, 0), AGENT) for _ in range(3)]
+    for watcher in watchers:
+        watcher.read(begun)
+    # One has had an item before that the others do not know any more.
+    watchers[2]._out.next_index()
+    for watcher in watchers:
+        watcher.read(first)
+    shown = [watcher.growing.tail(second) for watcher in watchers]
+    assert shown[0] is shown[1]
+    assert [each.fields["output_index"] for each in shown if each] == [0, 0, 1]
+    made = [frames.of(each) for each in shown if each]
     assert made[0] is made[1]
-    assert made == [frame(*each) for each in shown]
+    assert made == [frame(*each) for each in shown if each]

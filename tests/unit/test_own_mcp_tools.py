@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,7 +17,8 @@ from palaver.errors import RetryableToolError, ToolError
 from palaver.schemas.models import AgentSpec
 from palaver.steps.leases import Lease, LogTail
 from palaver.tools import ToolContext
-from palaver.vocabulary.limits import limit_of
+from palaver.vocabulary.ids import new_conversation_id, new_tag
+from palaver.vocabulary.limits import LIMITS, exceeded, limit_of
 from tests.unit.mcp_server import McpServer, Message, answer, says, serving, tool
 from tests.waiting import aeventually
 from workers.sources.mcp.own_servers import McpOwnServers, OwnMcpTools
@@ -197,7 +199,7 @@ async def test_none_of_its_tools_is_called_by_the_name_of_the_one_that_asks() ->
 
 
 async def test_a_slow_one_holds_up_another_for_its_own_list_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.sources.mcp.own_servers._WITHIN", 0.3)
+    monkeypatch.setattr("workers.sources.mcp.own_servers.WITHIN", 0.3)
 
     class Slow(McpServer):
         async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -249,14 +251,66 @@ async def test_a_call_that_may_have_reached_it_is_not_made_again() -> None:
         assert server.calls == ["one"]
 
 
-async def test_connections_that_nobody_uses_are_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.sources.mcp.own_servers._MOST", 2)
-    monkeypatch.setattr("workers.sources.mcp.own_servers._IDLE", 0.0)
+def bounded(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Let a process keep so many servers open."""
+    limit = replace(LIMITS["own_open"], value=most)
+    monkeypatch.setattr("palaver.vocabulary.limits.LIMITS", {**LIMITS, "own_open": limit})
+
+
+async def test_servers_that_nobody_uses_are_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(monkeypatch, 2)
+    closed = exceeded["own_open"]
     async with serving(McpServer(listed=[tool("one")], modern=False)) as server, asking(server) as process:
         for number in range(6):
             tools = await process.tools(f"conv_{number}", web={"url": server.url})
             await process.call(tools, "web__one")
-        assert len(process.own._of) == 2
+        assert (len(process.own.open), exceeded["own_open"] - closed) == (2, 4)
         # One that is used again is connected again, and knows its list.
         await process.call(await process.tools("conv_0", web={"url": server.url}), "web__one")
-        assert server.methods.count("tools/list") == 6
+        assert (server.methods.count("tools/list"), server.methods.count("initialize")) == (6, 7)
+        # The least recently used one is closed first: this one is still open.
+        await process.call(await process.tools("conv_5", web={"url": server.url}), "web__one")
+        assert server.methods.count("initialize") == 7
+
+
+async def test_one_that_is_closed_between_its_list_and_a_call_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(monkeypatch, 1)
+    async with serving(McpServer(listed=[tool("one")], modern=False)) as server, asking(server) as process:
+        tools = await process.tools("conv_1", web={"url": server.url})
+        await process.tools("conv_2", web={"url": server.url})
+        await process.call(tools, "web__one")
+        assert (len(process.own.open), server.methods.count("tools/call")) == (1, 1)
+
+
+async def test_whoever_opens_many_closes_his_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(monkeypatch, 4)
+    quiet, busy = new_conversation_id(1, tag=new_tag()), new_tag()
+    async with serving(McpServer(listed=[tool("one")], modern=False)) as server, asking(server) as process:
+        await process.tools(quiet, web={"url": server.url})
+        for _ in range(20):
+            await process.tools(new_conversation_id(1, tag=busy), web={"url": server.url})
+        begun = server.methods.count("initialize")
+        await process.call(await process.tools(quiet, web={"url": server.url}), "web__one")
+        assert server.methods.count("initialize") == begun
+        assert len(process.own.open) == 4
+
+
+async def test_what_is_in_use_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(monkeypatch, 1)
+    waits, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: McpServer, __: web.Request, message: Message) -> web.StreamResponse:
+        waits.set()
+        await go_on.wait()
+        return answer(message, says("late"))
+
+    server = McpServer({"one": slow}, listed=[tool("one")])
+    async with serving(server), asking(server) as process:
+        tools = await process.tools("conv_1", web={"url": server.url})
+        call = asyncio.create_task(process.call(tools, "web__one"))
+        await waits.wait()
+        for number in range(2, 6):
+            await process.tools(f"conv_{number}", web={"url": server.url})
+        go_on.set()
+        assert "late" in str(await call)
+        assert len(process.own.open) == 1

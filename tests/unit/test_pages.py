@@ -16,7 +16,7 @@ PAGES: Final = files("*.md")
 DOCS: Final = ROOT / "docs"
 INDEX: Final = DOCS / "index.md"
 SHELVES: Final = ("tutorial", "how-to", "reference", "why", "adr")
-BEFORE_THE_SHELVES: Final = {"index.md", "concepts.md", "coming-from.md"}
+BEFORE_THE_SHELVES: Final = {"index.md", "concepts.md", "coming-from.md", "scale.md"}
 DECISIONS: Final = sorted((DOCS / "adr").glob("0*.md"))
 LIST: Final = (DOCS / "adr" / "README.md").read_text()
 

@@ -134,10 +134,9 @@ def test_a_broker_is_named_to_kombu_by_its_first_sentinel() -> None:
     url = "rediss+sentinel://palaver-worker:p%40w@a:1,b:2/orders/3?ssl_ca_certs=/ca.pem"
     assert is_redis(url)
     assert user_of(url) == "palaver-worker"
-    assert kombu_url(url) == "sentinel://palaver-worker:p%40w@a:1/3"
-    assert kombu_url("redis+sentinel://[::1]/m") == "sentinel://[::1]:26379/0"
-    assert kombu_url(f"redis+sentinel://:p@{LIKE.partition('://')[2]}") == "sentinel://:p@HOST:26379/0"
+    assert kombu_url(url) == "redis-sentinel://palaver-worker:p%40w@a:1/3"
+    assert kombu_url("redis+sentinel://[::1]/m") == "redis-sentinel://[::1]:26379/0"
+    assert kombu_url(f"redis+sentinel://:p@{LIKE.partition('://')[2]}") == "redis-sentinel://:p@HOST:26379/0"
     assert transport_options(url)["sentinels"].sentinels == sentinels_of(url)
-    assert transport_options(url)["master_name"] == "orders"
     assert tls_options(url) == {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": "/ca.pem"}
     assert tls_options("redis+sentinel://a/m") == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flower.app import Flower
-from flower.utils.broker import RedisSentinel
+from flower.utils.broker import RedisBase
 from flower.views import BaseHandler
 from flower.views.tasks import TASK_COLUMNS, TasksDataTable
 from tornado.options import options
@@ -51,13 +51,19 @@ def _name_the_columns() -> None:
     TasksDataTable.format_task = with_reason
 
 
+class _Followed(RedisBase):  # type: ignore[misc]  # Flower is untyped
+    """A broker that Sentinels know. Flower's own class for it knows one of them, and neither its login nor the
+    database."""
+
+    def __init__(self, handler: BaseHandler) -> None:
+        conf = handler.capp.conf
+        super().__init__(conf.broker_url, broker_options=conf.broker_transport_options)
+        self.redis = client_of(settings().deliveries_url, seconds=_COUNTED)
+
+
 def _follow_the_primary() -> None:
-    """Where Flower counts what waits in the queues: it knows one Sentinel, and neither its login nor the database."""
-
-    def client(*_: Any) -> Any:
-        return client_of(settings().deliveries_url, seconds=_COUNTED)
-
-    RedisSentinel._get_redis_client = client
+    """Where Flower counts what waits in the queues."""
+    BaseHandler.get_broker = lambda handler: _Followed(handler)
 
 
 def _list_every_queue() -> None:

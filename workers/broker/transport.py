@@ -1,9 +1,9 @@
 """The worker's connection to its broker.
 
-Importing this module makes the transport of workers/broker/reading.py kombu's own for redis://, rediss:// and
-sentinel:// URLs in this process; other brokers keep theirs. `sep` is left alone: a list's name is cut there when a
-message arrives, so that `.` or `:` would read `model.recovered` as `model`; the default, two control characters, is
-safe.
+Importing this module makes the transport of workers/broker/reading.py kombu's own for redis:// and rediss:// URLs in
+this process, and for those that Sentinels know; other brokers keep theirs. `sep` is left alone: a list's name is cut
+there when a message arrives, so that `.` or `:` would read `model.recovered` as `model`; the default, two control
+characters, is safe.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kombu.connection import Connection
 from kombu.transport import TRANSPORT_ALIASES
 from kombu.utils.functional import maybe_list
 
-from palaver.config.brokers import has_priorities, kombu_url, tls_options
+from palaver.config.brokers import BY_SENTINELS, has_priorities, kombu_url, tls_options
 from palaver.delivery.deliveries import queue, transport_options
 from palaver.vocabulary.step_kinds import RECOVERED, broker_queue, is_own_queue, queue_in_broker
 
@@ -125,5 +125,5 @@ class AckTimeout(StartStopStep):  # type: ignore[misc]  # Celery is untyped
 
 
 TRANSPORT_ALIASES.update(
-    dict.fromkeys(("redis", "rediss", "sentinel"), f"{ConsumerTransport.__module__}:{ConsumerTransport.__name__}")
+    dict.fromkeys(("redis", "rediss", BY_SENTINELS), f"{ConsumerTransport.__module__}:{ConsumerTransport.__name__}")
 )

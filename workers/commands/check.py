@@ -1,5 +1,5 @@
-"""``palaver check``: what this place finds of its Redis, and of the broker's, as its processes do at their start; and
-of the issuer whose tokens the API takes, if there is one.
+"""``palaver check``: what this place finds of its Redis, and of the broker's, as its processes do at their start; of
+the issuer whose tokens the API takes, and of the hosts of agents' own MCP servers, if there are any.
 
 A program of its own, for where a server runs: it has the same addresses, and the same users.
 """
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     with refusing():
         here = settings()
         load_policy(here.policy)
-        findings = [*Preflight(here, options.role or _role(here)).look(), *_of_issuer(here)]
+        findings = [*Preflight(here, options.role or _role(here)).look(), *_of_issuer(here), *_of_mcp_hosts(here)]
     if options.json:
         print(document({"data": [asdict(finding) for finding in findings]}))
     else:
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="palaver check",
         description="Ask the Redis of PALAVER_REDIS_URL, and that of PALAVER_BROKER_URL, whether they keep what they "
         "are given, and whether their user may do what its role has to; and the issuer of PALAVER_OIDC_ISSUER for its "
-        "keys. Exits 1 if something is wrong, and 78 if the "
+        "keys; look up the hosts of PALAVER_INLINE_MCP_HOSTS. Exits 1 if something is wrong, and 78 if the "
         "settings or the rules of PALAVER_POLICY are.",
     )
     parser.add_argument(
@@ -75,6 +75,14 @@ def _of_issuer(here: Settings) -> Sequence[Finding]:
     from .issuer_check import look_at_issuer
 
     return (look_at_issuer(here),)
+
+
+def _of_mcp_hosts(here: Settings) -> Sequence[Finding]:
+    if not here.inline_mcp_hosts:
+        return ()
+    from .mcp_hosts_check import look_at_mcp_hosts
+
+    return (look_at_mcp_hosts(here),)
 
 
 def _described(finding: Finding) -> str:

@@ -17,7 +17,7 @@ from palaver.store.fleet.fleet import DeadWorker, WorkerCensus
 
 log = logging.getLogger("palaver.workers.loops.deaths")
 
-_LOOK: Final = 0.5
+LOOK: Final = 0.5
 """Seconds between two looks of a worker in a small fleet."""
 _SOONEST: Final = 0.02
 """Seconds between two looks at least, while somebody is suspected."""
@@ -110,8 +110,8 @@ class DeathWatch:
                 await self._end_leases(gone)
         if self._suspects:
             ripe = min(suspect.since + self._needed(suspect.first_seen) for suspect in self._suspects.values())
-            return min(_LOOK, max(_SOONEST, ripe - self._clock()))
-        return _LOOK * max(1.0, roll.known / _SMALL)
+            return min(LOOK, max(_SOONEST, ripe - self._clock()))
+        return LOOK * max(1.0, roll.known / _SMALL)
 
     def _needed(self, gone: DeadWorker) -> float:
         """Seconds for which this worker has to be gone."""

@@ -30,9 +30,9 @@ from .provider_permit import ProviderPermit
 
 log = logging.getLogger("palaver.workers.models.provider_limiter")
 
-_COOL_DOWN: Final = 1.0
+COOL_DOWN: Final = 1.0
 """Seconds, when the provider does not say how long: the first back-off of most clients."""
-_LONGEST: Final = 300.0
+LONGEST_COOL_DOWN: Final = 300.0
 """Seconds that one answer may stop everybody for: the cap of the usual policy. Who asks for more is asked again."""
 _FAILURES: Final = 5
 """That make an outage. A step that fails so often by itself waits alone, if its request may be the cause."""
@@ -244,7 +244,7 @@ class ProviderLimiter:
         self, lease: Lease, limit_key: str, retry_after: float | None, verdict: RetryAfter | GiveUp
     ) -> RetryAfter | GiveUp:
         """Nobody calls for so many seconds. A step that asks again is given its turn after that."""
-        seconds = min(retry_after or _COOL_DOWN, _LONGEST)
+        seconds = min(retry_after or COOL_DOWN, LONGEST_COOL_DOWN)
         again = verdict if isinstance(verdict, RetryAfter) and not verdict.fallback else None
         self._cool_down(limit_key, seconds)
         try:

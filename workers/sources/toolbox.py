@@ -110,6 +110,11 @@ class Toolbox:
         there = self._others_with(name)
         return self._of(name)[0] if there is None else there[name]
 
+    def named_behind(self, prefix: str) -> str | None:
+        """The name of a tool, here or elsewhere, that begins with ``prefix``; None if there is none."""
+        names = (*self._tools, *(self.elsewhere or ()))
+        return next((name for name in names if name.startswith(prefix)), None)
+
     def check(self, name: str, text: str) -> tuple[ToolDeclaration, dict[str, Any]]:
         """The tool, and the arguments in ``text``, which fit it, as far as this process can say.
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pydantic import SecretStr
 
 from palaver.errors import Source, StaleLease, ToolFailure, UnknownConversation
+from palaver.schemas.mcp_servers import JOINT
 from palaver.schemas.models import Message, ToolCall
 from palaver.secrets.redaction import add_secrets, add_secrets_everywhere
 from palaver.secrets.sealing import KeyMissing
@@ -42,6 +43,8 @@ class Attempt:
         self._active = active
         self.own: OwnTools | None = None
         """The tools of the MCP servers that its agent names itself, once they are asked for."""
+        self.shadowed: Mapping[str, str] = {}
+        """Tools of workers, by the labels of such servers that they begin with."""
         self.source: Source = "engine"
         """The side whose work is going on."""
         self.secrets: Mapping[str, str] = {}
@@ -108,13 +111,18 @@ class Attempt:
         Raises:
             StaleLease: the lease is lost, or the conversation is gone.
         """
-        lease = self.lease
+        lease, tools = self.lease, self.runtime.tools
         whose = ToolContext(run_id=lease.run_id, conversation_id=lease.conversation_id, secrets=self.secrets)
         try:
             self.own = await self.runtime.own_servers.tools_of(lease, whose)
         except UnknownConversation:
             raise StaleLease from None
         self.calls.own = tuple(self.own.declarations.values())
+        # Whoever admitted the agent may not have known of all tools: here they are known, before one is called.
+        if self.runtime.capabilities.declared is not None:
+            await self.runtime.capabilities.declared.look()
+        found = ((label, tools.named_behind(f"{label}{JOINT}")) for label in lease.agent.mcp_servers)
+        self.shadowed = {label: name for label, name in found if name is not None}
 
     async def confirm(self) -> None:
         """Before a side effect begins: renew the lease if it may have expired. This process may have been

@@ -13,6 +13,7 @@ from palaver.errors import ToolError, UnknownTool
 from palaver.errors.sentences import IN_DOUBT
 from palaver.schemas.actions import ClientTool, digest
 from palaver.schemas.arguments import read
+from palaver.schemas.mcp_servers import own_label
 from palaver.schemas.models import ToolCall
 from palaver.secrets.redaction import Passing, compared
 from palaver.steps.leases import Lease, ProgressDelta
@@ -49,7 +50,7 @@ def tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str
     Raises:
         UnknownTool: the agent has no such tool.
         InvalidToolCall: the arguments do not fit it.
-        ToolError: the tool of a call that was left is gone.
+        ToolError: the tool of a call that was left is gone, or others would be taken for it.
     """
     agent = attempt.lease.agent
     if call.name not in agent.tools:
@@ -71,7 +72,12 @@ def _own_tool_of(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dic
         own = () if attempt.own is None else attempt.own.declarations
         offered = ", ".join((*agent.tools, *(tool.name for tool in agent.client_tools), *own)) or "none"
         raise UnknownTool(f"there is no tool {call.name!r}; there are: {offered}")
-    return tool, fitting(tool, call.arguments) if attempt.lease.kept is None else read(call.arguments)
+    if attempt.lease.kept is not None:
+        return tool, read(call.arguments)
+    if (label := own_label(attempt.shadowed, call.name)) is not None:
+        why = f"the label {label!r} is also that of the tool {attempt.shadowed[label]!r} of this installation"
+        raise ToolError(f"nothing was called: {why}: the agent has to give its server another label")
+    return tool, fitting(tool, call.arguments)
 
 
 def _tool_of_left(attempt: Attempt, call: ToolCall) -> tuple[ToolDeclaration, dict[str, Any]]:

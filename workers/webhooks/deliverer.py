@@ -25,8 +25,9 @@ from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.deliveries import DeliveryLease
 from palaver.store.webhooks.delivery_records import RecordedAttempt
 from palaver.store.webhooks.webhook_config import WebhookConfig
-from palaver.vocabulary.ids import file_webhook_id
+from palaver.vocabulary.ids import file_webhook_id, tenant_of
 
+from ..connections.lookup_threads import look_ups_of
 from .messages import body_of, headers_of
 from .outcomes import judge
 from .sending import Sender
@@ -160,7 +161,8 @@ class Deliverer:
         body = body_of(record, webhook.format)
         began = time.monotonic()
         headers = headers_of(record, body, now // 1000, keys)
-        answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
+        with look_ups_of(tenant_of(webhook.id)):
+            answer = await self._sender.send(webhook.url, headers, body, trusted=webhook.file_name is not None)
         took = round((time.monotonic() - began) * 1000)
         judged = judge(answer, record.tries, self._chance)
         attempt = RecordedAttempt(now, took, answer.status, answer.error, answer.text)

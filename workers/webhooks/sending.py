@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import aiohttp
@@ -17,7 +17,7 @@ from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.webhooks import TIMEOUT
 
 from ..connections.guarded_resolver import GuardedResolver
-from ..connections.lookup_threads import LookupThreads
+from ..connections.lookup_threads import LookupsBusy, LookupThreads
 from ..connections.pool import open_pool
 from ..connections.transport import AiohttpTransport
 from .outcomes import ReceiverAnswer
@@ -98,8 +98,10 @@ async def _whole(answer: ReceiverAnswer, response: httpx.Response) -> ReceiverAn
 
 def _kind(error: Exception) -> str:
     """Why there is no answer, in a word: what a resolver or a server says may tell of the network within."""
-    found: BaseException | None = error
-    while found is not None:
+    causes = [*_causes(error)]
+    if any(isinstance(cause, LookupsBusy) for cause in causes):
+        return "look_ups_busy"
+    for found in causes:
         match found:
             case ConfigurationError():
                 return "address_not_allowed"
@@ -111,5 +113,10 @@ def _kind(error: Exception) -> str:
                 return "unknown_host"
             case aiohttp.ClientResponseError() | aiohttp.InvalidURL() | httpx.InvalidURL():
                 return "protocol_error"
-        found = found.__cause__ or found.__context__
     return "connection"
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -31,6 +31,11 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _PARTS: Final = limit_of("batch_cells") // limit_of("batch_part") + 1
 _ABANDONED: Final = f"No items came for {limit_of('batch_open') // 3600} hours, and none of them was the last."
+_FAILED: Final = "What is stored of it could not be read: no more of its runs are begun. Those under way go on."
+_UNREAD: Final = (
+    "What is stored of it cannot be read by those who looked lately. It fails if nobody can for "
+    f"{limit_of('batch_unreadable') // 3600} hour, or when it is cancelled."
+)
 _STATUSES: Final = get_args(CellStatus)
 PAGE: Final = 500
 """Cells that are read at once."""
@@ -141,11 +146,14 @@ class Batches:
         return await durable_reply(self._scripts.run_durably(append), lambda reply: _appended(batch_id, reply))
 
     async def order(self, tenant: str, batch_id: str) -> BatchOrder:
-        """Return the part of a batch that holds for all of its runs. Raises UnknownBatch."""
+        """Return the part of a batch that holds for all of its runs. Raises UnknownBatch and CorruptRecord."""
         text = await self._redis.hget(keys.of_batch(tenant, batch_id).batch, "order")
         if text is None:
             raise UnknownBatch(batch_id)
-        return BatchOrder.of_json(text)
+        try:
+            return BatchOrder.of_json(text)
+        except UNREADABLE as error:
+            raise CorruptRecord(f"the batch {batch_id}") from error
 
     async def get(self, tenant: str, batch_id: str) -> Batch:
         """A batch, and how far it is. Raises UnknownBatch."""
@@ -234,17 +242,17 @@ class Batches:
 def _batch(batch_id: str, fields: Fields, flight: int, again: int) -> Batch | None:
     if b"order" not in fields:
         return None
+    order = _order(fields)
+    totals = () if order is None else tuple(_totals(name, number, fields) for number, name in enumerate(order.names))
     try:
-        order, made = BatchOrder.of_json(fields[b"order"]), orjson.loads(fields[b"made"])
-        totals = tuple(_totals(name, number, fields) for number, name in enumerate(order.names))
-        items = int(fields[b"items"])
+        made, items, state = orjson.loads(fields[b"made"]), int(fields[b"items"]), fields[b"state"].decode()
         return Batch(
             id=batch_id,
-            name=order.head.name,
-            state=fields[b"state"].decode(),
-            reason=_ABANDONED if b"abandoned" in fields else None,
+            name=None if order is None else order.head.name,
+            state=state,
+            reason=_reason(fields, state, readable=order is not None),
             items=items,
-            cells=items * order.width,
+            cells=0 if order is None else items * order.width,
             begun=int(fields[b"next"]) - again,
             in_flight=flight,
             ended=sum(sum(each.ended.values()) for each in totals),
@@ -254,6 +262,22 @@ def _batch(batch_id: str, fields: Fields, flight: int, again: int) -> Batch | No
         )
     except UNREADABLE as error:
         raise CorruptRecord(f"the batch {batch_id}") from error
+
+
+def _order(fields: Fields) -> BatchOrder | None:
+    """Return the order of a batch; None if it cannot be read. It is shown all the same: who has it may remove it."""
+    try:
+        return BatchOrder.of_json(fields[b"order"])
+    except UNREADABLE:
+        return None
+
+
+def _reason(fields: Fields, state: str, *, readable: bool) -> str | None:
+    if state == "failed":
+        return _FAILED
+    if b"unread" in fields or not (readable or state in ("done", "cancelled")):
+        return _UNREAD
+    return _ABANDONED if b"abandoned" in fields else None
 
 
 def _totals(name: str, number: int, fields: Fields) -> AgentTotals:

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import orjson
 
-from palaver.errors import UNREADABLE
+from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.batches import BatchItem, BatchState
 from palaver.store.batches.batches import BatchOrder
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.due import member, read_due
-from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch
+from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch, LeaveBatch
 from palaver.store.scripting.contracts.batches import BatchAdvanced, BatchClaimed, BegunCell, EndedCell
 from palaver.store.scripting.scripts import Scripts
 
@@ -84,16 +84,28 @@ class BatchProgress:
         return await read_due(self._redis, keys.BATCHES_DUE, _AT_ONCE)
 
     async def claim(self, tenant: str, batch_id: str) -> BatchClaim | None:
-        """Claim a batch, with what is in flight; None if somebody else has it, or it is not there."""
+        """Claim a batch, with what is in flight; None if somebody else has it, or it is not there.
+
+        Raises:
+            CorruptRecord: it cannot be read here. It is left to others, and ends where nobody can.
+        """
         of, claim = keys.of_batch(tenant, batch_id), token_hex(8)
         reply = await self._scripts.run(ClaimBatch(of=of, member=member(tenant, batch_id), claim=claim))
         if not isinstance(reply, BatchClaimed):
             return None
-        order, now = BatchOrder.of_json(reply.order), await now_ms(self._redis)
-        claimed = BatchClaim(tenant, batch_id, claim, order, reply.state, reply.items, reply.next, now)
-        for cell, text in (await self._redis.hgetall(of.flight)).items():
-            claimed.flight[int(cell)] = CellEntry(int(cell), **orjson.loads(text))
-        return claimed
+        now, flight = await now_ms(self._redis), await self._redis.hgetall(of.flight)
+        try:
+            order = BatchOrder.of_json(reply.order)
+            cells = {int(cell): CellEntry(int(cell), **orjson.loads(text)) for cell, text in flight.items()}
+        except UNREADABLE as error:
+            await self.leave(tenant, batch_id, claim)
+            raise CorruptRecord(f"the batch {batch_id}") from error
+        return BatchClaim(tenant, batch_id, claim, order, reply.state, reply.items, reply.next, now, cells)
+
+    async def leave(self, tenant: str, batch_id: str, claim: str) -> None:
+        """Let a batch go that cannot be read here."""
+        of = keys.of_batch(tenant, batch_id)
+        await self._scripts.run(LeaveBatch(of=of, member=member(tenant, batch_id), claim=claim))
 
     async def to_begin(self, claimed: BatchClaim, room: int) -> tuple[list[CellEntry], int]:
         """Return the next cells to begin, those that are to be begun again before others, and the first cell behind

@@ -16,9 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings, settings
@@ -26,8 +23,7 @@ from palaver.errors import ConfigurationError
 from palaver.store.fleet.fleet import DeadWorker, Fleet
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
-from palaver.store.redis.pool import driver
-from palaver.store.redis.pools import pool_of
+from palaver.store.redis.pools import client_of
 
 _WITHIN: Final = 1.0
 """Seconds: a look that takes longer is worth nothing, as the worker is ready by then."""
@@ -49,18 +45,9 @@ class FirstLook:
     """
 
     def __init__(self, here: Settings) -> None:
-        pool = pool_of(
-            here.store_url,
-            max_connections=2,
-            patience=_WITHIN,
-            socket_timeout=_WITHIN,
-            socket_connect_timeout=_WITHIN,
-            # Nothing is tried again: a connection that is there anew was cut.
-            retry=Retry(NoBackoff(), 0),
-            driver_info=driver(),
-        )
         self._loop = asyncio.new_event_loop()
-        self._redis = Redis(connection_pool=pool)
+        # It tries nothing again: a connection that is there anew was cut.
+        self._redis = client_of(here.store_url, seconds=_WITHIN)
         self._fleet = Fleet(cast(Connection, self._redis), here)
         self._pubsub = self._redis.pubsub()
         self._suspects: tuple[Suspect, ...] = ()
@@ -101,7 +88,6 @@ class FirstLook:
     async def _close(self) -> None:
         await self._pubsub.aclose()
         await self._redis.aclose()
-        await self._redis.connection_pool.disconnect()
 
 
 _taken: FirstLook | None = None

@@ -6,12 +6,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Listener, PubSub, now_ms
+from palaver.store.redis.connection import (
+    Connection,
+    Listener,
+    PubSub,
+    is_absent,
+    is_closed,
+    now_ms,
+    portions,
+)
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL, kind_of
 
@@ -186,7 +194,11 @@ class Fleet:
         now = await now_ms(self._redis)
         ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
         try:
-            heard = await self._redis.pubsub_numsub(*(keys.cancel_channel(worker_id) for worker_id in (asking, *ids)))
+            heard = [
+                channel
+                for some in portions((asking, *ids))
+                for channel in await self._redis.pubsub_numsub(*map(keys.cancel_channel, some))
+            ]
             deaf, *silent = (subscribers == 0 for _, subscribers in heard)
             absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
             gone = await self._unconnected(absent, now) if absent and not deaf else ()
@@ -215,7 +227,9 @@ class Fleet:
         if not named:
             return ()
         there = {
-            client["id"] for client in await self._redis.client_list(client_id=[worker.connection for worker in named])
+            client["id"]
+            for some in portions([worker.connection for worker in named])
+            for client in await self._redis.client_list(client_id=some)
         }
         return tuple(worker for worker in named if str(worker.connection) not in there)
 
@@ -273,7 +287,7 @@ class Fleet:
 
 def _untold(error: ResponseError) -> Exception:
     """The error of a look that was answered with this one."""
-    if not isinstance(error, NoPermissionError) and "unknown" not in str(error):
+    if not is_closed(error) and not is_absent(error):
         return error
     return ConfigurationError(
         f"the server does not tell who is connected ({error}): steps of a worker that dies wait until their leases run "

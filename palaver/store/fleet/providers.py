@@ -21,7 +21,7 @@ from palaver.config.settings import Settings
 from palaver.errors import Failure
 from palaver.store.fleet.provider_states import ProviderUsage, limit_keys_of_models, provider_states
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Listener, now_ms
+from palaver.store.redis.connection import Connection, Listener, now_ms, portions
 from palaver.store.scripting.contracts.providers import (
     Admit,
     Admitted,
@@ -98,7 +98,10 @@ class Providers:
 
     async def renew_places(self, provider: str, calls: Sequence[str]) -> None:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
-        await self._scripts.run(RenewPlaces(provider=keys.of_gate(provider), lasts=self._lease, calls=tuple(calls)))
+        await self._scripts.run_all(
+            RenewPlaces(provider=keys.of_gate(provider), lasts=self._lease, calls=tuple(some))
+            for some in portions(calls)
+        )
 
     async def cool_down(self, provider: str, seconds: float, call: str | None = None, *, weight: int = 1) -> float:
         """Nobody calls ``provider`` for at least so many ``seconds``; all workers hear it.

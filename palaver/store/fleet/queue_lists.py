@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from palaver.config.brokers import tls_options
-from palaver.config.sentinels import by_sentinels
+from palaver.config.brokers import redis_py_options
+from palaver.store.redis.connection import portions
 from palaver.store.redis.pool import driver
 from palaver.store.redis.pools import pool_of
 
@@ -32,14 +32,11 @@ class QueueLists:
     """
 
     def __init__(self, url: str) -> None:
-        options: dict[str, Any] = tls_options(url)
+        address, options = redis_py_options(url)
         if urlsplit(url).scheme != "unix":
             options["socket_keepalive"] = True
-            if not by_sentinels(url):
-                # Its text is in the options by now, in words that both understand.
-                url = url.partition("?")[0]
         self._pool = pool_of(
-            url,
+            address,
             max_connections=2,
             patience=_PATIENCE,
             socket_timeout=None,
@@ -51,11 +48,11 @@ class QueueLists:
         )
 
     async def push(self, messages: Mapping[str, Sequence[bytes]]) -> None:
-        """Append messages to queues, by name: all at once, in one command a queue.
+        """Append messages to queues, by name: all at once, in one command a queue, or in several if they are very many.
 
         Redis errors pass through, and TimeoutError; some may have been appended then.
         """
-        await self._ask([("LPUSH", queue, *batch) for queue, batch in messages.items()])
+        await self._ask([("LPUSH", queue, *some) for queue, batch in messages.items() for some in portions(batch)])
 
     async def depth(self, queues: Sequence[str]) -> int:
         """Messages that wait in all of these queues. Redis errors pass through, and TimeoutError."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from palaver.store.fleet.fleet import KNOWN_FOR
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection
+from palaver.store.redis.connection import Connection, portions
 from palaver.tools.declared import ToolDeclaration, ToolSet, declarations_in
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -60,7 +60,8 @@ class Tools:
             if seen < seconds - (KNOWN_FOR if _split(member)[1] in queues else _REMEMBERED)
         ]
         if replaced:
-            pipeline.zrem(keys.TOOL_SETS, *replaced)
+            for some in portions(replaced):
+                pipeline.zrem(keys.TOOL_SETS, *some)
             # What nobody has any more takes no room for a month: a server's list may change all the time.
             stay = {_split(member)[0] for member, _ in members if member not in replaced}
             for digest in {_split(member)[0] for member in replaced} - stay:

@@ -21,7 +21,7 @@ from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, kind_of_passing, shared, steps_under_way
 from palaver.store.offboarding.unfinished import AT_ONCE, UnfinishedRuns, of_runs
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.redis.due import member
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.store.scripting.contracts import (
@@ -320,8 +320,11 @@ class Erasures:
         listed = keys.api_keys(tag)
         ids = [member.decode() for member in await self._redis.zrange(listed, 0, -1)]
         if ids:
-            uses = [Erasable(keys.api_key_used(key_id), "", 0) for key_id in ids]
-            await self._erase_keys(keys.api_keys_erasure(tag), [*uses, Erasable(listed, "", 0)])
+            for some in portions(ids, _KEYS_AT_ONCE):
+                uses = (Erasable(keys.api_key_used(key_id), "", 0) for key_id in some)
+                await self._erase_keys(keys.api_keys_erasure(tag), uses)
+            # Last: it says what is left to do.
+            await self._erase_keys(keys.api_keys_erasure(tag), [Erasable(listed, "", 0)])
         return bool(ids)
 
     async def _erase_acts(self, tag: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from palaver.store.redis.connection import portions
 from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts import Find
 from palaver.store.scripting.contracts.listing import FieldTest, Index
@@ -109,7 +110,7 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
             part = await look(scripts, search, place, limit - len(results))
             taken = clock() - began
         looked, looked_bytes = looked + part.looked, looked_bytes + part.bytes
-        for some in _parts(part.places):
+        for some in portions(part.places, _TOGETHER):
             fitting = await read([member_id for _, member_id in some])
             for member in some:
                 if member[1] in fitting:
@@ -130,8 +131,3 @@ async def find(scripts: Scripts, search: Search, read: Read[T], *, limit: int, p
                 return ListPage(results, place)
         if clock() > end:
             return ListPage(results, place)
-
-
-def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
-    for start in range(0, len(places), _TOGETHER):
-        yield places[start : start + _TOGETHER]

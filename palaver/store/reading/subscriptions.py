@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextvars import Context
 from typing import Final
 
 from palaver.processes.tasks import end
-from palaver.store.redis.connection import Listener, PubSub, PubSubMessage
+from palaver.store.redis.connection import Listener, PubSub, PubSubMessage, portions
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Subscriptions:
         """Hear on this connection what is wanted, until nothing was for a while."""
         self._changed.clear()
         self._subscribed = set(self._wanted)
-        await pubsub.subscribe(*self._subscribed)
+        await _each_portion(pubsub.subscribe, self._subscribed)
         hearing = asyncio.create_task(self._listen(pubsub))
         hearing.add_done_callback(lambda _: self._news.set())
         try:
@@ -105,10 +105,10 @@ class Subscriptions:
         unwanted, self._unwanted = self._unwanted, set()
         if new := (changed & self._wanted) - self._subscribed:
             self._subscribed |= new
-            await pubsub.subscribe(*new)
+            await _each_portion(pubsub.subscribe, new)
         if old := (changed & self._subscribed | unwanted) - self._wanted:
             self._subscribed -= old
-            await pubsub.unsubscribe(*old)
+            await _each_portion(pubsub.unsubscribe, old)
 
     async def _wait(self, seconds: float | None) -> bool:
         """Wait for news. Return False if there were none, and nothing is wanted."""
@@ -137,3 +137,8 @@ class Subscriptions:
         self._wanted.clear()
         await end(*self._tasks)
         self._serving = None
+
+
+async def _each_portion(say: Callable[..., Awaitable[None]], channels: Collection[str]) -> None:
+    for some in portions(tuple(channels)):
+        await say(*some)

@@ -7,11 +7,13 @@ the client.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypedDict
+import re
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, TypedDict, TypeVar
 
-from redis.exceptions import ConnectionError
+from redis.exceptions import ConnectionError, NoPermissionError, ResponseError
 
+T = TypeVar("T")
 Value = str | int | float | bytes
 """A value that may be sent."""
 Fields = Mapping[bytes, bytes]
@@ -107,6 +109,12 @@ class Connection(Protocol):
     def zscore(self, name: str, value: str) -> Awaitable[float | None]: ...
 
 
+MOST_ARGUMENTS: Final = 3_999
+"""Words of a request, the command's name among them: some managed services refuse more."""
+_PORTION: Final = 3_000
+_ABSENT: Final = re.compile(r"unknown (sub)?command|unsupported|not supported", re.IGNORECASE)
+_CLOSED: Final = re.compile(r"not allowed(?!.*transaction)|disabled|not permitted", re.IGNORECASE)
+"""The words in which servers, managed ones among them, say that they have no such command, or let nobody use it."""
 SILENCE: Final = 10.0
 """Seconds without a message after which a listener asks whether the server is there, and those it has to answer."""
 
@@ -144,3 +152,21 @@ async def now_ms(connection: Connection) -> int:
     """Redis's clock, the only one that counts: milliseconds since the epoch."""
     seconds, micros = await connection.time()
     return seconds * 1000 + micros // 1000
+
+
+def portions(things: Sequence[T], at_once: int = _PORTION) -> Iterator[Sequence[T]]:
+    """Things of which a process may have any number, so many at once: as many as a request has room for, or fewer."""
+    for begin in range(0, len(things), at_once):
+        yield things[begin : begin + at_once]
+
+
+def is_absent(error: Exception) -> bool:
+    """Tell whether the server says that it has no such command."""
+    return isinstance(error, ResponseError) and _ABSENT.search(str(error)) is not None
+
+
+def is_closed(error: Exception) -> bool:
+    """Tell whether the server says that this user, or that nobody, may use a command."""
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and _CLOSED.search(str(error)) is not None
+    )

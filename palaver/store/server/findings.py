@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from palaver.config.sentinels import LIKE
-from palaver.store.server.needs import Place
+from palaver.store.server.needs import OF_DEATHS, OF_PROMISES, Place
 from palaver.store.server.server_state import NO_EVICTION, ServerState
 
 Level = Literal["ok", "warning", "error"]
@@ -16,6 +16,8 @@ OLDEST: Final = 7
 LOGIN: Final = "login"
 """In place of a command, where nobody of that name, or with that password, is let in."""
 _USERS: Final = "load the deploy/users.acl of this version (docs/how-to/upgrade.md), or give this user these rights"
+_MANAGED: Final = "give this user these rights; at a managed service see docs/how-to/managed-redis.md"
+_UNTOLD: Final = "INFO does not tell it: look at the settings of the service"
 _DISK: Final = "look at the server's log, its disk and its directory: it may refuse writes until that is mended"
 
 
@@ -23,7 +25,7 @@ _DISK: Final = "look at the server's log, its disk and its directory: it may ref
 class Finding:
     """One look at one thing."""
 
-    place: Place | Literal["issuer"]
+    place: Place | Literal["issuer", "mcp"]
     check: str
     level: Level
     found: str
@@ -77,7 +79,8 @@ def _mode(place: Place, state: ServerState) -> Finding:
     match state.mode:
         case "cluster":
             meaning = "is in cluster mode, where scripts and queues over several slots fail"
-            how = "use one server with `cluster-enabled no`, with replicas if need be"
+            other = "or RabbitMQ" if place == "broker" else "and a stack for each group of tenants where one is too few"
+            how = f"use one server with `cluster-enabled no`, with replicas if need be, {other} (docs/scale.md)"
         case "sentinel":
             meaning = "is a Sentinel, which keeps no data"
             how = f"name it as one, with the service that it watches: {LIKE}"
@@ -87,6 +90,8 @@ def _mode(place: Place, state: ServerState) -> Finding:
 
 
 def _role(place: Place, state: ServerState) -> Finding:
+    if state.primary is None:
+        return Finding(place, "role", "ok", _UNTOLD)
     if state.primary:
         return Finding(place, "role", "ok", "primary")
     how = f"name the primary, or a proxy or a DNS name that follows it, or Sentinels, as {LIKE}"
@@ -95,7 +100,7 @@ def _role(place: Place, state: ServerState) -> Finding:
 
 def _eviction(place: Place, state: ServerState) -> Finding:
     if state.policy is None:
-        return Finding(place, "eviction", "ok", "not told")
+        return Finding(place, "eviction", "ok", _UNTOLD)
     summary = f"maxmemory-policy {state.policy}" + (f", {state.evicted} keys evicted" if state.evicted else "")
     if state.policy == NO_EVICTION:
         return Finding(place, "eviction", "ok", summary)
@@ -106,7 +111,7 @@ def _eviction(place: Place, state: ServerState) -> Finding:
 
 def _persistence(state: ServerState) -> Finding:
     if state.append_only is None:
-        return Finding("store", "persistence", "ok", "not told")
+        return Finding("store", "persistence", "ok", _UNTOLD)
     if state.append_only:
         return Finding("store", "persistence", "ok", "append-only file")
     unsaved = "" if state.unsaved is None else f", {state.unsaved} changes since the last snapshot"
@@ -121,6 +126,8 @@ def _persistence(state: ServerState) -> Finding:
 
 
 def _disk(place: Place, state: ServerState) -> Finding:
+    if state.disk_good is None:
+        return Finding(place, "disk", "ok", _UNTOLD)
     failed = [
         name
         for name, good in (
@@ -149,7 +156,7 @@ def split(state: ServerState, durable_replicas: int) -> Finding:
     if state.good_replicas is not None:
         return Finding("store", "split", "ok", f"min-replicas-to-write is set, {state.good_replicas} are good")
     if durable_replicas:
-        return Finding("store", "split", "ok", f"promises wait for {durable_replicas} replicas")
+        return Finding("store", "split", "ok", f"promises wait for {durable_replicas} of {state.replicas} replicas")
     said = "goes on taking writes when it is cut off from its replicas, and these are lost once another is the primary"
     how = "set `min-replicas-to-write 1` and `min-replicas-max-lag 10` on all servers, or PALAVER_DURABILITY=replicas=1"
     return Finding("store", "split", "warning", "no min-replicas-to-write", said, how)
@@ -157,6 +164,14 @@ def split(state: ServerState, durable_replicas: int) -> Finding:
 
 def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[str]) -> Iterator[Finding]:
     """Yield the findings about a user's rights, compared with those that it needs."""
+    missing = {*refused, *unknown}
+    if deaths := sorted(missing & OF_DEATHS):
+        yield _lacking(place, "deaths", "warning", user, deaths, "steps of a worker that dies wait for their leases")
+    if waits := sorted(missing & OF_PROMISES):
+        yield _lacking(place, "durability", "error", user, waits, "nothing is promised with this PALAVER_DURABILITY")
+    # Whoever was refused INFO is told of that by itself.
+    apart = OF_DEATHS | OF_PROMISES | {"info"}
+    refused, unknown = ([name for name in names if name not in apart] for names in (refused, unknown))
     if unknown:
         summary = f"no {_list(unknown)}"
         yield Finding(
@@ -176,14 +191,26 @@ def rights(place: Place, user: str, refused: Sequence[str], unknown: Sequence[st
         yield Finding(place, "rights", "ok", f"{user} may do all that it has to")
 
 
+def _lacking(place: Place, check: str, level: Level, user: str, names: Sequence[str], so: str) -> Finding:
+    """Some commands are missing, and ``so`` is the one thing that follows."""
+    meaning = f"does not let {user} use {_list(names)}, so {so}"
+    return Finding(place, check, level, f"{user} may not {_list(names)}", meaning, _MANAGED, names=tuple(names))
+
+
 def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def unlooked(place: Place, user: str) -> Finding:
+def unlooked(place: Place, user: str, why: str) -> Finding:
     """INFO is refused."""
-    meaning = f"does not let {user} use INFO, so nobody can say whether it loses data"
-    return Finding(place, "server", "warning", "not told", meaning, _USERS)
+    meaning = f"does not let {user} use INFO, so nobody can say whether it loses data ({why})"
+    return Finding(place, "server", "warning", _UNTOLD, meaning, _MANAGED)
+
+
+def unasked(place: Place, user: str) -> Finding:
+    """Commands are not queued, and so cannot be asked for without being run."""
+    meaning = f"does not queue commands, so nobody can say what {user} may do before it does it"
+    return Finding(place, "rights", "warning", _UNTOLD, meaning, _MANAGED)
 
 
 def unscripted(place: Place, why: str) -> Finding:

@@ -120,11 +120,20 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
 }
 
 
+_WAITS: Final = {"fsync": "waitaof 1 0 1", "replicas": "wait 0 1"}
 ESSENTIAL: Final = frozenset({*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time"})
 """Commands without which a worker does no step. Without others it is shown less, or knows less."""
+OF_DEATHS: Final = frozenset({"client|id", "client|list", "pubsub|numsub"})
+"""The commands that tell which workers are connected."""
+OF_PROMISES: Final = frozenset({"wait", "waitaof"})
+"""The commands that wait for a disk or for replicas."""
 
 
-def needs(role: Role, places: Iterable[Place], db: int = 0) -> tuple[Command, ...]:
-    """The commands that a role runs at the store, at the broker, or at a server that is both, in a database."""
+def needs(role: Role, places: Iterable[Place], db: int = 0, durability: str = "server") -> tuple[Command, ...]:
+    """The commands that a role runs at the store, at the broker, or at a server that is both, in a database. A promise
+    waits for what ``durability`` says."""
     lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])
+    # Who asks nothing of the store, as Flower, promises nothing.
+    if "store" in places and _NEEDS[role, "store"] and (waits := _WAITS.get(durability.partition("=")[0])):
+        lines[waits] = None
     return tuple(tuple(line.replace("{db}", str(db)).split()) for line in lines)

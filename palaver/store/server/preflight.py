@@ -18,16 +18,16 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
-    NoPermissionError,
     RedisError,
     ResponseError,
 )
 from redis.retry import Retry
 
-from palaver.config.brokers import is_redis, tls_options, user_of
+from palaver.config.brokers import is_redis, redis_py_options, user_of
 from palaver.config.sentinels import by_sentinels, sentinels_of
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
+from palaver.store.redis.connection import is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.server.findings import (
     LOGIN,
@@ -37,6 +37,7 @@ from palaver.store.server.findings import (
     split,
     strangers,
     unanswered,
+    unasked,
     unlooked,
     unscripted,
 )
@@ -73,10 +74,8 @@ class Preflight:
         both = here.deliveries_url == here.store_url
         findings = [] if here.clustered else list(_examine("store", here.store_url, {}, self._role, here, both=both))
         if not both and is_redis(here.deliveries_url):
-            options, plain = tls_options(here.deliveries_url), here.deliveries_url
-            if options and not by_sentinels(plain):
-                plain = plain.partition("?")[0]
-            findings += _examine("broker", plain, options, self._role, here, both=False)
+            address, options = redis_py_options(here.deliveries_url)
+            findings += _examine("broker", address, options, self._role, here, both=False)
         self.refused = tuple(dict.fromkeys(name for finding in findings for name in finding.names if name in _OF_STEPS))
         return findings
 
@@ -142,7 +141,7 @@ def _examine(
             return
     client = _client(url, options)
     db = client.connection_pool.connection_kwargs.get("db") or 0
-    commands = needs(role, ("store", "broker") if both else (place,), db)
+    commands = needs(role, ("store", "broker") if both else (place,), db, settings.durability)
     if not commands:
         return
     try:
@@ -179,23 +178,26 @@ def _findings(
     if keeps:
         try:
             state = ServerState.of(client.info())
-        except NoPermissionError:
-            yield unlooked(place, user)
+        except ResponseError as error:
+            yield unlooked(place, user, _first_word(error))
         else:
             replicas = _replicas(settings) if place == "store" else 0
             yield from judge(place, state, replicas)
             if place == "store" and by_sentinels(settings.store_url):
                 yield split(state, replicas)
-    refused, unknown = _refused(client, commands)
-    yield from rights(place, user, refused, unknown)
-    if keeps and "eval" not in refused:
-        with suppress(NoPermissionError):
-            if why := _unscripted(client):
-                yield unscripted(place, why)
+    asked = _refused(client, commands)
+    if asked is None:
+        yield unasked(place, user)
+    refused, unknown = asked or ([], [])
+    if asked is not None:
+        yield from rights(place, user, refused, unknown)
+    if keeps and "eval" not in (*refused, *unknown) and (why := _unscripted(client)):
+        yield unscripted(place, why)
 
 
-def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str]]:
-    """Return those of these commands that the user may not use, and those that the server does not have.
+def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str]] | None:
+    """Return those of these commands that the user may not use, and those that the server does not have; None if it
+    cannot be asked so.
 
     All are queued in a transaction that is discarded: the server checks rights when it queues, and runs nothing. So
     first comes a command that does no harm, to see that it does queue.
@@ -203,17 +205,16 @@ def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[
     connection = client.connection_pool.get_connection()
     try:
         begun = _answers(connection, [("MULTI",), ("PING",)])
-        if isinstance(begun[0], NoPermissionError):
-            return ["multi"], []
+        if isinstance(begun[0], Exception):
+            return (["multi"], []) if is_closed(begun[0]) else ([], ["multi"])
         if begun[1] != _QUEUED:
-            return [], []
+            return None
         refused, unknown = [], []
         for command, answer in zip(commands, _answers(connection, commands), strict=True):
-            name = _name(command)
-            if isinstance(answer, NoPermissionError):
-                refused.append(name)
-            elif isinstance(answer, ResponseError) and "unknown " in str(answer):
-                unknown.append(name)
+            if isinstance(answer, Exception) and is_closed(answer):
+                refused.append(_name(command))
+            elif isinstance(answer, Exception) and is_absent(answer):
+                unknown.append(_name(command))
         _answers(connection, [("DISCARD",)])
         return refused, unknown
     finally:
@@ -236,8 +237,6 @@ def _unscripted(client: Any) -> str | None:
     """Why a script does not run; None if it does."""
     try:
         ran = client.eval("return cjson.encode({1})", 0)
-    except NoPermissionError:
-        raise
     except ResponseError as error:
         return _first_word(error)
     return None if ran == b"[1]" else "it answers something else"

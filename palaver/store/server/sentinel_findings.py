@@ -11,7 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from palaver.config.sentinels import HostPort, Sentinels
 from palaver.store.redis.sentinel.blocking import ask
-from palaver.store.redis.sentinel.discovery import QUESTION, primary_in, silence, text
+from palaver.store.redis.sentinel.discovery import QUESTION, is_refusal, primary_in, silence, text
 from palaver.store.server.findings import LOGIN, Finding, Level
 from palaver.store.server.needs import Place
 
@@ -49,7 +49,7 @@ def look_at_sentinels(place: Place, sentinels: Sentinels) -> Iterator[Finding]:
             views.append(_view(sentinels, address, seconds))
         except (RedisError, OSError) as error:
             silent.append(f"{address} {silence(error)}")
-            refused += "refuses" in silent[-1]
+            refused += is_refusal(error)
     answered = f"{len(views)} of {len(sentinels.places)} answer"
     if not views:
         yield _nobody(place, silent, refused=refused == len(silent))

@@ -22,7 +22,7 @@ class ServerState:
     """The version of Redis that it behaves like."""
     mode: str
     """``standalone``, ``cluster`` or ``sentinel``."""
-    primary: bool
+    primary: bool | None
     policy: str | None
     """The policy of eviction when its memory is full."""
     evicted: int | None
@@ -56,7 +56,7 @@ class ServerState:
             version=str(info.get(field, "?")),
             protocol=str(info.get("redis_version", "?")),
             mode=mode,
-            primary=info.get("role", "master") == "master",
+            primary=info["role"] == "master" if "role" in info else None,
             policy=str(info["maxmemory_policy"]) if "maxmemory_policy" in info else None,
             evicted=_number(info, "evicted_keys"),
             append_only=_flag(info, "aof_enabled"),

@@ -25,11 +25,22 @@ from palaver.telemetry.metrics import OTHER
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL
 
+VERSION: Final = 1
+"""The version of a tally as it is stored. One without is of the form of version 1."""
 _NONE: Final = "-"
 _CALLED: Final = frozenset({"done", "failed", "retried"})
 """Outcomes of model steps that were about the answer of a model."""
 MODEL_COLUMNS: Final = ("calls", "input_tokens", "output_tokens", "cost", "unpriced_calls")
 """The numbers of a model; the cost is in nano-dollars."""
+
+
+class NewerTally(Exception):
+    """A tally was stored by a newer version: this one leaves it as it is."""
+
+    def __init__(self, version: object, number: int) -> None:
+        super().__init__(f"a tally has version {version}, and {VERSION} is known here")
+        self.number = number
+        """The number of its span: in its place in every version."""
 
 
 class JournalLine(NamedTuple):
@@ -101,12 +112,19 @@ class SpanTally:
         """As it is stored, with the number of its span."""
         models = {name: [numbers[column] for column in MODEL_COLUMNS] for name, numbers in self.models.items()}
         times = ({str(bucket): n for bucket, n in times.items()} for times in (self.waited, self.called))
-        return orjson.dumps([number, self.runs, self.run_errors, self.steps, self.step_errors, *times, models])
+        counts = (self.runs, self.run_errors, self.steps, self.step_errors)
+        return orjson.dumps({"v": VERSION, "number": number, "tally": [*counts, *times, models]})
 
     @classmethod
     def of_json(cls, text: bytes) -> tuple[int, Self]:
-        """Read one, and the number of its span."""
-        number, runs, run_errors, steps, step_errors, waited, called, models = orjson.loads(text)
+        """Read one, and the number of its span. Raises NewerTally."""
+        stored = orjson.loads(text)
+        if isinstance(stored, list):
+            stored = {"v": VERSION, "number": stored[0], "tally": stored[1:]}
+        number = stored["number"]
+        if stored["v"] != VERSION:
+            raise NewerTally(stored["v"], number)
+        runs, run_errors, steps, step_errors, waited, called, models = stored["tally"]
         return number, cls(
             Counter(runs),
             Counter(run_errors),

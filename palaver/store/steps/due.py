@@ -14,7 +14,7 @@ from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved
@@ -102,8 +102,7 @@ class DueIndex:
             pipeline.zrange(keys.due(shard), now, f"({before}", byscore=True, offset=0, num=limit)
         items = [_due_item(member) for members in await pipeline.execute() for member in members]
         leased = []
-        for begin in range(0, len(items), _AT_ONCE):
-            some = items[begin : begin + _AT_ONCE]
+        for some in portions(items, _AT_ONCE):
             for item in some:
                 pipeline.hget(keys.steps(item.run_id), item.what)
             for item, step in zip(some, await pipeline.execute(), strict=True):

@@ -27,7 +27,7 @@ from palaver.steps.leases import (
 )
 from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection
+from palaver.store.redis.connection import Connection, portions
 from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.logs import LogPage
@@ -199,8 +199,7 @@ class Steps:
         for i, lease in enumerate(leases):
             by_shard.setdefault(lease.run_id[4:6], []).append(i)
         for shard, members in by_shard.items():
-            for start in range(0, len(members), _BATCH):
-                chunk = members[start : start + _BATCH]
+            for chunk in portions(members, _BATCH):
                 held = tuple(_held(leases[i], progress.get(i)) for i in chunk)
                 calls.append(Renew(due=keys.due(shard), lease=self._lease, leases=held))
                 order += chunk

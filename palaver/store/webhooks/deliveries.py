@@ -18,7 +18,7 @@ from palaver.errors import UNREADABLE, Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome, DeliveryClaimed, QueuedDelivery
@@ -310,8 +310,8 @@ class Deliveries:
 
     async def _again(self, webhook_id: str, ids: Sequence[str]) -> int:
         replayed = 0
-        for begin in range(0, len(ids), _PAGE):
-            texts = await self._redis.hmget(keys.of_webhook(webhook_id).records, ids[begin : begin + _PAGE])
+        for some in portions(ids, _PAGE):
+            texts = await self._redis.hmget(keys.of_webhook(webhook_id).records, some)
             found = [DeliveryRecord.of_json(text) for text in texts if text is not None]
             if records := [replace(each, state="pending", tries=0) for each in found]:
                 replayed += await self.queue(webhook_id, records, again=True)

@@ -9,7 +9,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from palaver.errors import ConfigurationError, ToolError
 from palaver.tools import ToolContext
@@ -23,9 +23,6 @@ from .wire import RequestRefused
 log = logging.getLogger("palaver.workers.sources.mcp.access")
 
 T = TypeVar("T")
-
-_MOST: Final = 32
-"""Connections for others than the source itself that are kept though nobody uses them."""
 
 
 class ServerAccess:
@@ -50,10 +47,15 @@ class ServerAccess:
 class Accesses:
     """The accesses to one server. Those of others than the source are made when they are needed."""
 
-    def __init__(self, label: str, section: McpServer, connect: Callable[[Credentials], McpConnection]) -> None:
-        """Raises:
-        ConfigurationError: a variable is not set.
+    def __init__(
+        self, label: str, section: McpServer, connect: Callable[[Credentials], McpConnection], *, most: int
+    ) -> None:
+        """``most`` connections with secrets of conversations are kept though nobody uses them.
+
+        Raises:
+            ConfigurationError: a variable is not set.
         """
+        self._most = most
         self._label = label
         self._section = section
         self._connect = connect
@@ -106,12 +108,19 @@ class Accesses:
     def _leave_idle(self) -> None:
         """Close those that nobody uses, the oldest first, beyond as many as are kept."""
         idle = [key for key, access in self._of_conversations.items() if not access.users]
-        for key in idle[: max(0, len(self._of_conversations) - _MOST)]:
+        for key in idle[: max(0, len(self._of_conversations) - self._most)]:
             task = asyncio.create_task(self._of_conversations.pop(key).connection.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
+    async def rest(self) -> None:
+        """Close all connections; the next request opens its own again."""
+        await asyncio.gather(*(access.connection.rest() for access in self._every), *self._closing)
+
     async def close(self) -> None:
         """Close all."""
-        every = (self.own, *filter(None, self._of_tenants.values()), *self._of_conversations.values())
-        await asyncio.gather(*(access.connection.close() for access in every), *self._closing)
+        await asyncio.gather(*(access.connection.close() for access in self._every), *self._closing)
+
+    @property
+    def _every(self) -> tuple[ServerAccess, ...]:
+        return (self.own, *filter(None, self._of_tenants.values()), *self._of_conversations.values())

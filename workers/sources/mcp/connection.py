@@ -150,6 +150,10 @@ class McpConnection:
     async def close(self) -> None:
         """End it."""
         self._closed = True
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Close what is open; the next request connects again."""
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from palaver.errors import ErrorClass
+from palaver.schemas.mcp_servers import tool_name
 from palaver.tools import ToolDeclaration
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
@@ -22,8 +23,6 @@ from .param_headers import ParamHeaders, param_headers_of
 from .section import McpServer, Override
 
 GONE: Final = "This tool is no longer there: calls of it are refused."
-_LONGEST_NAME: Final = 64
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _COMMENT: Final = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 _SEEN: Final = frozenset({"description", "title", "$comment"})
 """Keywords of a schema whose text is for readers alone."""
@@ -105,7 +104,7 @@ def _offer(label: str, section: McpServer, tool: object) -> OfferedTool:
     read_only, destructive, idempotent = _hints(section, tool.get("annotations"))
     risky = next((word for word in (override.risky, section.risky) if word is not None), destructive and not read_only)
     declaration = ToolDeclaration(
-        name=mapped(label, name),
+        name=tool_name(label, name),
         description=visible(description or ""),
         parameters=schema,
         idempotent=override.idempotent if override.idempotent is not None else read_only or idempotent,
@@ -131,15 +130,6 @@ def _hints(section: McpServer, annotations: object) -> tuple[bool, bool, bool]:
         annotations.get("destructiveHint") is not False,
         annotations.get("idempotentHint") is True,
     )
-
-
-def mapped(label: str, name: str) -> str:
-    """The name under which models call a tool: its server before it, in characters that every provider takes."""
-    full = f"{label}__{_UNFIT.sub('_', name)}"
-    if len(full) <= _LONGEST_NAME:
-        return full
-    mark = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{full[: _LONGEST_NAME - 9]}_{mark}"
 
 
 def digest_of(tool: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
@@ -37,6 +37,9 @@ _AGAIN: Final = 0.5
 class Server:
     """One server: its connection, and the tools that are taken from it."""
 
+    _KEPT: ClassVar[int] = 32
+    """Connections with secrets of conversations that are kept though nobody uses them."""
+
     def __init__(self, label: str, section: McpServer, settings: Settings) -> None:
         """Raises:
         ConfigurationError: a variable is not set.
@@ -51,6 +54,7 @@ class Server:
             label,
             section,
             lambda credentials: McpConnection(partial(self._channel, credentials), section.connect_timeout, does),
+            most=self._KEPT,
         )
         identity = (
             f"{section.url} {section.command} {self.own.credentials.identity} {sorted(self._environment.items())}"

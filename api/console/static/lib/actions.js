@@ -2,6 +2,7 @@
 import { html, useState } from "./html.js";
 import { fresh, request } from "./api.js";
 import { Act } from "./dialogs.js";
+import { Form, begun, filled } from "./form.js";
 import { may } from "./session.js";
 import { Away } from "./markdown.js";
 import { Plain, pretty, visible } from "./text.js";
@@ -70,32 +71,16 @@ function ClientTool({ runId, action, done }) {
     ${!allowed && html`<p class="faint">${NO_ACT}</p>`}`;
 }
 
-function Field({ name, schema, value, set, required }) {
-  const label = `${schema.title ?? name}${required ? "" : " (may be left out)"}`;
-  if (schema.enum) {
-    return html`<label>${visible(label)}<select value=${value ?? ""} onChange=${(event) => set(event.target.value)}>
-      <option value=""></option>${schema.enum.map((each) => html`<option value=${each}>${visible(String(each))}</option>`)}</select></label>`;
-  }
-  if (schema.type === "boolean") {
-    return html`<label><span><input type="checkbox" checked=${Boolean(value)} onChange=${(event) => set(event.target.checked)} /> ${visible(label)}</span></label>`;
-  }
-  const number = schema.type === "number" || schema.type === "integer";
-  return html`<label title=${visible(schema.description ?? "")}>${visible(label)}
-    <input type=${number ? "number" : "text"} step=${schema.type === "number" ? "any" : undefined} value=${value ?? ""}
-      onInput=${(event) => set(number ? event.target.valueAsNumber : event.target.value)} /></label>`;
-}
-
 function Question({ runId, action, done }) {
   const { asker, message, form, url } = action.question;
-  const [content, set] = useState({});
+  const [content, set] = useState(() => begun(form));
   const allowed = may("runs:act", "actions:approve");
   const answer = (response) => () => send(runId, {
-    type: "answer", action_id: action.id, digest: action.digest, response, ...(response === "accept" && form ? { content } : {}),
+    type: "answer", action_id: action.id, digest: action.digest, response, ...(response === "accept" && form ? { content: filled(form, content) } : {}),
   });
   return html`<p><strong>${visible(asker)}</strong> asks: ${visible(message)}</p>
     ${url && html`<p><${Away} to=${url}>${visible(url)}<//></p>`}
-    ${form && html`<div class="row">${Object.entries(form.properties ?? {}).map(([name, schema]) => html`<${Field} name=${name} schema=${schema}
-      required=${form.required?.includes(name)} value=${content[name]} set=${(value) => set((before) => ({ ...before, [name]: value }))} />`)}</div>
+    ${form && html`<${Form} form=${form} content=${content} set=${set} />
       <p class="faint">Give no passwords and no keys here.</p>`}
     <div class="row">
       <${Act} kind="main" disabled=${!allowed} why=${NO_ACT} done=${done} does=${answer("accept")}>${form ? "Answer" : "Done"}<//>

@@ -85,13 +85,14 @@ export async function listAll(path, query, most = 1000, signal) {
 }
 
 /**
- * What `load(signal)` returns, asked again every so many milliseconds while somebody looks: {data, problem, reload}.
- * A problem leaves what was there before. `on` are the values it depends on; `every` may be a function of the data,
+ * What `load(signal)` returns, asked again every so many milliseconds while somebody looks: {data, problem, reload, at},
+ * `at()` when it was asked for last. A problem leaves what was there before. `on` are the values it depends on; `every` may be a function of the data,
  * and 0 is never; where nothing changes it is asked more and more seldom.
  */
 export function useLive(load, on, every = 3000) {
   const [seen, see] = useState({ data: null, problem: null });
   const again = useRef(() => {});
+  const read = useRef(Date.now());
   useEffect(() => {
     const leaving = new AbortController();
     let timer;
@@ -105,8 +106,10 @@ export function useLive(load, on, every = 3000) {
       wanted = asking;
       if (asking || leaving.signal.aborted) return;
       asking = true;
+      const asked = Date.now();
       try {
         const data = await load(leaving.signal);
+        if (!leaving.signal.aborted) read.current = asked;
         const text = JSON.stringify(data);
         unchanged = text === before ? Math.min(unchanged + 1, PATIENT) : 0;
         before = text;
@@ -138,5 +141,5 @@ export function useLive(load, on, every = 3000) {
       document.removeEventListener("visibilitychange", shown);
     };
   }, on);
-  return { ...seen, reload: () => again.current() };
+  return { ...seen, reload: () => again.current(), at: () => read.current };
 }

@@ -5,13 +5,27 @@ import { Problem, request } from "./api.js";
 
 const PLACE = "palaver.console";
 const LASTS = 12 * 3600 * 1000;
+const OVER = "The session has ended after 12 hours.";
 const watchers = new Set();
 let now = { state: "asking", caller: null, why: null };
+let end = null;
 
 function set(next) {
   now = next;
+  clearTimeout(end);
   watchers.forEach((tell) => tell(now));
 }
+
+/** End the session when its time is over; a computer that slept meanwhile says so when somebody looks again. */
+function watch() {
+  clearTimeout(end);
+  if (now.state !== "in" || !now.keyed) return;
+  const kept = read();
+  if (!kept) signOut(OVER);
+  else end = setTimeout(watch, kept.until - Date.now() + 1);
+}
+
+document.addEventListener("visibilitychange", watch);
 
 function read() {
   try {
@@ -27,7 +41,7 @@ function read() {
 /** The key to send, or null. */
 export function key() {
   const kept = read();
-  if (!kept && now.state === "in" && now.keyed) signOut("The session has ended after 12 hours.");
+  if (!kept && now.state === "in" && now.keyed) signOut(OVER);
   return kept?.key ?? null;
 }
 
@@ -42,6 +56,7 @@ export async function open() {
   try {
     const caller = await request("GET", "v1/caller", { key: kept?.key ?? null });
     set({ state: "in", caller, keyed: Boolean(kept), why: null });
+    watch();
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 401) signOut(kept ? problem.message : null);
     else set({ state: "away", caller: null, why: problem.message });
@@ -54,6 +69,7 @@ export async function signIn(pasted) {
   const caller = await request("GET", "v1/caller", { key: pasted });
   sessionStorage.setItem(PLACE, JSON.stringify({ key: pasted, until: Date.now() + LASTS }));
   set({ state: "in", caller, keyed: true, why: null });
+  watch();
 }
 
 /** Forget the key. */

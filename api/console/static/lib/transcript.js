@@ -5,7 +5,7 @@ import { Copy } from "./parts.js";
 import { Clipped, Plain, line, pretty, visible } from "./text.js";
 import { Time } from "./time.js";
 
-const FIRST = 200;
+const FIRST = 300; // messages and calls that are drawn until somebody asks for all
 
 /** The text of a message's content. */
 export function textOf(content) {
@@ -57,11 +57,22 @@ function Said({ tale, event, fork }) {
   </article>`;
 }
 
+/** The newest messages, as many as have so many calls with them; the newest one in any case. */
+function newest(said) {
+  let drawn = 0;
+  let from = said.length;
+  while (from > 0 && (from === said.length || drawn + 1 + said[from - 1].message.tool_calls.length <= FIRST)) {
+    from -= 1;
+    drawn += 1 + said[from].message.tool_calls.length;
+  }
+  return said.slice(from);
+}
+
 /** The messages of a tale; of very many the newest ones first. `fork(event)` is a part of those it is for. */
 export function Transcript({ tale, fork, state }) {
   const [all, ask] = useState(false);
   const said = tale.messages.filter(({ message }) => message.role !== "tool");
-  const shown = all ? said : said.slice(-FIRST);
+  const shown = all ? said : newest(said);
   return html`<div class="transcript" role="log" aria-live="polite" aria-busy=${state === "connecting"}>
     ${shown.length < said.length && html`<button onClick=${() => ask(true)}>Show all ${said.length} messages</button>`}
     ${shown.map((event) => html`<${Said} key=${event.key} tale=${tale} event=${event} fork=${fork} />`)}

@@ -1,5 +1,5 @@
 // What waits for a person, over all runs, the oldest run first: one key answers what is chosen.
-import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.js";
 import { Action, decide } from "../lib/actions.js";
 import { listAll, request, useLive } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";
@@ -32,8 +32,9 @@ export default function Actions() {
   const place = waiting.findIndex(({ action }) => action.id === chosen);
   const busy = useRef(false);
   const list = useRef(null);
-  useEffect(() => {
-    // The first one is chosen once; what somebody else has answered is not silently followed by another one.
+  useLayoutEffect(() => {
+    // The first one is chosen once, before a key is heard; what somebody else has answered is not silently followed by
+    // another one.
     if (chosen === null && waiting.length) choose(waiting[0].action.id);
   }, [chosen === null && waiting.length > 0]);
   useEffect(() => list.current?.querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" }), [chosen]);

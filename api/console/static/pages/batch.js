@@ -10,7 +10,7 @@ import { Time, duration } from "../lib/time.js";
 import { State } from "./batches.js";
 
 const MOST = 5000;
-const OVER = ["done", "cancelled"];
+const OVER = ["done", "cancelled", "failed"];
 const WHY = "Your key lacks runs:submit.";
 const STATUSES = { refused: "failed", unknown: "expired" };
 

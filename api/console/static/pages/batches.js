@@ -5,7 +5,7 @@ import { Id, Status, Table, Trouble, count, limited, money, number } from "../li
 import { line } from "../lib/text.js";
 import { Time } from "../lib/time.js";
 
-const STATES = { open: "queued", running: "running", cancelling: "cancelling", cancelled: "cancelled", done: "completed" };
+const STATES = { open: "queued", running: "running", cancelling: "cancelling", cancelled: "cancelled", failed: "failed", done: "completed" };
 
 /** The state of a batch. */
 export function State({ batch }) {

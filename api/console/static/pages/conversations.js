@@ -1,6 +1,6 @@
 // Conversations: what was last said in each, what it has cost, and whether it goes on.
-import { html, useEffect, useState } from "../lib/html.js";
-import { request, useLive } from "../lib/api.js";
+import { html } from "../lib/html.js";
+import { Extent, Older, useList } from "../lib/lists.js";
 import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { setQuery } from "../lib/router.js";
 import { line } from "../lib/text.js";
@@ -22,17 +22,9 @@ const COLUMNS = [
 
 export default function Conversations({ query }) {
   const { title, status, tag } = query;
-  const asked = { title, status, tag, limit: 100 };
-  const { data, problem } = useLive((signal) => request("GET", "v1/conversations", { query: asked, signal }), [JSON.stringify(query)], 5000);
-  const [older, add] = useState({ rows: [], cursor: undefined });
-  useEffect(() => add({ rows: [], cursor: undefined }), [JSON.stringify(query)]);
-  const cursor = older.cursor === undefined ? data?.next_cursor : older.cursor;
-  async function more() {
-    const page = await request("GET", "v1/conversations", { query: { ...asked, cursor } });
-    add({ rows: [...older.rows, ...page.data], cursor: page.next_cursor });
-  }
-  const known = new Set(data?.data.map((each) => each.id));
-  const rows = [...(data?.data ?? []), ...older.rows.filter((each) => !known.has(each.id))];
+  const list = useList("v1/conversations", () => ({ title, status, tag, updated_before: query.updated_before }), query, { every: 5000 });
+  const { rows } = list;
+  const last = rows.at(-1);
   const change = (name) => (event) => setQuery({ [name]: event.target.value });
   return html`<h1>Conversations</h1>
     <form class="row end" role="search" onSubmit=${(event) => event.preventDefault()}>
@@ -40,8 +32,12 @@ export default function Conversations({ query }) {
       <label>Tag<${Field} value=${tag} size="12" put=${(value) => setQuery({ tag: value })} /></label>
       <label>State<select value=${status ?? ""} onChange=${change("status")}><option value="">any</option>${STATUSES.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
     </form>
-    <${Trouble} problem=${problem} />
-    ${data ? html`<${Table} label="Conversations" rows=${rows} keyOf=${(each) => each.id} columns=${COLUMNS}
-      empty=${html`No conversation fits. <${To} path="playground">Begin one<//>`} />
-      ${cursor && html`<p><button onClick=${more}>More</button></p>`}` : !problem && html`<p class="faint">Loading…</p>`}`;
+    ${query.updated_before && html`<p><button class="small" onClick=${() => setQuery({ updated_before: "" })}
+      aria-label="Without updated_before">updated_before: ${query.updated_before} ×</button></p>`}
+    <${Trouble} problem=${list.problem} />
+    ${list.loaded ? html`<p><${Extent} list=${list} /></p>
+      <${Table} label="Conversations" rows=${rows} keyOf=${(each) => each.id} columns=${COLUMNS}
+        empty=${html`No conversation fits. <${To} path="playground">Begin one<//>`} />
+      <${Older} list=${list} path="conversations" query=${last && { ...query, updated_before: last.updated_at }} />`
+      : !list.problem && html`<p class="faint">Loading…</p>`}`;
 }

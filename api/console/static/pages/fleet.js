@@ -107,8 +107,8 @@ export default function Fleet() {
     ${data.no_worker.length > 0 && html`<h2>Steps that no worker can do</h2>
       <${Table} label="Steps that no worker can do" rows=${data.no_worker} keyOf=${(lacked) => lacked.code} columns=${LACKED} />`}
     <h2>Workers</h2>
-    <${Table} label="Workers" rows=${[...refused, ...named(data.data)]} keyOf=${(worker) => `${worker.queue} ${worker.id}`} columns=${WORKERS}
-      kindOf=${(worker) => (worker.refused ? "fault" : "")} empty="No worker is there: start one with palaver worker." />
+    <${Table} label="Workers" rows=${[...refused, ...named(data.data).sort((one, other) => other.lacks.length - one.lacks.length)]} keyOf=${(worker) => `${worker.queue} ${worker.id}`} columns=${WORKERS}
+      kindOf=${(worker) => (worker.refused || worker.lacks.length ? "fault" : "")} empty="No worker is there: start one with palaver worker." />
     ${turns.length > 0 && html`<h2>Whose turn it is</h2>
       <${Table} label="Tenants that wait" rows=${turns} keyOf=${(turn) => `${turn.queue} ${turn.tenant}`} columns=${TENANTS} />`}
     <h2>Providers and services</h2>

@@ -1,18 +1,27 @@
 // Runs: what there is, newest first, as the filters in the address say.
-import { html, useEffect, useState } from "../lib/html.js";
-import { request, useLive } from "../lib/api.js";
+import { html, useState } from "../lib/html.js";
 import { openDialog } from "../lib/dialogs.js";
 import { useKeys } from "../lib/keys.js";
+import { ALL_PAGES, Extent, Older, useList } from "../lib/lists.js";
 import { Field, Id, Status, Table, To, Trouble, count, money } from "../lib/parts.js";
 import { go, setQuery } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { line } from "../lib/text.js";
 import { Lasting, Time } from "../lib/time.js";
 import { Bulk } from "./runs/bulk.js";
-import { ERRORS, STATUSES, TIMES, asked } from "./runs/filters.js";
+import { ERRORS, ORDERS, SHORTCUTS, STATUSES, TIMES, asked } from "./runs/filters.js";
 
-const PAGE = 100;
 const RUN = /^run_[0-9a-z]{20,}$/;
+
+function options(named) {
+  return Object.entries(named).map(([name, [words]]) => html`<option value=${name}>${words}</option>`);
+}
+
+function Shortcuts({ query }) {
+  const same = (filters) => JSON.stringify(Object.entries(filters).sort()) === JSON.stringify(Object.entries(query).sort());
+  return html`<ul class="shortcuts" aria-label="What people look for">${SHORTCUTS.map(([words, filters]) => html`<li key=${words}>
+    <${To} path="runs" query=${filters} aria-current=${same(filters) ? "true" : undefined}>${words}<//></li>`)}</ul>`;
+}
 
 function Filters({ query }) {
   const [text, type] = useState("");
@@ -35,7 +44,11 @@ function Filters({ query }) {
     <label>Error<select value=${query.error_class ?? ""} onChange=${change("error_class")}>
       <option value="">any</option>${ERRORS.map((name) => html`<option value=${name}>${name}</option>`)}</select></label>
     <label>Submitted<select value=${query.since ?? ""} onChange=${change("since")}>
-      <option value="">any time</option>${Object.entries(TIMES).map(([name, [words]]) => html`<option value=${name}>${words}</option>`)}</select></label>
+      <option value="">any time</option>${options(TIMES)}</select></label>
+    <label>Ended<select value=${query.ended ?? ""} onChange=${change("ended")}>
+      <option value="">any time</option>${options(TIMES)}</select></label>
+    <label>Order<select value=${ORDERS[query.by] ? query.by : ""} onChange=${change("by")}>
+      <option value="">newest first</option>${options(ORDERS)}</select></label>
     ${["agent", "model", "tool", "submitted_by"].map((name) => html`<label>${name.replace("_", " ")}
       <${Field} value=${query[name]} size="7" put=${(value) => setQuery({ [name]: value })} /></label>`)}
     <button hidden>Search</button>
@@ -49,12 +62,12 @@ function Chips({ query }) {
     aria-label=${`Without ${name}`}>${name}: ${line(query[name], 40)} ×</button>`)}</p>`;
 }
 
-function Counts({ rows, more }) {
+function Counts({ list }) {
   const counted = new Map();
-  for (const run of rows) counted.set(run.status, (counted.get(run.status) ?? 0) + 1);
-  return html`<p class="row counts" role="status">${STATUSES.filter((name) => counted.has(name)).map((name) => html`
+  for (const run of list.rows) counted.set(run.status, (counted.get(run.status) ?? 0) + 1);
+  return html`<p class="row counts">${STATUSES.filter((name) => counted.has(name)).map((name) => html`
     <button class="small" onClick=${() => setQuery({ status: name })}><${Status} status=${name} /> ${count(counted.get(name))}</button>`)}
-    <span class="faint">${more ? `of the newest ${count(rows.length)}` : `${count(rows.length)} in all`}</span></p>`;
+    <${Extent} list=${list} /></p>`;
 }
 
 const COLUMNS = [
@@ -62,6 +75,7 @@ const COLUMNS = [
   ["status", (run) => html`<${Status} status=${run.status} detail=${run.error?.class ?? run.waiting?.reason ?? (run.stop_reason === "end_turn" ? "" : run.stop_reason)} />`],
   ["agent", (run) => html`<span title=${run.model}>${run.agent.name ? `${run.agent.name}${run.agent.version ? `@${run.agent.version}` : ""}` : run.model}</span>`],
   ["input", (run) => line(run.input_preview ?? "", 60), { class: "wide" }],
+  ["why", (run) => html`<span title=${line(run.error?.message, 600)}>${line(run.error?.message, 90)}</span>`, { class: "wide" }],
   ["submitted", (run) => html`<${Time} at=${run.times.created_at} />`],
   ["took", (run) => html`<${Lasting} from=${run.times.started_at} to=${run.times.ended_at} />`, { class: "number" }],
   ["steps", (run) => count(run.step), { class: "number" }],
@@ -69,25 +83,27 @@ const COLUMNS = [
   ["cost", (run) => money(run.usage.cost_usd), { class: "number" }],
 ];
 
-/** The runs that the filters admit: the newest page is live, older ones are added when asked for. */
+/** The columns for some runs: why they failed, where all of them have. */
+function columnsFor(query) {
+  return query.status === "failed" ? COLUMNS : COLUMNS.filter(([name]) => name !== "why");
+}
+
+/** The runs that the filters admit, in the order that was chosen: of those that the page holds, which it says. */
 function useRuns(query) {
-  const on = JSON.stringify(query);
-  const [older, add] = useState({ rows: [], cursor: undefined });
-  const { data, problem } = useLive(
-    (signal) => request("GET", "v1/runs", { query: { ...asked(query), limit: PAGE }, signal }), [on]);
-  useEffect(() => add({ rows: [], cursor: undefined }), [on]);
-  const cursor = older.cursor === undefined ? data?.next_cursor : older.cursor;
-  async function more() {
-    const page = await request("GET", "v1/runs", { query: { ...asked(query), limit: PAGE, cursor } });
-    add({ rows: [...older.rows, ...page.data], cursor: page.next_cursor });
-  }
-  const newest = data?.data ?? [];
-  const known = new Set(newest.map((run) => run.id));
-  return { rows: [...newest, ...older.rows.filter((run) => !known.has(run.id))], loaded: data !== null, problem, more: cursor ? more : null };
+  const [, by] = ORDERS[query.by] ?? [];
+  const list = useList("v1/runs", () => asked(query), query, { pages: by ? ALL_PAGES : 1 });
+  return by ? { ...list, rows: [...list.rows].sort((one, other) => by(other) - by(one)) } : list;
+}
+
+/** The filters for the runs that are older than these. */
+function olderThan(rows, query) {
+  const last = rows.reduce((first, run) => (run.times.created_at < first ? run.times.created_at : first), rows[0]?.times.created_at);
+  return last && { ...query, since: "", created_before: last, ...(query.since && { created_after: asked(query).created_after }) };
 }
 
 export default function Runs({ query }) {
-  const { rows, loaded, problem, more } = useRuns(query);
+  const list = useRuns(query);
+  const { rows, loaded, problem } = list;
   const [chosen, choose] = useState(null);
   const place = rows.findIndex((run) => run.id === chosen);
   const step = (by) => () => rows.length && choose(rows[Math.min(Math.max(place + by, 0), rows.length - 1)].id);
@@ -100,11 +116,12 @@ export default function Runs({ query }) {
   return html`<div class="row"><h1>Runs</h1>
       <span class="tools"><button disabled=${!acts} title=${acts ? undefined : "Your key has no right to act on runs: runs:act."} onClick=${bulk("cancel")}>Cancel these…</button>
       <button disabled=${!acts} title=${acts ? undefined : "Your key has no right to act on runs: runs:act."} onClick=${bulk("retry")}>Retry these…</button></span></div>
+    <${Shortcuts} query=${query} />
     <${Filters} query=${query} /><${Chips} query=${query} />
     <${Trouble} problem=${problem} />
-    ${loaded ? html`<${Counts} rows=${rows} more=${more} />
-      <${Table} label="Runs" rows=${rows} keyOf=${(run) => run.id} columns=${COLUMNS} chosen=${chosen}
+    ${loaded ? html`<${Counts} list=${list} />
+      <${Table} label="Runs" rows=${rows} keyOf=${(run) => run.id} columns=${columnsFor(query)} chosen=${chosen}
         kindOf=${(run) => (run.status === "failed" ? "fault" : "")}
-        empty=${html`No run fits. ${Object.keys(query).length ? html`<${To} path="runs">All runs<//>` : html`<${To} path="playground">Begin one<//>`}`} />
-      ${more && html`<p><button onClick=${more}>Older ones</button></p>`}` : !problem && html`<p class="faint">Loading…</p>`}`;
+        empty=${list.goesOn ? "None of the newest ones fits: look at older ones." : html`No run fits. ${Object.keys(query).length ? html`<${To} path="runs">All runs<//>` : html`<${To} path="playground">Begin one<//>`}`} />
+      <${Older} list=${list} path="runs" query=${olderThan(rows, query)} />` : !problem && html`<p class="faint">Loading…</p>`}`;
 }

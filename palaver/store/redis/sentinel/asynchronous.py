@@ -24,7 +24,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisError, T
 
 from palaver.config.sentinels import HostPort, Sentinels, sentinels_of
 from palaver.processes.tasks import end
-from palaver.store.redis.pool import Pool, driver
+from palaver.store.redis.pool import Pool
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
@@ -32,6 +32,7 @@ from palaver.store.redis.sentinel.discovery import (
     DemotedError,
     PrimarySearch,
     announced_in,
+    options_of,
     primary_in,
     require_primary,
 )
@@ -66,14 +67,11 @@ class PrimaryFollower:
         self._listen()
         self._connections.add(connection)
         search, refused = PrimarySearch(self._sentinels, self._order), None
-        if self._announced is not None and time.monotonic() - self._announced_at < _BELIEVED:
-            search.is_new(self._announced)
-            try:
-                return await connection.connect_to(self._announced)
-            except AuthenticationError:
-                raise
-            except (ConnectionError, TimeoutError) as error:
-                refused = error
+        announced = self._announced if time.monotonic() - self._announced_at < _BELIEVED else None
+        if announced is not None and search.is_new(announced):
+            refused = await _fault(connection, announced)
+            if refused is None:
+                return
         for sentinel, seconds in search.turns():
             try:
                 async with asyncio.timeout(seconds):
@@ -84,12 +82,9 @@ class PrimaryFollower:
             if primary is None:
                 search.failed(sentinel, None)
             elif search.is_new(primary):
-                try:
-                    return await connection.connect_to(primary)
-                except AuthenticationError:
-                    raise
-                except (ConnectionError, TimeoutError) as error:
-                    refused = error
+                refused = await _fault(connection, primary)
+                if refused is None:
+                    return
         raise refused or search.error()
 
     def leave(self, place: HostPort) -> None:
@@ -113,19 +108,8 @@ class PrimaryFollower:
                 await connection.disconnect(nowait=True)
 
     def _connection(self, place: HostPort) -> Connection:
-        login = self._sentinels.own_login
         kind: Any = SSLConnection if self._sentinels.tls else Connection
-        made: Connection = kind(
-            host=place.host,
-            port=place.port,
-            socket_timeout=_CONNECT,
-            socket_connect_timeout=_CONNECT,
-            retry=Retry(NoBackoff(), 0),
-            driver_info=driver(),
-            protocol=2,
-            **(login.options() if login else {}),
-            **dict(self._sentinels.tls),
-        )
+        made: Connection = kind(retry=Retry(NoBackoff(), 0), **options_of(self._sentinels, place, _CONNECT))
         return made
 
     # Listening.
@@ -183,6 +167,17 @@ class PrimaryFollower:
 
     def _connected(self) -> Iterator[_LoopConnection]:
         return (connection for connection in tuple(self._connections) if connection.is_connected)
+
+
+async def _fault(connection: _LoopConnection, place: HostPort) -> Exception | None:
+    """Connect to a server; return why that is not the primary, if it is not. A login that it refuses is raised."""
+    try:
+        await connection.connect_to(place)
+    except AuthenticationError:
+        raise
+    except (ConnectionError, TimeoutError) as error:
+        return error
+    return None
 
 
 class _LoopParser(_AsyncHiredisParser):

@@ -11,13 +11,13 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisError, R
 from redis.retry import Retry
 
 from palaver.config.sentinels import HostPort, Sentinels
-from palaver.store.redis.pool import driver
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,
     AskingOrder,
     DemotedError,
     PrimarySearch,
+    options_of,
     primary_in,
     require_primary,
 )
@@ -44,19 +44,8 @@ def ask(sentinels: Sentinels, place: HostPort, seconds: float, *commands: tuple[
 
     Raises what Redis raises where there is no connection, or no login.
     """
-    login = sentinels.own_login
     kind: Any = SSLConnection if sentinels.tls else Connection
-    connection: Any = kind(
-        host=place.host,
-        port=place.port,
-        socket_timeout=seconds,
-        socket_connect_timeout=seconds,
-        retry=Retry(NoBackoff(), 0),
-        driver_info=driver(),
-        protocol=2,
-        **(login.options() if login else {}),
-        **dict(sentinels.tls),
-    )
+    connection: Any = kind(retry=Retry(NoBackoff(), 0), **options_of(sentinels, place, seconds))
     try:
         connection.connect()
         return [_answer(connection, command) for command in commands]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
 
 from palaver.config.sentinels import HostPort, Sentinels
+from palaver.store.redis.pool import driver
 
 QUESTION: Final = "GET-MASTER-ADDR-BY-NAME"
 ROLE: Final = "HELLO"
@@ -75,9 +76,28 @@ class PrimarySearch:
         return ConnectionError(f"no Sentinel knows the primary of {self._service}: {why}")
 
 
+def options_of(sentinels: Sentinels, place: HostPort, seconds: float) -> dict[str, Any]:
+    """Return the options of a connection to one Sentinel, which has ``seconds`` to connect, and for each answer."""
+    return {
+        "host": place.host,
+        "port": place.port,
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "driver_info": driver(),
+        "protocol": 2,
+        **(sentinels.own_login.options() if sentinels.own_login else {}),
+        **dict(sentinels.tls),
+    }
+
+
+def is_refusal(error: Exception) -> bool:
+    """Tell whether a Sentinel refuses the login."""
+    return isinstance(error, AuthenticationError | NoPermissionError)
+
+
 def silence(error: Exception) -> str:
     """Say why a Sentinel did not answer. Without its words: they may hold what was sent."""
-    if isinstance(error, AuthenticationError | NoPermissionError):
+    if is_refusal(error):
         return "refuses the login: sentinel_username and sentinel_password are its user and password"
     return f"does not answer ({type(error).__name__})"
 

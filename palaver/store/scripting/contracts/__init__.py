@@ -11,6 +11,7 @@ from palaver.store.scripting.contracts.batches import (
     ChangeBatch,
     ClaimBatch,
     CreateBatch,
+    LeaveBatch,
     RemoveBatch,
 )
 from palaver.store.scripting.contracts.caps import FindAllowed, Reserve
@@ -121,6 +122,7 @@ __all__ = [
     "KeepSchedule",
     "KeepSecrets",
     "KeepServerList",
+    "LeaveBatch",
     "MarkRuns",
     "PauseSchedule",
     "Postpone",
@@ -154,7 +156,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, KeepServerList, Find, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
-    CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, ChangeBatch, RemoveBatch,
+    CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, LeaveBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,
     Admit, Release, CoolDown, ReportFailure, ReportAnswer, RenewPlaces,
     CreateTenant, Reserve, FindAllowed, FoldJournal,

@@ -133,6 +133,22 @@ class AdvanceBatch(Script[BatchAdvanced | StaleClaim]):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchFailed:
+    """It has ended: nobody can read it."""
+
+
+class LeaveBatch(Script[BatchAdvanced | BatchFailed | StaleClaim]):
+    """Let the claim of a batch go that this process cannot read. Where nobody could for long, or it is to be cancelled,
+    it ends."""
+
+    when_full = True
+
+    of: BatchKeys
+    member: str
+    claim: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchChanged:
     """It is done, as far as this call came."""
 

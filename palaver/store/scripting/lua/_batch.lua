@@ -2,7 +2,7 @@
 -- needs: now
 -- order (JSON: what holds for all, and the bearer of a key), made (JSON: who and when), state, items and bytes (numbers),
 -- next (the first cell that was never begun), claim (by whom) and lasts (until when); closes (ms: no more items come by
--- then; while it is open) and abandoned (none came); and what came of the cells of each agent: <agent>:<status>, :nanos,
+-- then; while it is open), abandoned (none came), unread (ms: since when nobody can read it); and what came of the cells of each agent: <agent>:<status>, :nanos,
 -- :unpriced, :input, :output, :ms, :scored, :passed (numbers).
 
 local fields = redis.call('HMGET', keys.batch, 'order', 'state', 'items', 'next', 'claim', 'lasts', 'bytes',

@@ -30,7 +30,7 @@ end
 
 local idle = redis.call('HLEN', keys.flight) == 0
 local whole = args.next >= ITEMS * args.width and redis.call('ZCARD', keys.again) == 0
-redis.call('HDEL', keys.batch, 'claim', 'lasts')
+redis.call('HDEL', keys.batch, 'claim', 'lasts', 'unread')
 if STATE == 'open' and CLOSES == 0 then keep_open() end
 if idle and whole and STATE == 'open' and CLOSES <= NOW then
   STATE = 'cancelling'

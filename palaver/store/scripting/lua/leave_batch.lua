@@ -1,0 +1,14 @@
+-- needs: batch
+if CLAIM ~= args.claim then return reply.stale_claim() end
+redis.call('HDEL', keys.batch, 'claim', 'lasts')
+local since = tonumber(redis.call('HGET', keys.batch, 'unread') or NOW)
+if STATE ~= 'cancelling' and NOW - since < Limit.BATCH_UNREADABLE * 1000 then
+  redis.call('HSET', keys.batch, 'unread', since)
+  attend(NOW + Limit.BATCH_LEASE * 1000)
+  return reply.batch_advanced()
+end
+redis.call('HSET', keys.batch, 'state', 'failed')
+redis.call('UNLINK', keys.flight, keys.again)
+redis.call('ZREM', keys.batches_due, args.member)
+each_key('EXPIRE', Setting.RETENTION)
+return reply.batch_failed()
