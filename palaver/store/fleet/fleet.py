@@ -207,11 +207,12 @@ class Fleet:
         return WorkerCensus(len(ids), gone)
 
     async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[DeadWorker, ...]:
+        # By itself: of a cluster, the server that workers report to.
+        info = await self._redis.info("server")
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.info("server")
         for worker_id in workers:
             pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queues", "processes"))
-        info, *reports = await pipeline.execute()
+        reports = await pipeline.execute()
         here = info.get("run_id", "").encode()
         named = [
             DeadWorker(
