@@ -15,6 +15,7 @@ from redis.backoff import ExponentialBackoff
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.cluster.slots import SLOTS
+from tests.pages import ROOT
 from tests.waiting import eventually
 
 ON_CLUSTER: Final = os.environ.get("PALAVER_TEST_STORE") == "cluster"
@@ -27,6 +28,12 @@ WAITS: Final[dict[str, Any]] = {
     "retry": Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
 }
 """The options of pools that the store has."""
+_SHIPPED: Final = dict(
+    line.split(" ", 1)
+    for line in (ROOT / "deploy" / "cluster.conf").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+"""The settings that an installation begins with."""
 NODE_TIMEOUT: Final = 1.0
 """Seconds without an answer after which the others take a master for dead."""
 
@@ -97,9 +104,8 @@ class RedisCluster:
 
     def _start(self) -> None:
         options = {
-            "cluster-enabled": "yes",
+            **_SHIPPED,
             "cluster-node-timeout": str(round(NODE_TIMEOUT * 1000)),
-            "cluster-require-full-coverage": "no",
             "cluster-replica-validity-factor": "0",
             "cluster-migration-barrier": "100",
             "repl-diskless-sync-delay": "0",
