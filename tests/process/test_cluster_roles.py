@@ -81,7 +81,7 @@ def test_the_table_of_a_cluster(masters: RedisCluster, broker: RedisServer) -> N
     shown = check(**_places(masters, broker, "palaver-worker"))
     assert (shown.returncode, shown.stderr) == (1, "")
     assert re.search(r"^store +coverage +ok +16384 of 16384 slots, ", shown.stdout, re.MULTILINE)
-    assert re.search(r"^store +masters +WARNING +3 masters, 0 replicas, 3 masters without one$", shown.stdout, re.M)
+    assert re.search(r"^store +masters +WARNING +3 masters, 3 without a replica$", shown.stdout, re.M)
     assert "What to do: give each of them a replica on another machine" in shown.stdout
 
 

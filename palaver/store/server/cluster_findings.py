@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from redis import ConnectionPool, Redis
 from redis.connection import SSLConnection
@@ -16,6 +16,8 @@ from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.store.redis.cluster.topology import Address
 from palaver.store.redis.connection import is_absent, is_closed
 from palaver.store.server.findings import AWAY, Finding, Level, rights, strangers, unanswered
+from palaver.store.server.needs import Role
+from palaver.store.server.server_state import ServerState
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards
 
 _WITHIN: Final = 4.0
@@ -23,7 +25,7 @@ _WITHIN: Final = 4.0
 _LEAST: Final = 0.25
 _NAMED: Final = 3
 """Masters that a sentence names."""
-_OURS: Final = "palaver-"
+_OURS: Final = frozenset(f"palaver-{role}" for role in get_args(Role))
 """The users of deploy/users.acl may not ask for settings, and a server keeps a list of who was refused what."""
 _LEVELS: Final[Sequence[Level]] = ("ok", "warning", "error")
 _SLOTS: Final = "cluster|slots"
@@ -72,13 +74,16 @@ def look_at_cluster(
         return
     seen: dict[Address, Sequence[Finding]] = {}
     silent: list[str] = []
+    alone: list[str] = []
     partial: list[bool] = []
     for master in found:
         client = _client(cluster, master.address, waits, _WITHIN / len(found))
         try:
             seen[master.address] = look(client, master.key)
-            if not user.startswith(_OURS):
+            if user not in _OURS:
                 partial += _partial(client)
+            if not master.replicas and not _followed(client):
+                alone.append(str(master.address))
         except (RedisError, OSError) as error:
             silent.append(f"{master.address} ({type(error).__name__})")
         finally:
@@ -89,7 +94,7 @@ def look_at_cluster(
         summary = f"{len(silent)} of {len(found)} masters do not answer"
         said = f"has masters that do not answer, and what is on them waits: {_some(silent)}"
         yield Finding("store", AWAY, "error", summary, said, _AWAY)
-    yield _replicas(found)
+    yield _replicas(found, alone)
     yield from merged(seen)
 
 
@@ -157,6 +162,14 @@ def _partial(client: Redis) -> list[bool]:
     return [told[_FULL_COVERAGE] == "no"] if isinstance(told, dict) and _FULL_COVERAGE in told else []
 
 
+def _followed(client: Redis) -> bool:
+    """Tell whether a master has a replica: the others do not name one to which nothing has been written."""
+    try:
+        return bool(ServerState.of(client.info("replication")).replicas)
+    except ResponseError:
+        return False
+
+
 def _coverage(masters: Sequence[Master], partial: Sequence[bool]) -> Finding:
     covered = sum(len(master.slots) for master in masters)
     summary = f"{covered} of {SLOTS} slots"
@@ -170,13 +183,13 @@ def _coverage(masters: Sequence[Master], partial: Sequence[bool]) -> Finding:
     return Finding("store", "coverage", "ok", f"{summary}, {told}")
 
 
-def _replicas(masters: Sequence[Master]) -> Finding:
-    summary = f"{len(masters)} masters, {sum(master.replicas for master in masters)} replicas"
-    alone = [str(master.address) for master in masters if not master.replicas]
+def _replicas(masters: Sequence[Master], alone: Sequence[str]) -> Finding:
+    """``alone`` are those of the masters that answered and have no replica."""
     if alone:
         said = f"has masters without a replica, and while one is away, what is on it waits: {_some(alone)}"
-        return Finding("store", "masters", "warning", f"{summary}, {len(alone)} masters without one", said, _REPLICAS)
-    return Finding("store", "masters", "ok", summary)
+        summary = f"{len(masters)} masters, {len(alone)} without a replica"
+        return Finding("store", "masters", "warning", summary, said, _REPLICAS)
+    return Finding("store", "masters", "ok", f"{len(masters)} masters, each with a replica")
 
 
 def merged(seen: Mapping[Address, Sequence[Finding]]) -> Iterator[Finding]:
