@@ -35,7 +35,7 @@ class ClusterUrl:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: tuple[tuple[str, Any], ...] = ()
-    """The verification of the certificates; empty without TLS."""
+    """The options by which certificates are verified; empty without TLS."""
     remapped: tuple[tuple[Place, Place], ...] = ()
     """Addresses by which servers know each other, and those at which they are reached."""
 

@@ -31,11 +31,13 @@ from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.reading.usage_ledger import UsageLedger
+from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.redis.pools import pool_of
 from palaver.store.redis.shared_client import SharedClient
+from palaver.store.redis.visits import is_away
 from palaver.store.runs.bulk import BulkControl
 from palaver.store.runs.children import Children
 from palaver.store.runs.control import RunControl
@@ -177,6 +179,10 @@ class Store:
                     f"PALAVER_DURABILITY=fsync: the server refuses WAITAOF ({error}). It takes Redis 7.2 or later, or "
                     "Valkey, with `appendonly yes`, and a user that may call it; else set PALAVER_DURABILITY=server"
                 ) from None
+
+    def missing(self) -> list[str]:
+        """Return the shards whose server did not answer the last time: none, or all, where it is one server."""
+        return [shard for shard in self.due.shards if is_away(cast(Connection, self._redis), keys.due(shard))]
 
     async def ping(self) -> None:
         """Raises what a call would raise while Redis is away."""

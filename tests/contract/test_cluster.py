@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from redis.exceptions import RedisError
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError, RedisError
 
-from palaver.store.redis.cluster.client import ClusterClient
-from palaver.store.redis.cluster.slots import slot_of
-from palaver.vocabulary.ids import all_shards
+from palaver.config.settings import Settings
+from palaver.errors import ConfigurationError, NotDurable
+from palaver.schemas.models import AgentSpec, Submission
+from palaver.store import Store
+from palaver.store.redis import keys
+from palaver.store.redis.cluster.client import PATIENCE, ClusterClient
+from palaver.store.redis.cluster.slots import SLOTS, slot_of
+from palaver.store.redis.cluster.topology import Address
+from palaver.store.redis.visits import Gap, telling
+from palaver.vocabulary.ids import all_shards, shard_of
 from tests.redis_cluster import WAITS, RedisCluster
 from tests.waiting import aeventually
 
@@ -114,3 +123,128 @@ async def test_a_slot_that_moves_is_followed(cluster: RedisCluster, client: Any)
     pipeline.hget("{p00}:hash", "a")
     assert await pipeline.execute() == [1, b"1"]
     assert [await client.get(one), await client.get(other)] == [b"1", b"2"]
+
+
+SHARDS = all_shards(32)
+HERE = next(shard for shard in SHARDS if SLOTS // 3 < slot_of(keys.due(shard)) < SLOTS * 2 // 3)
+"""One on the second master, which has nothing that all share: neither the fleet nor the name of the store."""
+
+
+def _store(cluster: RedisCluster, **more: Any) -> Store:
+    here: Any = {"redis_url": cluster.url, "broker_url": "redis://127.0.0.1:1/0", "shards": len(SHARDS), **more}
+    return Store.connect(Settings(**here))
+
+
+async def _begun_in_each(store: Store) -> dict[str, str]:
+    """A run in each shard, by that."""
+    begun: dict[str, str] = {}
+    while len(begun) < len(SHARDS):
+        run_id = (await store.runs.submit(_echo())).run_id
+        begun[shard_of(run_id)] = run_id
+    return begun
+
+
+async def test_what_visits_all_shards_goes_on_without_a_master(cluster: RedisCluster) -> None:
+    async with _store(cluster) as store:
+        begun = await _begun_in_each(store)
+        everything = len((await store.runs.list({}, limit=500)).runs)
+        assert await _submitted(store) == everything
+        assert await store.rewinds.look() is None
+        lost = cluster.master_of(slot_of(keys.due(HERE)))
+        away = {shard for shard in SHARDS if cluster.master_of(slot_of(keys.due(shard))) is lost}
+        assert "00" not in away
+        lost.kill()
+
+        await store.due.due()
+        assert {*store.missing()} == away
+        with pytest.raises(ConnectionError, match=f"{len(away)} of {len(SHARDS)} parts"):
+            await store.runs.list({}, limit=500)
+        with telling(gap := Gap()):
+            listed = [run.id for run in (await store.runs.list({}, limit=500)).runs]
+        assert gap.missing == away
+        assert {shard_of(run_id) for run_id in listed} == {*SHARDS} - away
+        later = [(await store.runs.submit(_echo())).run_id for _ in range(20)]
+        assert away.isdisjoint(map(shard_of, later))
+        assert await store.rewinds.look() is None
+        with telling(Gap()):
+            # A count that went down would look as if it had begun anew.
+            assert await _submitted(store) == everything + len(later)
+        with pytest.raises(RedisError):
+            await store.runs.get(begun[HERE])
+        await store.runs.get(begun["00"])
+        await store.due.fill()
+
+        lost.start()
+        await aeventually(lambda: store.runs.get(begun[HERE]), within=20)
+        assert len((await store.runs.list({}, limit=500)).runs) == everything + len(later)
+        assert await store.rewinds.look() is None
+        assert store.missing() == []
+
+
+async def _submitted(store: Store) -> Any:
+    return (await store.measuring.read([]))["palaver_runs_submitted_total"][()]
+
+
+def _echo() -> Submission:
+    return Submission(agent=AgentSpec(model="fake/echo"), input="hello")
+
+
+class Counted(ClusterClient):
+    """A client that counts how often it turns to each server."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.asked = Counter[Address]()
+        super().__init__(*args, **options)
+
+    def node(self, address: Address) -> Redis:
+        self.asked[address] += 1
+        return super().node(address)
+
+
+async def test_who_is_away_for_long_is_asked_now_and_then(cluster: RedisCluster) -> None:
+    one: Any = Counted.of(cluster.url, **WAITS)
+    await one.set(NAMES[0], 1)
+    lost = cluster.master_of(slot_of(NAMES[0]))
+    lost.kill()
+    with pytest.raises(RedisError):
+        await one.get(NAMES[0])
+    assert one.is_away(NAMES[0])
+    one.asked.clear()
+    began = asyncio.get_running_loop().time()
+    for _ in range(500):
+        with pytest.raises(ConnectionError):
+            await one.get(NAMES[0])
+    lasted = asyncio.get_running_loop().time() - began
+
+    assert one.asked[Address("127.0.0.1", lost.port)] <= 3 * (1 + lasted)
+    assert lasted < PATIENCE
+    await one.aclose()
+
+
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+async def test_a_promise_about_many_runs_waits_at_each_master(cluster: RedisCluster) -> None:
+    async with _store(cluster, durability="replicas=1") as store:
+        begun = [await store.runs.get(run_id) for run_id in (await _begun_in_each(store)).values()]
+        assert len(await store.bulk.cancel(begun[:8])) == 8
+        (silent,) = [
+            server
+            for server in cluster.servers
+            if cluster.client(server).info("replication").get("master_port") == cluster.servers[0].port
+        ]
+        silent.kill()
+        there = [run for run in begun[8:] if cluster.master_of(slot_of(keys.run(run.id))) is not cluster.servers[0]]
+        assert len(await store.bulk.cancel(there[:5])) == 5
+        # Whichever is asked last.
+        for some in (begun[8:], [*reversed(begun[8:])]):
+            with pytest.raises(NotDurable):
+                await store.bulk.cancel(some)
+
+
+async def test_each_master_is_asked_for_what_promises_need(cluster: RedisCluster) -> None:
+    async with _store(cluster, durability="fsync") as store:
+        for server in cluster.servers:
+            cluster.client(server).config_set("appendonly", "yes")
+        await store.require_durability()
+        cluster.client(cluster.servers[-1]).config_set("appendonly", "no")
+        with pytest.raises(ConfigurationError, match="WAITAOF"):
+            await store.require_durability()

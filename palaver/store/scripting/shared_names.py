@@ -55,7 +55,7 @@ class ScriptSettings(NamedTuple):
     sends: bool
     """Scripts send their deliveries to the broker, which is the same server."""
     clustered: bool = False
-    """True if what is said about a conversation stays on the master of its slot."""
+    """True if messages about a conversation stay on the master of its slot."""
 
     @classmethod
     def of(cls, settings: Settings, *, sends: bool = False) -> Self:

@@ -2,32 +2,28 @@
 
 For each master it has a client of the kind that one server has, with a pool or a shared connection of its own. What a
 cluster answers in place of an answer (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, LOADING), and what comes of a failover, is
-waited for: whoever asks hears of it when it has lasted for `PATIENCE`. Every command of the store bears being repeated.
+waited for: whoever asks hears of it when it has lasted for `PATIENCE`, and who comes later hears it at once. Every
+command of the store bears being repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
+import builtins
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import SSLConnection
-from redis.exceptions import (
-    AskError,
-    BusyLoadingError,
-    ClusterDownError,
-    ConnectionError,
-    MovedError,
-    ReadOnlyError,
-    RedisError,
-    TimeoutError,
-    TryAgainError,
-)
+from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError, TryAgainError
 
 from palaver.config.clusters import cluster_of
+from palaver.store.redis.cluster.absences import Absences
 from palaver.store.redis.cluster.channels import ClusterChannels
+from palaver.store.redis.cluster.dispatch import PASSING, WAITS, WITHOUT_MASTER, Dispatch, Stack, Target, least
 from palaver.store.redis.cluster.slots import slot_of, slot_of_command, slots_of_commands
 from palaver.store.redis.cluster.topology import Address, Topology
 from palaver.store.redis.keys import WORKERS
@@ -39,12 +35,16 @@ PATIENCE: Final = 5.0
 answer."""
 _PAUSE: Final = 0.05
 """Seconds between two attempts."""
-_ELSEWHERE: Final = (MovedError, ClusterDownError, ReadOnlyError, BusyLoadingError, ConnectionError, TimeoutError)
-"""Errors behind which a slot may have another master."""
-_PASSING: Final = (*_ELSEWHERE, AskError, TryAgainError)
+_TURNS: Final = 3
+"""Rounds after which referrals are not followed at once any more: two servers may send to each other."""
+_GLANCE: Final = 1.0
+"""Seconds that a master has to tell its memory."""
+_ANYWHERE: Final = frozenset(("PING", "TIME"))
+"""Commands without a key that any master may answer while that of `HOME` is away."""
+_EVERYWHERE: Final = frozenset(("SCRIPT LOAD", *WAITS))
+"""Commands without a key that are for all masters."""
 HOME: Final = slot_of(WORKERS)
 """The slot at whose master commands without a key are carried out: what workers say of themselves is there."""
-Stack = Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]
 
 
 class ClusterClient(Redis):
@@ -68,7 +68,8 @@ class ClusterClient(Redis):
         self._shared = shared
         self._patience = patience
         self._nodes: dict[Address, Redis] = {}
-        self._topology = Topology(seeds, self._ask_for_slots, remapped or {})
+        self._absences = Absences(patience, time.monotonic)
+        self._topology = Topology(seeds, self._ask_for_slots, remapped or {}, self._absences.is_away)
 
     @classmethod
     def of(cls, url: str, *, shared: bool = False, **options: Any) -> ClusterClient:
@@ -94,30 +95,71 @@ class ClusterClient(Redis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Return the answer to a command, as redis-py reads it."""
-        if args[0] == "SCRIPT LOAD":
-            return (await self.of_each_master(*args))[0]
+        if args[0] in _EVERYWHERE:
+            return (
+                least(await self.of_each_master(*args)) if args[0] in WAITS else (await self.of_each_master(*args))[0]
+            )
         slot = slot_of_command(args)
-        (answer,) = await self._run(HOME if slot is None else slot, [(args, options)], transaction=False)
+        (answer,) = await self._carried_out([(args, options)], [HOME if slot is None else slot], transaction=False)
+        if args[0] in _ANYWHERE and isinstance(answer, ConnectionError | TimeoutError):
+            return (await self.of_each_master(*args, **options))[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def of_each_master(self, *args: Any) -> list[Any]:
-        """Return the answers of all masters to a command without a key. Raises the first error among them."""
+    async def of_each_master(self, *args: Any, **options: Any) -> list[Any]:
+        """Return the answers of the masters that answer a command without a key.
+
+        Raises what one of them refuses it with; or that nobody answers.
+        """
         await self._know()
-        return await asyncio.gather(*(self.node(master).execute_command(*args) for master in self._topology.masters))
+        masters = [master for master in self._topology.masters if self._absences.may_ask(master)]
+        answers = await asyncio.gather(
+            *(self.node(master).execute_command(*args, **options) for master in masters), return_exceptions=True
+        )
+        there = []
+        for master, answer in zip(masters, answers, strict=True):
+            if isinstance(answer, ConnectionError | TimeoutError):
+                self._absences.note(master)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                self._absences.forget(master)
+                there.append(answer)
+        if not there:
+            raise ConnectionError("no master of the cluster answers")
+        return there
 
     async def info(self, section: str | None = None, *args: str, **options: Any) -> Any:
         """Return what the master says that workers report to; of ``memory``, the one that is nearest to its limit."""
         if section != "memory":
             return await super().info(section, *args, **options)
         await self._know()
-        nodes = [self.node(master) for master in self._topology.masters]
-        told = await asyncio.gather(*(node.info("memory") for node in nodes), return_exceptions=True)
-        known = [info for info in told if not isinstance(info, BaseException)]
+        told = await asyncio.gather(*map(self._memory_of, self._topology.masters))
+        known = [info for info in told if info is not None]
         if not known:
-            return await nodes[0].info("memory")
+            raise ConnectionError("no master of the cluster tells its memory")
         return max(known, key=_fullness)
+
+    async def _memory_of(self, master: Address) -> Mapping[str, Any] | None:
+        """Return what a master says; None if it says nothing at present."""
+        if not self._absences.may_ask(master):
+            return None
+        try:
+            async with asyncio.timeout(_GLANCE):
+                told: Mapping[str, Any] = await self.node(master).info("memory")
+        except (RedisError, OSError, builtins.TimeoutError) as error:
+            if isinstance(error, ResponseError):
+                raise
+            self._absences.note(master)
+            return None
+        self._absences.forget(master)
+        return told
+
+    def is_away(self, key: str) -> bool:
+        """Tell whether the master of a key did not answer the last time."""
+        slot = slot_of(key)
+        return self._topology.known and self._absences.is_away(self._topology.find_master(slot) or slot)
 
     def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
         """Return commands that are sent together to the master of each; as a ``transaction``, they are about one slot
@@ -138,24 +180,9 @@ class ClusterClient(Redis):
         Raises what Redis raises if no master answers any of them.
         """
         slots = slots_of_commands([args for args, _ in stack], HOME)
-        if len(set(slots)) == 1:
-            return await self._run(slots[0], stack, transaction=transaction)
-        if transaction:
+        if transaction and len(set(slots)) > 1:
             raise ValueError("a transaction is about one slot")
-        await self._know()
-        groups: dict[Address | int, list[int]] = {}
-        for place, slot in enumerate(slots):
-            try:
-                groups.setdefault(self._topology.master_of(slot), []).append(place)
-            except ConnectionError:
-                groups.setdefault(slot, []).append(place)
-        answers: list[Any] = [None] * len(stack)
-        await asyncio.gather(
-            *(
-                self._run_group(group, [slots[place] for place in group], [stack[place] for place in group], answers)
-                for group in groups.values()
-            )
-        )
+        answers = await self._carried_out(stack, slots, transaction=transaction)
         if all(isinstance(answer, ConnectionError | TimeoutError) for answer in answers):
             raise answers[0]
         return answers
@@ -193,94 +220,56 @@ class ClusterClient(Redis):
         # In two words: redis-py would read the answer, as something else.
         return await self.node(address).execute_command("CLUSTER", "SLOTS")
 
-    async def _run_group(self, places: Sequence[int], slots: Sequence[int], stack: Stack, answers: list[Any]) -> None:
-        """Put the answers of one master into their places, and repeat by slot what another one has by now."""
-        if len(set(slots)) > 1:
-            try:
-                node = self.node(self._topology.master_of(slots[0]))
-                some = await _sent(node, stack, transaction=False)
-            except (ConnectionError, TimeoutError) as error:
-                some = [error] * len(places)
-        else:
-            some = await self._settled(slots[0], stack)
-            for place, answer in zip(places, some, strict=True):
-                answers[place] = answer
-            return
-        for place, answer in zip(places, some, strict=True):
-            answers[place] = answer
-        again = {slot for slot, answer in zip(slots, some, strict=True) if isinstance(answer, _PASSING)}
-        await asyncio.gather(*(self._repeat(slot, places, slots, stack, some, answers) for slot in again))
+    async def _carried_out(self, stack: Stack, slots: Sequence[int], *, transaction: bool) -> list[Any]:
+        """Return the answers to commands, errors among them, waiting for their masters.
 
-    async def _repeat(
-        self,
-        slot: int,
-        places: Sequence[int],
-        slots: Sequence[int],
-        stack: Stack,
-        some: Sequence[Any],
-        answers: list[Any],
-    ) -> None:
-        which = [
-            i
-            for i, other in enumerate(slots)
-            if other == slot and (isinstance(some[i], _PASSING) or slot_of_command(stack[i][0]) is None)
-        ]
-        again = await self._settled(slot, [stack[i] for i in which])
-        for i, answer in zip(which, again, strict=True):
-            answers[places[i]] = answer
-
-    async def _settled(self, slot: int, stack: Stack) -> list[Any]:
-        """Return as `_run`, with the error in each place if there is no answer."""
-        try:
-            return await self._run(slot, stack, transaction=False)
-        except (ConnectionError, TimeoutError) as error:
-            return [error] * len(stack)
-
-    async def _run(self, slot: int, stack: Stack, *, transaction: bool) -> list[Any]:
-        """Return the answers to commands about one slot, errors among them; wait for its master.
-
-        Raises what Redis raises if that takes too long.
+        Raises what Redis raises if nobody knows of any master.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience
-        answers: list[Any] = [None] * len(stack)
-        left = list(range(len(stack)))
-        asking: Address | None = None
-        anew = False
+        await self._know()
+        dispatch, until, turns = Dispatch(stack, slots), time.monotonic() + self._patience, 0
         while True:
-            failed: Exception
-            try:
-                address = asking or await self.master(slot, anew=anew)
-                some = await _sent(
-                    self.node(address), [stack[i] for i in left], transaction=transaction, asking=asking is not None
-                )
-            except _PASSING as error:
-                # Of a transaction, what its commands were answered.
-                failed, some = error, []
-            else:
-                for i, answer in zip(left, some, strict=True):
-                    answers[i] = answer
-                passing = [answer for answer in some if isinstance(answer, _PASSING)]
-                if not passing:
-                    return answers
-                failed = passing[0]
-                left = [
-                    i
-                    for i, answer in zip(left, some, strict=True)
-                    if isinstance(answer, _PASSING) or slot_of_command(stack[i][0]) is None
-                ]
-            if loop.time() >= until:
-                if some:
-                    return answers
-                raise failed
-            asking, anew = None, False
-            if isinstance(failed, MovedError):
-                self._topology.moved(slot, failed.host, failed.port, address)
-            elif isinstance(failed, AskError):
-                asking = self._topology.asked_for(failed.host, failed.port, address)
-            else:
-                anew = not isinstance(failed, TryAgainError)
+            targets = dispatch.targets(self._topology)
+            sending = (self._send(dispatch, target, places, transaction) for target, places in targets.items())
+            anew = any([await each for each in sending] if len(targets) == 1 else await asyncio.gather(*sending))
+            if dispatch.over or time.monotonic() >= until:
+                return dispatch.answers()
+            turns += 1
+            if anew or turns > _TURNS:
                 await asyncio.sleep(_PAUSE)
+            if anew:
+                with suppress(ConnectionError, TimeoutError):
+                    await self._topology.refresh()
+            dispatch.give_up_on(
+                (target.master for target in targets if self._absences.is_lasting(target.master)), self._topology
+            )
+            if dispatch.over:
+                return dispatch.answers()
+
+    async def _send(self, dispatch: Dispatch, target: Target, places: Sequence[int], transaction: bool) -> bool:
+        """Send some commands to a master. Tell whether all slots should be asked for, before anything is sent again."""
+        master = target.master
+        if not target.asking and not self._absences.may_ask(master):
+            dispatch.give_up(places, ConnectionError(f"{_named(master)} does not answer"))
+            return False
+        commands = dispatch.commands(places)
+        answers: Sequence[Any]
+        if isinstance(master, int):
+            answers = [ConnectionError(f"no master of the cluster has slot {master}")] * len(commands)
+        else:
+            try:
+                answers = await _sent(self.node(master), commands, transaction=transaction, asking=target.asking)
+            except PASSING as error:
+                # Of a transaction, what its commands were answered.
+                answers = [error] * len(commands)
+        if all(isinstance(answer, WITHOUT_MASTER) for answer in answers):
+            self._absences.note(master)
+        else:
+            self._absences.forget(master)
+        return dispatch.take(target, places, answers, self._topology)
+
+
+def _named(master: Address | int) -> str:
+    return f"the master of slot {master}" if isinstance(master, int) else f"the master {master}"
 
 
 def _fullness(memory: Mapping[str, Any]) -> float:

@@ -25,16 +25,19 @@ class Address(NamedTuple):
 
 
 class Topology:
-    """Asks whoever answers; ``ask`` puts ``CLUSTER SLOTS`` to a server, and raises what Redis raises."""
+    """Asks whoever answers; ``ask`` puts ``CLUSTER SLOTS`` to a server, and raises what Redis raises. Those that are
+    known to be away are asked last."""
 
     def __init__(
         self,
         seeds: Sequence[Address],
         ask: Callable[[Address], Any],
         remapped: Mapping[Address, Address],
+        is_away: Callable[[Address], bool],
     ) -> None:
         self._seeds = tuple(seeds)
         self._ask = ask
+        self._is_away = is_away
         self._remapped = remapped
         self._slots: list[Address | None] = [None] * SLOTS
         self._asking: asyncio.Task[None] | None = None
@@ -56,6 +59,10 @@ class Topology:
         if (address := self._slots[slot]) is None:
             raise ConnectionError(f"no master of the cluster has slot {slot}")
         return address
+
+    def find_master(self, slot: int) -> Address | None:
+        """Return the master of a slot; None if it has none, as far as anybody knows."""
+        return self._slots[slot]
 
     def moved(self, slot: int, host: str, port: int, asked: Address) -> Address:
         """Note where a slot is now, as the server that was ``asked`` said, and return that."""
@@ -97,7 +104,7 @@ class Topology:
         known = list(dict.fromkeys((*self.masters, *self._seeds)))
         # Another one each time: one that is cut off from the others goes on saying what it knew.
         self._turn = (self._turn + 1) % len(known)
-        for address in known[self._turn :] + known[: self._turn]:
+        for address in sorted(known[self._turn :] + known[: self._turn], key=self._is_away):
             try:
                 ranges = await self._ask(address)
             except ResponseError as error:
