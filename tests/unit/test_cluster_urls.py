@@ -45,7 +45,8 @@ def test_an_address_is_read(url: str, read: ClusterUrl) -> None:
     assert cluster_of(url) == read
     assert _places(url) == read.places, "a role waits at its start until one of them answers"
     here = Settings(redis_url=url, broker_url=BROKER)
-    assert (here.clustered, here.one_server, here.shards) == (True, False, 256)
+    assert (here.clustered, here.one_server) == (True, False)
+    assert here.shards >= 64, "masters share them"
 
 
 @pytest.mark.parametrize(
