@@ -99,6 +99,32 @@ class RedisCluster:
                     return next(server for server in self.servers if server.port == port)
         raise LookupError(f"nobody has slot {slot}")
 
+    def move_slots(self, first: int, last: int, source: RedisServer, target: RedisServer) -> None:
+        """Move slots as Valkey 9 does by itself: whole, and at one moment."""
+        at, name = self.client(source), self._id(target)
+        at.execute_command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", first, last, "NODE", name)
+        eventually(partial(self._has_moved, at), within=60)
+
+    def move_key_by_key(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """Move a slot as redis-cli does: for a while some of its keys are here, and some there."""
+        here, there = self.client(source), self.client(target)
+        there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self._id(source))
+        here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self._id(target))
+        while names := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            here.execute_command("MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *names)
+        for at in (there, here):
+            at.execute_command("CLUSTER", "SETSLOT", slot, "NODE", self._id(target))
+
+    def _id(self, server: RedisServer) -> str:
+        return str(self.client(server).execute_command("CLUSTER", "MYID"))
+
+    @staticmethod
+    def _has_moved(at: Any) -> bool:
+        last = at.execute_command("CLUSTER", "GETSLOTMIGRATIONS")[0]
+        state = dict(last)["state"]
+        assert state not in ("failed", "cancelled"), last
+        return bool(state == "success")
+
     def _role(self, server: RedisServer) -> str:
         return str(self.client(server).role()[0])
 

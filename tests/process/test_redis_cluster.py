@@ -3,6 +3,7 @@ else."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from palaver.stack.redis_server import RedisServer
 from palaver.store.redis import keys
 from palaver.store.redis.cluster.client import HOME, PATIENCE
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
-from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
+from palaver.vocabulary.ids import all_shards, shard_of
 from tests.process.cluster import Cluster
 from tests.redis_cluster import RedisCluster
 from tests.waiting import eventually
@@ -40,8 +41,8 @@ def whole(cluster: Cluster, run_id: str) -> Run:
 def test_no_promise_is_lost_with_masters_that_are_killed(tmp_path: Path) -> None:
     with RedisCluster(replicas=1) as masters, on(masters, tmp_path, PALAVER_DURABILITY="replicas=1") as cluster:
         begun: list[str] = []
-        for lost in masters.masters():
-            slot = next(slot for slot in range(SLOTS) if masters.master_of(slot) is lost)
+        for slot in (0, SLOTS // 2, SLOTS - 1):
+            lost = masters.master_of(slot)
             begun += [promised(cluster) for _ in range(10)]
             lost.kill()
             # While nobody has its slots, and while the one that has them has no replica, nothing is promised there.
@@ -68,7 +69,7 @@ def promised(cluster: Cluster) -> str:
 def test_a_master_without_a_replica_stops_its_own_runs_alone(tmp_path: Path, number: int) -> None:
     with RedisCluster() as masters, on(masters, tmp_path) as cluster:
         lost = masters.servers[number]
-        there = {shard: masters.master_of(slot_of(keys.due(shard))) is not lost for shard in all_shards(MAX_SHARDS)}
+        there = {shard: masters.master_of(slot_of(keys.due(shard))) is not lost for shard in all_shards(128)}
         # The first master has what all share: the fleet, and the gate of the provider.
         assert masters.master_of(HOME) is not lost is not masters.master_of(slot_of(keys.of_gate("fake").gate))
         begun = [cluster.submit("tool-20", tools=["record"]) for _ in range(20)]
@@ -121,6 +122,39 @@ def test_the_master_that_has_what_all_share_is_waited_for(tmp_path: Path) -> Non
         assert cluster.http.get("/readyz").status_code == 200
         lost.start()
         for run_id in (*begun, *later):
+            whole(cluster, run_id)
+        assert {len(cluster.tool_starts(run_id)) for run_id in begun} == {20}
+
+
+def test_slots_move_whole_while_runs_go_on(tmp_path: Path) -> None:
+    with RedisCluster() as masters, on(masters, tmp_path) as cluster:
+        here, there = masters.servers[1:]
+        first, last = SLOTS // 3 + 1, 2 * SLOTS // 3 - 1
+        begun: list[str] = []
+        for source, target in [(here, there), (there, here)] * 3:
+            begun += [cluster.submit("tool-5", tools=["record"]) for _ in range(10)]
+            masters.move_slots(first, last, source, target)
+
+        for run_id in begun:
+            whole(cluster, run_id)
+        assert {len(cluster.model_calls(run_id)) for run_id in begun} == {6}
+        assert {len(cluster.tool_starts(run_id)) for run_id in begun} == {5}
+
+
+def test_slots_move_key_by_key_while_the_fleet_is_stopped(tmp_path: Path) -> None:
+    with RedisCluster() as masters, on(masters, tmp_path) as cluster:
+        source, target = masters.servers[1:]
+        begun = [cluster.submit("tool-20", tools=["record"]) for _ in range(20)]
+        for name in ("worker", "tools", "api"):
+            child = cluster.terminate(name)
+            child.reap(time.monotonic() + 30)
+        for slot in range(SLOTS // 3 + 1, 2 * SLOTS // 3 - 1):
+            if masters.client(source).execute_command("CLUSTER", "COUNTKEYSINSLOT", slot):
+                masters.move_key_by_key(slot, source, target)
+        for name in ("worker", "tools", "api"):
+            cluster.start(name)
+
+        for run_id in begun:
             whole(cluster, run_id)
         assert {len(cluster.tool_starts(run_id)) for run_id in begun} == {20}
 

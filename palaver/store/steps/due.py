@@ -35,6 +35,10 @@ _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
+_FEW: Final = 16
+"""Shards that are all looked at each time. Of more, a part is: a look at 256 takes a worker 10 ms."""
+_TURNS: Final = 4
+"""Looks after which all shards had their turn."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -63,11 +67,15 @@ class DueIndex:
         self._queues = queues
         self._looked_at: dict[str, int] = {}
         """How far the backlogs of a queue were looked through that no worker takes from."""
+        self._upcoming: dict[str, float] = {}
+        """When the next item of each shard will be due (ms), as far as is known."""
+        self._turns: dict[str, int] = {}
+        """The first shard of the next turn of each kind of visits."""
         self.shards = all_shards(settings.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
-        most)."""
+        most), as far as is known: of many shards, those are looked at whose turn it is, or that have something due."""
         now = await now_ms(self._redis)
 
         def put(pipeline: Pipeline, shard: str) -> None:
@@ -75,18 +83,25 @@ class DueIndex:
             pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
             pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
 
-        replies = [reply for _, reply in await ask_each(self._redis, self.shards, put)]
-        items = [_due_item(member) for members, _ in replies for member in members]
-        upcoming = [(pairs[0][1] - now) / 1000 for _, pairs in replies if pairs]
-        return items, min(upcoming, default=86400.0)
+        shards = {*self._turn("due"), *(shard for shard, at in self._upcoming.items() if at <= now)}
+        for shard in shards:
+            self._upcoming.pop(shard, None)
+        items: list[DueItem] = []
+        for shard, (members, pairs) in await ask_each(self._redis, sorted(shards), put):
+            items += map(_due_item, members)
+            for _, at in pairs:
+                self._upcoming[shard] = at
+        return items, min(((at - now) / 1000 for at in self._upcoming.values()), default=86400.0)
 
     async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
-        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
+        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first; of many
+        shards, those of some, and of the next ones the next time."""
         before = await now_ms(self._redis) - int(older_than * 1000)
         found = await self._of_shards(
             lambda pipeline, shard: pipeline.zrange(
                 keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit
-            )
+            ),
+            self._turn(f"unclaimed {queue}"),
         )
         return [_due_item(member, queue) for members in found for member in members][:limit]
 
@@ -217,7 +232,7 @@ class DueIndex:
         now = await now_ms(self._redis)
         found = await ask_each(
             self._redis,
-            self.shards,
+            self._turn("expired"),
             lambda pipeline, shard: pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit),
         )
         pipeline = self._redis.pipeline(transaction=False)
@@ -234,7 +249,7 @@ class DueIndex:
     async def forget_conversations(self, limit: int = 1000) -> int:
         """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
         replies = await self._scripts.run_for_each(
-            self.shards, lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit)
+            self._turn("conversations"), lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit)
         )
         return sum(reply.count for _, reply in replies)
 
@@ -290,9 +305,19 @@ class DueIndex:
                     pipeline.zrem(keys.runs(shard, status, owner), run_id)
         await tell_each(pipeline)
 
-    async def _of_shards(self, put: Callable[[Pipeline, str], object]) -> list[Any]:
-        """The answers of the shards to one command."""
-        return [reply for _, (reply,) in await ask_each(self._redis, self.shards, put)]
+    async def _of_shards(
+        self, put: Callable[[Pipeline, str], object], shards: Sequence[str] | None = None
+    ) -> list[Any]:
+        """The answers of the shards, or of some of them, to one command."""
+        return [reply for _, (reply,) in await ask_each(self._redis, shards or self.shards, put)]
+
+    def _turn(self, visit: str) -> Sequence[str]:
+        """The shards whose turn it is in a round of such visits."""
+        many = max(_FEW, -(-len(self.shards) // _TURNS))
+        begin = self._turns.get(visit, 0)
+        some = self.shards[begin : begin + many]
+        self._turns[visit] = begin + many if begin + many < len(self.shards) else 0
+        return some
 
 
 def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:
