@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final, Self
@@ -15,6 +15,7 @@ from redis.backoff import ExponentialBackoff
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
 from palaver.store.redis.cluster.slots import SLOTS
+from tests.pages import ROOT
 from tests.waiting import eventually
 
 ON_CLUSTER: Final = os.environ.get("PALAVER_TEST_STORE") == "cluster"
@@ -27,16 +28,34 @@ WAITS: Final[dict[str, Any]] = {
     "retry": Retry(ExponentialBackoff(cap=0.2, base=0.05), 1),
 }
 """The options of pools that the store has."""
+_SHIPPED: Final = dict(
+    line.split(" ", 1)
+    for line in (ROOT / "deploy" / "cluster.conf").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+"""The settings that an installation begins with."""
 NODE_TIMEOUT: Final = 1.0
 """Seconds without an answer after which the others take a master for dead."""
 
 
 class RedisCluster:
-    """``masters`` with ``replicas`` each. Slots without a master do not stop those of the others."""
+    """``masters`` with ``replicas`` each. Slots without a master do not stop those of the others.
 
-    def __init__(self, masters: int = 3, replicas: int = 0) -> None:
+    ``options`` are those of each server; ``login`` is a user and its password, where the default user may not log in.
+    """
+
+    def __init__(
+        self,
+        masters: int = 3,
+        replicas: int = 0,
+        *,
+        options: Mapping[str, str] | None = None,
+        login: tuple[str, str] | None = None,
+    ) -> None:
         self._masters = masters
         self._replicas = replicas
+        self._options = dict(options or {})
+        self._login = login
         self._stack = ExitStack()
         self.servers: list[RedisServer] = []
 
@@ -54,11 +73,19 @@ class RedisCluster:
     @property
     def url(self) -> str:
         """The address of the cluster."""
-        return f"redis+cluster://{','.join(f'{HOST}:{server.port}' for server in self.servers)}/0"
+        return self.url_of(self._login)
+
+    def url_of(self, login: tuple[str, str] | None) -> str:
+        """The address of the cluster for a user."""
+        user = f"{':'.join(login)}@" if login else ""
+        return f"redis+cluster://{user}{','.join(f'{HOST}:{server.port}' for server in self.servers)}/0"
 
     def client(self, server: RedisServer) -> Any:
         """A connection to one of the servers."""
-        return redis.Redis(host=HOST, port=server.port, decode_responses=True, socket_timeout=5)
+        user, password = self._login or (None, None)
+        return redis.Redis(
+            host=HOST, port=server.port, username=user, password=password, decode_responses=True, socket_timeout=5
+        )
 
     def masters(self) -> list[RedisServer]:
         """The servers that are masters now, as they say themselves, of those that run."""
@@ -103,16 +130,16 @@ class RedisCluster:
 
     def _start(self) -> None:
         options = {
-            "cluster-enabled": "yes",
+            **_SHIPPED,
             "cluster-node-timeout": str(round(NODE_TIMEOUT * 1000)),
-            "cluster-require-full-coverage": "no",
             "cluster-replica-validity-factor": "0",
             "cluster-migration-barrier": "100",
             "repl-diskless-sync-delay": "0",
             "repl-ping-replica-period": "1",
+            **self._options,
         }
         for _ in range(self._masters * (1 + self._replicas)):
-            server = RedisServer(options={**options, "cluster-port": str(free_port())})
+            server = RedisServer(options={**options, "cluster-port": str(free_port())}, login=self._login)
             self._stack.enter_context(server)
             self.servers.append(server)
         clients = [self.client(server) for server in self.servers]

@@ -379,8 +379,10 @@ def read(kind: type[S]) -> S:
         return kind()
     except ValidationError as error:
         prefix = kind.model_config.get("env_prefix", "")
+        # A default that depends on others is not made where one of these is wrong, and that is no fault of its own.
+        wrong = [each for each in error.errors() if each["type"] != "default_factory_not_called"]
         raise ConfigurationError(
-            "; ".join(f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
+            "; ".join(f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in wrong)
         ) from None
 
 

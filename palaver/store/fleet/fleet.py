@@ -209,11 +209,13 @@ class Fleet:
         return WorkerCensus(len(ids), gone)
 
     async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[DeadWorker, ...]:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.info("server")
-        for worker_id in workers:
-            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queues", "processes"))
-        info, *reports = await pipeline.execute()
+        # By itself: of a cluster, the server that workers report to.
+        info = await self._redis.info("server")
+        fields = ("server", "connection", "lease_ms", "queues", "processes")
+        # Who reports at a master that is away is judged when it is back.
+        reports = await ask_each(
+            self._redis, workers, lambda pipeline, worker_id: pipeline.hmget(keys.worker(worker_id), fields)
+        )
         here = info.get("run_id", "").encode()
         named = [
             DeadWorker(
@@ -223,7 +225,7 @@ class Fleet:
                 any(kind_of(queue).isolated for queue in queues.decode().split()),
                 (processes or b"").decode(),
             )
-            for worker_id, (server, connection, lease_ms, queues, processes) in zip(workers, reports, strict=True)
+            for worker_id, ((server, connection, lease_ms, queues, processes),) in reports
             if server and server == here and int(connection)
         ]
         if not named:
