@@ -22,7 +22,7 @@ class Counting(FakeAsyncRedis):
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         self.sent += 1
-        return await super().execute_command(*args, **options)
+        return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     def pipeline(self, *args: Any, **options: Any) -> Any:
         pipeline = super().pipeline(*args, **options)
@@ -32,7 +32,7 @@ class Counting(FakeAsyncRedis):
             self.sent += len(pipeline.command_stack)
             return await execute(*args, **options)
 
-        pipeline.execute = counted
+        pipeline.execute = counted  # type: ignore[method-assign]
         return pipeline
 
 
