@@ -87,6 +87,10 @@ class RedisCluster:
             host=HOST, port=server.port, username=user, password=password, decode_responses=True, socket_timeout=5
         )
 
+    def whole(self) -> Any:
+        """A connection to all of them."""
+        return redis.RedisCluster(host=HOST, port=self.servers[0].port, socket_timeout=5)
+
     def masters(self) -> list[RedisServer]:
         """The servers that are masters now, as they say themselves, of those that run."""
         return [server for server in self.servers if server.running and self._role(server) == "master"]

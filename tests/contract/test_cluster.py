@@ -84,7 +84,7 @@ async def test_a_master_that_is_away_stops_its_own_slots_alone(cluster: RedisClu
 
     answers = await _written(client, 2)
     assert [answer is True for answer in answers] == list(there.values())
-    with pytest.raises(RedisError, match="does not answer"):
+    with pytest.raises(RedisError, match=r"(?i)does not answer|connect"):
         await client.get(NAMES[0])
     lost.start()
 

@@ -91,6 +91,10 @@ class WitnessedCluster(_Witnessed, ClusterClient):  # type: ignore[misc]
         """Empty them."""
         await self.of_each_master("FLUSHALL")
 
+    async def config_set(self, name: Any, value: Any, *more: Any, **_: Any) -> None:  # type: ignore[override]
+        """Set an option of each."""
+        await self.of_each_master("CONFIG SET", name, value, *more)
+
     async def keys(self, pattern: Any = "*", **_: Any) -> list[bytes | str]:
         """The names of all keys."""
         return [key for keys in await self.of_each_master("KEYS", pattern) for key in keys]
