@@ -19,8 +19,8 @@ _HEADERS: Final = (
     "Prefer, Traceparent, X-Request-Id, X-Session-API-Key"
 )
 _EXPOSED: Final = (
-    "Idempotency-Replayed, Link, Location, Palaver-Steered, Preference-Applied, Retry-After, WWW-Authenticate, "
-    "X-Request-Id"
+    "Idempotency-Replayed, Link, Location, Palaver-Incomplete, Palaver-Steered, Preference-Applied, Retry-After, "
+    "WWW-Authenticate, X-Request-Id"
 )
 _LASTS: Final = "600"
 """Seconds for which a browser need not ask again whether it may ask."""

@@ -28,7 +28,7 @@ from .client_connection import connection_of
 from .cors import Cors
 from .dialects import Dialect, dialect_of, respond
 from .hosts import Hosts, host_of
-from .operations import Caller, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away
+from .operations import Caller, Gap, InvalidKey, LiveKey, LiveToken, StoredKeys, acting_for, is_away, telling
 from .problems import Problem
 from .requests import enter_root
 
@@ -149,12 +149,15 @@ class Middleware:
         connection, head = connection_of(scope), None
         access: Access = app_state.access
         allowed = access.cors.headers(headers)
+        gap = Gap()
 
         async def send_with_id(message: Message) -> None:
             nonlocal began, status, head
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 began, status = True, message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode()), *allowed]
+                if gap.missing:
+                    message["headers"].append((b"palaver-incomplete", b"parts=%d" % len(gap.missing)))
                 if connection is not None and any(name == b"content-length" for name, _ in message["headers"]):
                     head = message
                     return
@@ -177,7 +180,7 @@ class Middleware:
                     return
                 caller, live = await access.admit(path, scope, headers, dialect)
                 state["caller"] = caller
-                with access.keys.held(live), acting_for(caller), access.trace(headers):
+                with access.keys.held(live), acting_for(caller), access.trace(headers), telling(gap):
                     await self._app(scope, receive, send_with_id)
             except Exception as error:
                 answer = respond(error, HTTPConnection(scope))

@@ -67,12 +67,19 @@ async def readyz(backend: Backend, caller: Caller) -> Response:
         raise _not_ready(caller, "The process was told to end.")
     try:
         lost = await operations.check_store(backend)
-        lacked = await operations.read_lacked(backend) if caller.sees_installation else None
-        refused = await operations.read_refused(backend) if caller.sees_installation else None
     except Exception as error:
         if classify(error).error_class is not ErrorClass.STORAGE:
             raise
         raise _not_ready(caller, "The store does not answer.") from None
+    lacked: list[LackedState] | None = None
+    refused: list[RefusedWorker] | None = None
+    try:
+        lacked = await operations.read_lacked(backend) if caller.sees_installation else None
+        refused = await operations.read_refused(backend) if caller.sees_installation else None
+    except Exception as error:
+        # A part of the store is away, which keeps nobody from the others.
+        if classify(error).error_class is not ErrorClass.STORAGE:
+            raise
     return answer(
         Readiness(
             status="store_rewound" if lost else "ok",

@@ -13,6 +13,7 @@ from palaver.store.reading.conversation_feeds import FeedCursor, PlacedBatches
 from palaver.store.reading.events import LogEntry, PlacedEvent, StoredEvent
 from palaver.store.reading.listing import RunPage
 from palaver.store.redis.single_flight import SingleFlight
+from palaver.store.redis.visits import Gap, telling
 
 from .acting import acting_for
 from .admission import as_it_was
@@ -135,6 +136,7 @@ __all__ = [
     "DialectTexts",
     "EventSlice",
     "FeedCursor",
+    "Gap",
     "Included",
     "IncludedInMessages",
     "InputOutcome",
@@ -281,6 +283,7 @@ __all__ = [
     "set_secrets",
     "submit",
     "submit_to_named",
+    "telling",
     "trigger_schedule",
     "watch",
     "watch_conversation",

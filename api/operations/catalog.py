@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from palaver.errors import FieldError
+from palaver.errors import ErrorClass, FieldError, classify
 from palaver.schemas.json_pointers import pointer
 from palaver.store import Store
+from palaver.store.fleet.tools import DeclaredSet
 from palaver.store.redis.single_flight import Fresh, SingleFlight
 from palaver.tools import ToolDeclaration
 from palaver.tools.schemas import misfits
@@ -30,6 +31,7 @@ class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reads = SingleFlight(2)
+        self._sets: Mapping[str, DeclaredSet] = {}
         self._tools = Fresh(self._reads, self._read_tools, _LASTS)
         self._providers = Fresh(self._reads, store.fleet.providers, _LASTS)
 
@@ -49,7 +51,13 @@ class Catalog:
         await self._reads.close()
 
     async def _read_tools(self) -> KnownTools | None:
-        sets = await self._store.tools.declared()
+        try:
+            self._sets = sets = await self._store.tools.declared()
+        except Exception as error:
+            # They are on one server of a cluster, and others may take runs on.
+            if not self._sets or classify(error).error_class is not ErrorClass.STORAGE:
+                raise
+            sets = self._sets
         tools: dict[str, list[ToolDeclaration]] = {}
         for declared in sets.values():
             for declaration in declared.tools:

@@ -14,6 +14,7 @@ from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.fleet.provider_states import Outage
 from palaver.store.fleet.turns import MOST_SHOWN
 from palaver.store.redis.reach import is_reached
+from palaver.store.redis.visits import note_missing
 from palaver.vocabulary.step_kinds import QueueName
 
 from .acting import check_sees_installation
@@ -302,7 +303,8 @@ async def read_room(backend: Backend) -> RoomState:
 
 async def check_store(backend: Backend) -> LostState | None:
     """See that the store answers. Return its latest loss; None if it lost nothing. Raises what keeps it from
-    answering."""
+    answering: a part of it that is away does not."""
+    note_missing(backend.store.missing())
     loss = await within_deadline(backend.store.rewinds.last())
     if loss is None:
         return None

@@ -67,9 +67,10 @@ async def read_services(backend: Backend) -> list[ServiceState]:
         count_exceeded("services")
     if not names:
         return []
-    usages = await within_deadline(backend.store.providers.state(map(gate_of_service, names)))
+    by_gate = {gate_of_service(name): name for name in names}
     states = []
-    for name, usage in zip(names, usages, strict=True):
+    for usage in await within_deadline(backend.store.providers.state(by_gate)):
+        name = by_gate[usage.name]
         its = declared[name]
         states.append(
             ServiceState(

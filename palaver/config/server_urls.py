@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from palaver.config.clusters import CLUSTER, CLUSTER_TLS, LIKE_CLUSTER, cluster_of, is_cluster
 from palaver.config.sentinels import ENCRYPTED, LIKE, PLAIN, by_sentinels, sentinels_of
 
 _FOLLOWING: Final = (
     "name one address that follows the primary, a virtual IP, a TCP proxy or a DNS name, as redis://HOST:PORT/0"
-)
-_NO_CLUSTER: Final = (
-    "a Redis in cluster mode does not work, scripts and queues need one server: name one with `cluster-enabled no`, as "
-    f"redis://HOST:PORT/0, or Sentinels, as {LIKE}; PALAVER_BROKER_URL takes load off it"
 )
 _NO_CLUSTER_AS_BROKER: Final = (
     "kombu has no transport for a Redis in cluster mode: name one server with `cluster-enabled no`, as "
@@ -28,16 +25,24 @@ def known_server(url: str, *, amqp: bool) -> str:
     if by_sentinels(url):
         sentinels_of(url)
         return url
+    if is_cluster(url):
+        if amqp:
+            raise ValueError(_NO_CLUSTER_AS_BROKER)
+        cluster_of(url)
+        return url
     scheme, _, rest = url.partition("://")
     if "sentinel" in scheme:
         raise ValueError(f"Sentinels are named in one address, as {LIKE}, or with {ENCRYPTED}:// for TLS")
     if "cluster" in scheme:
-        raise ValueError(_NO_CLUSTER_AS_BROKER if amqp else _NO_CLUSTER)
+        like = f"A cluster is named in one address, as {LIKE_CLUSTER}, or with {CLUSTER_TLS}:// for TLS"
+        raise ValueError(_NO_CLUSTER_AS_BROKER if amqp else like)
     if "," in rest.rpartition("@")[2].partition("/")[0]:
-        raise ValueError(f"one server, not several: {_FOLLOWING}; Sentinels are named as {LIKE}")
+        raise ValueError(
+            f"one server, not several: {_FOLLOWING}; Sentinels are named as {LIKE}, a cluster as {LIKE_CLUSTER}"
+        )
     if scheme == "redis+socket":
         raise ValueError("a socket is written unix:///PATH?db=0")
-    known = ("redis", "rediss", PLAIN, ENCRYPTED, "unix", *(("amqp", "amqps") if amqp else ()))
+    known = ("redis", "rediss", PLAIN, ENCRYPTED, "unix", *(("amqp", "amqps") if amqp else (CLUSTER, CLUSTER_TLS)))
     if scheme not in known:
         raise ValueError(f"must begin with {', '.join(f'{prefix}://' for prefix in known)}")
     return url

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from palaver.config.clusters import is_cluster
 from palaver.config.lists import entries, parts
 from palaver.config.oidc import IssuerSettings
 from palaver.config.secret_files import secret_of
@@ -29,6 +31,8 @@ S = TypeVar("S", bound=BaseSettings)
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
+_ON_CLUSTER: Final = 128
+"""Shards of a cluster: few enough to be looked at by every worker, and spread over three or four masters within 5 %."""
 _SHORTEST_KEY: Final = 16
 _ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -56,10 +60,11 @@ class Settings(IssuerSettings):
     redis_check: Literal["warn", "fatal"] = "warn"
     """The reaction of a process at its start if Redis may lose what it is given, or refuses what the process needs:
     ``warn``, it says so; ``fatal``, it does not start."""
-    broker_url: str | None = None
+    broker_url: str | None = Field(default=None, validate_default=True)
     """The broker that deliveries go to, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
-    shards: int = Field(default=1, ge=1, le=MAX_SHARDS)
-    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster. May grow, ids carry theirs."""
+    shards: int = Field(default_factory=lambda data: _shards(data), ge=1, le=MAX_SHARDS)
+    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster, 128 there. May grow, ids carry
+    theirs."""
     providers: Path | None = None
     """The TOML file of model providers."""
     retry_policies: Path | None = None
@@ -213,6 +218,11 @@ class Settings(IssuerSettings):
     @field_validator("redis_url", "broker_url")
     @classmethod
     def _address(cls, value: str | None, field: ValidationInfo) -> str | None:
+        if field.field_name == "broker_url" and not value and is_cluster(field.data.get("redis_url") or ""):
+            raise ValueError(
+                "is not set, and kombu has no transport for the cluster of PALAVER_REDIS_URL: name one Redis, as "
+                "redis://HOST:PORT/0, Sentinels, or a RabbitMQ, as amqp://USER:PASSWORD@HOST//"
+            )
         return value and known_server(value, amqp=field.field_name == "broker_url")
 
     @field_validator("tools", "inline_tools", "tool_env", "allowed_hosts", "dialects", mode="before")
@@ -280,6 +290,11 @@ class Settings(IssuerSettings):
         return not self.broker_url or self.broker_url == self.redis_url
 
     @property
+    def clustered(self) -> bool:
+        """True if the store is a cluster."""
+        return is_cluster(self.redis_url or "")
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets in these settings: keys and passwords."""
         passwords = (*passwords_of(self.redis_url), *passwords_of(self.broker_url))
@@ -305,6 +320,10 @@ class _SecretFiles(PydanticBaseSettingsSource):
         fields = self.settings_cls.model_fields
         secrets = {name: self.get_field_value(fields[name], name)[0] for name in SECRET}
         return {name: value for name, value in secrets.items() if value is not None}
+
+
+def _shards(data: Mapping[str, Any]) -> int:
+    return _ON_CLUSTER if is_cluster(data.get("redis_url") or "") else 1
 
 
 def _api_keys(text: str) -> tuple[ApiKey, ...]:
@@ -360,8 +379,10 @@ def read(kind: type[S]) -> S:
         return kind()
     except ValidationError as error:
         prefix = kind.model_config.get("env_prefix", "")
+        # A default that depends on others is not made where one of these is wrong, and that is no fault of its own.
+        wrong = [each for each in error.errors() if each["type"] != "default_factory_not_called"]
         raise ConfigurationError(
-            "; ".join(f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors())
+            "; ".join(f"{prefix}{'_'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in wrong)
         ) from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -31,11 +31,13 @@ from palaver.store.reading.conversation_feeds import ConversationFeeds
 from palaver.store.reading.feeds import Feeds
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.reading.usage_ledger import UsageLedger
+from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.redis.pools import pool_of
 from palaver.store.redis.shared_client import SharedClient
+from palaver.store.redis.visits import is_away
 from palaver.store.runs.bulk import BulkControl
 from palaver.store.runs.children import Children
 from palaver.store.runs.control import RunControl
@@ -138,8 +140,7 @@ class Store:
         Every wait has an end: 2 s to connect, 5 s for an answer (of the shared connection, for anybody's), 5 s for a
         free connection.
         """
-        pool = pool_of(
-            settings.store_url,
+        waits: dict[str, Any] = dict(
             max_connections=64,
             patience=5,
             socket_timeout=5,
@@ -152,6 +153,12 @@ class Store:
             retry_on_error=[ConnectionError, TimeoutError],
             driver_info=driver(),
         )
+        if settings.clustered:
+            # Not above: a process whose store is one server does without.
+            from palaver.store.redis.cluster.client import ClusterClient
+
+            return cls(ClusterClient.of(settings.store_url, shared=shared, **waits), settings, send=send)
+        pool = pool_of(settings.store_url, **waits)
         return cls((SharedClient if shared else Redis)(connection_pool=pool), settings, send=send)
 
     async def require_durability(self) -> None:
@@ -172,6 +179,10 @@ class Store:
                     f"PALAVER_DURABILITY=fsync: the server refuses WAITAOF ({error}). It takes Redis 7.2 or later, or "
                     "Valkey, with `appendonly yes`, and a user that may call it; else set PALAVER_DURABILITY=server"
                 ) from None
+
+    def missing(self) -> list[str]:
+        """Return the shards whose server did not answer the last time: none, or all, where it is one server."""
+        return [shard for shard in self.due.shards if is_away(cast(Connection, self._redis), keys.due(shard))]
 
     async def ping(self) -> None:
         """Raises what a call would raise while Redis is away."""

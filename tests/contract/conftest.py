@@ -19,7 +19,8 @@ from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
 from tests.contract.slots import crossings, watched_scripts
 from tests.contract.store_driver import StoreDriver
-from tests.contract.witness import Moves, WitnessedFake, WitnessedRedis
+from tests.contract.witness import Moves, WitnessedCluster, WitnessedFake, WitnessedRedis
+from tests.redis_cluster import ON_CLUSTER, WAITS, RedisCluster
 from tests.sentinels import BY_SENTINEL, SentinelServer
 
 
@@ -49,6 +50,10 @@ def server() -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def address(server: RedisServer) -> Iterator[str]:
     """Its address; with PALAVER_TEST_STORE=sentinel, that of a Sentinel that knows it."""
+    if ON_CLUSTER:
+        with RedisCluster() as cluster:
+            yield cluster.url
+        return
     if not BY_SENTINEL:
         yield server.url
         return
@@ -73,6 +78,9 @@ async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     client: Any
     if request.param == "fake":
         client = WitnessedFake(server=FakeServer())
+    elif ON_CLUSTER:
+        client = WitnessedCluster.of(request.getfixturevalue("address"), **WAITS)
+        await client.flushall()
     else:
         client = WitnessedRedis.from_pool(pool_of(request.getfixturevalue("address"), patience=5))
         await client.flushall()
@@ -87,6 +95,9 @@ async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 @pytest.fixture(scope="session")
 def settings() -> Settings:
     """Settings that no environment changes. Override single fields with ``model_copy(update=…)``."""
+    if ON_CLUSTER:
+        here: Any = {"redis_url": "redis+cluster://127.0.0.1:1/0", "broker_url": "redis://127.0.0.1:1/0"}
+        return Settings(**here, shards=1, lease_seconds=15.0, max_losses=3)
     return Settings(redis_url="redis://127.0.0.1:1/0", shards=1, lease_seconds=15.0, max_losses=3)
 
 

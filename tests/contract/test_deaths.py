@@ -29,6 +29,7 @@ from palaver.store.redis.connection import now_ms
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.clock import Clock
 from tests.contract.store_driver import StoreDriver
+from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import aeventually
 from workers.loops.deaths import PATIENCE, DeathWatch
 from workers.loops.keeper import Keeper
@@ -37,7 +38,11 @@ from workers.steps.capabilities import Capabilities
 from workers.steps.histograms import Histograms
 from workers.steps.runtime import Runtime
 
-pytestmark = [pytest.mark.process, pytest.mark.parametrize("redis", ["real"], indirect=True, ids=["server"])]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.parametrize("redis", ["real"], indirect=True, ids=["server"]),
+    pytest.mark.skipif(ON_CLUSTER, reason="about the connections of one server: test_cluster_deaths has a cluster's"),
+]
 
 LEASE = 15.0
 

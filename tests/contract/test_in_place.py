@@ -58,6 +58,7 @@ async def test_it_is_a_lease_like_any_other(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
     following = await taken(driver, lease)
     (renewal,) = await driver.store.steps.renew([following])
+    assert renewal is not None
     assert renewal.name == "PROLONGED"
     third = await taken(driver, following)
     with pytest.raises(StaleLease):

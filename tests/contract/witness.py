@@ -3,12 +3,15 @@ cluster would refuse, and sends no request of more words than every server takes
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
+from palaver.store.redis.cluster.client import ClusterClient
+from palaver.store.redis.cluster.slots import slot_of
 from palaver.store.redis.connection import MOST_ARGUMENTS
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus
 from tests.contract.slots import crossings, refused, refused_together
@@ -79,3 +82,40 @@ class WitnessedRedis(_Witnessed, Redis):  # type: ignore[misc]
 
 class WitnessedFake(_Witnessed, FakeAsyncRedis):  # type: ignore[misc]
     """A client of fakeredis."""
+
+
+class WitnessedCluster(_Witnessed, ClusterClient):  # type: ignore[misc]
+    """A client of a cluster, with what tests want to see of all of its masters."""
+
+    async def flushall(self, **_: Any) -> None:  # type: ignore[override]
+        """Empty them."""
+        await self.of_each_master("FLUSHALL")
+
+    async def config_set(self, name: Any, value: Any, *more: Any, **_: Any) -> None:  # type: ignore[override]
+        """Set an option of each."""
+        await self.of_each_master("CONFIG SET", name, value, *more)
+
+    async def keys(self, pattern: Any = "*", **_: Any) -> list[bytes | str]:
+        """The names of all keys."""
+        return [key for keys in await self.of_each_master("KEYS", pattern) for key in keys]
+
+    async def dbsize(self, **_: Any) -> int:
+        """The number of all keys."""
+        return sum(await self.of_each_master("DBSIZE"))
+
+    async def scan_iter(self, match: Any = "*", **_: Any) -> AsyncIterator[bytes]:  # type: ignore[override]
+        """The names of all keys, one by one."""
+        for names in await self.of_each_master("KEYS", match):
+            for name in names:
+                yield name
+
+    async def pubsub_numsub(self, *channels: Any, **_: Any) -> Any:
+        """How many listen to channels, at the master that each belongs to."""
+        counts = []
+        for channel in channels:
+            if channel.startswith("{"):
+                node = self.node(await self.master(slot_of(channel)))
+                counts.append((channel.encode(), (await node.pubsub_shardnumsub(channel))[0][1]))
+            else:
+                counts += await super().pubsub_numsub(channel)
+        return counts

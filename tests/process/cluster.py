@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +33,7 @@ from tests.process.broker import ON_RABBITMQ, Broker
 from tests.process.inputs import Inputs
 from tests.process.rabbitmq import RabbitServer
 from tests.process.tools import read_tool_ledger
+from tests.redis_cluster import ON_CLUSTER, RedisCluster
 from tests.sentinels import BY_SENTINEL, SentinelServer, client_of
 from tests.waiting import eventually
 
@@ -126,6 +127,9 @@ class Cluster(Inputs):
         ports = Ports.free()
         self.sentinel = SentinelServer.of(ports.redis) if BY_SENTINEL and redis_url is None and not self.users else None
         """The way to the Redis for all processes, where that is under test."""
+        self._masters = ExitStack()
+        self.masters = RedisCluster() if ON_CLUSTER and redis_url is None and not self.users else None
+        """The masters that have the store, where that is under test: the Redis of the stack has the deliveries."""
         self.tool_ledger_path = folder / "tools.jsonl"
         self.ledger_path = folder / "model-ledger.jsonl"
         """What the model server was asked."""
@@ -159,6 +163,7 @@ class Cluster(Inputs):
                 "TOOL_LEDGER": str(self.tool_ledger_path),
                 "PALAVER_BROKER_URL": self.rabbitmq.url if self.rabbitmq else "",
                 **({"PALAVER_REDIS_URL": self.sentinel.url} if self.sentinel else {}),
+                **self._places(ports),
                 **environment,
             },
         )
@@ -169,6 +174,14 @@ class Cluster(Inputs):
         self.expected_in_logs: list[str] = []
         self._marks: dict[Path, int] = {}
         self._ledger_marks: dict[Path, int] = {}
+
+    def _places(self, ports: Ports) -> Mapping[str, str]:
+        """Where the store and the deliveries are, if the store is on masters of its own."""
+        if self.masters is None:
+            return {}
+        self._masters.enter_context(self.masters)
+        broker = self.rabbitmq.url if self.rabbitmq else f"redis://127.0.0.1:{ports.redis}/0"
+        return {"PALAVER_REDIS_URL": self.masters.url, "PALAVER_BROKER_URL": broker}
 
     # Processes.
 
@@ -322,6 +335,8 @@ class Cluster(Inputs):
     @cached_property
     def _settings(self) -> Settings:
         """Those of `ask`: to read them from the environment each time is a fifth of what a question costs."""
+        if self.masters:
+            return Settings(redis_url=self.masters.url, broker_url=self.stack.redis_url)
         return Settings(redis_url=self.stack.redis_url)
 
     def denied(self) -> list[str]:
@@ -334,7 +349,7 @@ class Cluster(Inputs):
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:
         """A plain connection to the server that has the store."""
-        with client_of(self.stack.redis_url) as connection:
+        with self.masters.whole() if self.masters else client_of(self.stack.redis_url) as connection:
             yield connection
 
     # Runs, through the API.
@@ -452,6 +467,7 @@ class Cluster(Inputs):
             self.rabbitmq.close()
         if self.sentinel:
             self.sentinel.close()
+        self._masters.close()
 
 
 def stream(http: httpx.Client, path: str, **request: Any) -> Iterator[tuple[float, dict[str, Any]]]:

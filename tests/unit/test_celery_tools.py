@@ -371,6 +371,14 @@ def test_report_may_be_called_twice() -> None:
             "needs a type annotation: give parameters",
         ),
         ('broker_env = "NO_SUCH"\ntasks.x = { parameters = { type = "object" } }', "NO_SUCH is not set"),
+        (
+            'broker = "redis+cluster://x"\ntasks.x = { parameters = { type = "object" } }',
+            "broker: Celery cannot use a Redis in cluster mode: name one server with `cluster-enabled no`",
+        ),
+        (
+            'broker = "redis://x"\nreports_env = "A_CLUSTER"\ntasks.x = { parameters = { type = "object" } }',
+            "A_CLUSTER: Celery cannot use a Redis in cluster mode",
+        ),
         ('broker = "redis://u:p@x"\ntasks.x = { parameters = { type = "object" } }', "broker: has a login"),
         ('broker = "redis://x"\ntasks.x = {}', "tasks.x: needs parameters"),
         ('app = "a:b"\nbroker = "redis://x"\ntasks.x = {}', "has one of app, broker, and broker_env"),
@@ -378,12 +386,16 @@ def test_report_may_be_called_twice() -> None:
         ('app = "a:b"', "shop.tasks"),
     ],
 )
-async def test_a_table_that_does_not_fit_is_a_sentence(tmp_path: Path, text: str, said: str) -> None:
+async def test_a_table_that_does_not_fit_is_a_sentence(
+    tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_CLUSTER", "rediss+cluster://:s3cret-of-a-cluster@x:1,y:2/0")
     with pytest.raises(ConfigurationError) as refused:
         async with tools_of_file(tmp_path, f"[celery.shop]\n{text}\n"):
             pass
     assert str(refused.value).startswith("PALAVER_TOOL_SOURCES: ")
     assert said in str(refused.value)
+    assert "s3cret" not in str(refused.value)
 
 
 async def test_check_says_whether_workers_have_the_tasks(

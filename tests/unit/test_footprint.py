@@ -29,8 +29,12 @@ import palaver.config.secret_files, palaver.stack.supervision, palaver.config.ex
 }
 """What imports what a program does until it serves."""
 _OF_TERMINALS: Final = {"prompt_toolkit", "typer"}
-_UNASKED: Final = {"cryptography.hazmat", "jsonschema_rs", "jwt", "palaver.identity", "palaver.store.redis.sentinel"}
-"""What comes with a key, with the first schema, with the first token, with an issuer, and with Sentinels."""
+_UNASKED: Final = {
+    *("cryptography.hazmat", "jsonschema_rs", "jwt", "palaver.identity"),
+    *("palaver.store.redis.cluster", "palaver.store.redis.sentinel"),
+}
+"""What comes with a key, with the first schema, with the first token, with an issuer, with a cluster, with Sentinels.
+"""
 NEEDLESS: Final[Mapping[str, set[str]]] = {
     "up": {*_OF_TERMINALS, *_UNASKED, "celery", "httpx", "kombu", "palaver.schemas.models", "redis", "rich"},
     "api": {*_OF_TERMINALS, *_UNASKED, "aiohttp", "celery", "fastapi_offline", "flower", "httpx", "tornado", "workers"},

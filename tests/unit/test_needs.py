@@ -29,11 +29,11 @@ def _granted(role: Role) -> set[str]:
 
 
 def _asked(role: Role) -> set[str]:
-    commands = needs(role, ("store", "broker"))
+    commands = needs(role, ("store", "broker"), clustered=True)
     return {"|".join(each[:2]) if f"{each[0]}|" in _SUB else each[0] for each in commands}
 
 
-_SUB: Final = ("client|", "pubsub|", "script|")
+_SUB: Final = ("client|", "cluster|", "pubsub|", "script|")
 
 
 @pytest.mark.parametrize("role", ["api", "worker", "flower"])
@@ -52,6 +52,12 @@ def test_every_command_of_a_script_is_granted_to_somebody() -> None:
     called = {name.lower() for text in lua_files().values() for name in re.findall(r"redis\.p?call\('(\w+)'", text)}
     assert len(called) > 20
     assert called <= _granted("api") | _granted("worker")
+
+
+def test_what_a_cluster_is_asked_is_asked_of_no_other_server() -> None:
+    more = set(needs("worker", ("store",), clustered=True)) - set(needs("worker", ("store",)))
+    assert {command[0] for command in more} == {"asking", "cluster", "spublish", "ssubscribe", "sunsubscribe"}
+    assert needs("flower", ("store",), clustered=True) == ()
 
 
 def test_who_asks_nothing_of_the_store_waits_for_no_promise() -> None:

@@ -148,6 +148,8 @@ def test_settings_know_what_they_keep_secret(monkeypatch: pytest.MonkeyPatch, kn
     assert not list(passwords_of(None))
     url = "redis+sentinel://u:own%40@a:1,[::1]:2/m/0?sentinel_username=w&sentinel_password=of+all%2F"
     assert list(passwords_of(url)) == ["own@", "of all/"]
+    cluster = Settings(redis_url="redis+cluster://u:the%2Fone%40@a:1,[::1]:2/0", broker_url="redis://:br0ker-1@b/0")
+    assert cluster.secrets == ("the/one@", "br0ker-1")
 
 
 def test_a_log_line_has_none(known: None) -> None:

@@ -19,13 +19,13 @@ def test_the_page_lists_every_setting_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `PALAVER_(\w+)` \| `?([^|`]+?)`? \|", PAGE.read_text(), re.MULTILINE))
     assert {name.upper() for name in Settings.model_fields} == set(rows)
     for name, field in Settings.model_fields.items():
-        default = rows[name.upper()]
-        if isinstance(field.default, tuple):
-            assert tuple(each for each in default.split(",") if each != "none") == field.default, name
+        default, kept = rows[name.upper()], field.get_default(call_default_factory=True, validated_data={})
+        if isinstance(kept, tuple):
+            assert tuple(each for each in default.split(",") if each != "none") == kept, name
         elif default not in ("none", "the same Redis"):
             number = {"false": "0", "true": "1"}.get(default) or default
-            read = default if isinstance(field.default, str) else float(number)
-            assert read == field.default, name
+            read = default if isinstance(kept, str) else float(number)
+            assert read == kept, name
 
 
 def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,6 +33,17 @@ def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALAVER_LEASE_SECONDS", "soon")
     with pytest.raises(ConfigurationError, match="PALAVER_LEASE_SECONDS"):
         settings()
+    settings.cache_clear()
+
+
+def test_what_depends_on_a_wrong_value_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of shards is that of a cluster, or one, and is not known where the address is wrong."""
+    settings.cache_clear()
+    monkeypatch.setenv("PALAVER_DURABILITY", "paper")
+    with pytest.raises(ConfigurationError) as refused:
+        settings()
+    assert "PALAVER_DURABILITY" in str(refused.value)
+    assert "SHARDS" not in str(refused.value)
     settings.cache_clear()
 
 
@@ -46,9 +57,14 @@ def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPat
     ("variable", "url", "told"),
     [
         (
-            "REDIS_URL",
+            "BROKER_URL",
             "redis+cluster://10.0.0.1:6379/0",
-            "cluster mode .*: name one with `cluster-enabled no`",
+            "kombu has no transport for a Redis in cluster mode: name one server with `cluster-enabled no`, as redis://",
+        ),
+        (
+            "REDIS_URL",
+            "redis-cluster://:s3cret@10.0.0.1:6379",
+            "is named in one address, as redis.cluster://HOST:6379,",
         ),
         ("REDIS_URL", "redis://:s3cret@10.0.0.1:6379,10.0.0.2:6379/0", "one server, not several: name one address"),
         (
@@ -63,7 +79,11 @@ def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPat
         ),
         ("BROKER_URL", "sentinel://10.0.0.1:26379", "Sentinels are named in one address, as redis.sentinel://HOST"),
         ("REDIS_URL", "redis+socket:///run/redis.sock", "unix:///PATH"),
-        ("REDIS_URL", "amqp://guest@10.0.0.1//", "must begin with redis://, rediss://, redis.sentinel://, .*unix://$"),
+        (
+            "REDIS_URL",
+            "amqp://guest@10.0.0.1//",
+            "must begin with redis://, rediss://, redis.sentinel://, .*unix://, redis.cluster://, rediss.cluster://$",
+        ),
         ("REDIS_URL", "10.0.0.1:6379", "must begin with redis://"),
         ("BROKER_URL", "sqs://", "must begin with redis://, .*unix://, amqp://, amqps://$"),
     ],

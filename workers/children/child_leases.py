@@ -54,7 +54,7 @@ def renew(calls: Mapping[int, ActiveCall]) -> set[int]:
     return {pid for pid, answer in zip(leases, answers, strict=True) if answer in (Renewal.GONE, Renewal.CANCELLING)}
 
 
-async def _renew(leases: list[Lease]) -> list[Renewal]:
+async def _renew(leases: list[Lease]) -> list[Renewal | None]:
     async with asyncio.timeout(_PATIENCE), Store.connect(settings()) as store:
         return await store.steps.renew(leases)
 

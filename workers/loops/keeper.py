@@ -192,7 +192,7 @@ class Keeper:
             await self._runtime.store.fleet.leave(self._runtime.worker_id)
 
 
-def _apply(active: ActiveStep, answer: Renewal, requested_at: float) -> None:
+def _apply(active: ActiveStep, answer: Renewal | None, requested_at: float) -> None:
     if answer in (Renewal.PROLONGED, Renewal.PAUSING):
         active.renewed(requested_at)
     match answer:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from palaver.steps.leases import Delta, ProgressDelta
 from palaver.store import Store
+from palaver.vocabulary.ids import shard_of
 
 log = logging.getLogger("palaver.workers.steps.delta_writer")
 
@@ -68,9 +69,12 @@ class DeltaWriter:
         for buffer in batch:
             buffer.writing = written
         try:
-            deltas = [delta for buffer in batch for delta in buffer.take(last=last)]
+            taken = [(buffer, [*buffer.take(last=last)]) for buffer in batch]
+            deltas = [delta for _, some in taken for delta in some]
             if deltas:
-                await self._store.steps.write_deltas(deltas)
+                away = await self._store.steps.write_deltas(deltas)
+                for buffer, some in taken if away else ():
+                    buffer.lost = buffer.lost or any(shard_of(delta.lease.run_id) in away for delta in some)
         except Exception as error:
             log.warning("%d deltas dropped: %s", len(batch), type(error).__name__)
             for buffer in batch:

@@ -78,17 +78,17 @@ class SpanSender:
         try:
             while True:
                 # Each is held right before it is sent: a slow collector takes longer for one than a hold lasts.
-                more = [
-                    await self._send_some(shard)
-                    for shard in self._outbox.shards
-                    if await self._outbox.hold(shard, self._worker)
-                ]
+                more = [sent for shard in self._outbox.there() if (sent := await self._send_held(shard)) is not None]
                 if not any(more):
                     await asyncio.sleep(self._delay if more else _OTHERS)
         finally:
             with contextlib.suppress(Exception):
                 for shard in self._outbox.shards:
                     await self._outbox.release(shard, self._worker)
+
+    async def _send_held(self, shard: str) -> bool | None:
+        """Send as `_send_some`; None if another one does."""
+        return await self._send_some(shard) if await self._outbox.hold(shard, self._worker) else None
 
     async def _send_some(self, shard: str) -> bool:
         """Send a batch of spans; tell whether there is more to send at once."""

@@ -189,7 +189,9 @@ class Conversations:
         index: Literal["", ":updated"] = ":updated" if field == "updated" else ""
         shards = [
             ShardLists(
-                keys.conversation_prefix(shard), [keys.conversations(shard, index, of) for of in keys.reached_owners()]
+                shard,
+                keys.conversation_prefix(shard),
+                [keys.conversations(shard, index, of) for of in keys.reached_owners()],
             )
             for shard in self._reading.shards
         ]

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, cast
 
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings, settings
@@ -49,7 +51,8 @@ class FirstLook:
         # It tries nothing again: a connection that is there anew was cut.
         self._redis = client_of(here.store_url, seconds=_WITHIN)
         self._fleet = Fleet(cast(Connection, self._redis), here)
-        self._pubsub = self._redis.pubsub()
+        self._clustered = here.clustered
+        self._pubsub: PubSub | None = None
         self._suspects: tuple[Suspect, ...] = ()
 
     def take(self) -> None:
@@ -73,20 +76,34 @@ class FirstLook:
 
     async def _take(self) -> None:
         name = f"first-look~{secrets.token_hex(4)}"
+        self._pubsub = (await self._of_workers()).pubsub()
         await self._pubsub.subscribe(keys.cancel_channel(name))
         # Who is not subscribed judges nobody.
         await self._pubsub.get_message(timeout=_WITHIN)
         roll = await self._fleet.call_roll(name)
         self._suspects = tuple(Suspect(gone, time.monotonic()) for gone in roll.gone)
 
+    async def _of_workers(self) -> Redis:
+        """Return a client of the server that knows which workers are connected."""
+        if not self._clustered:
+            return self._redis
+        # Not above: the others do without.
+        from palaver.store.redis.cluster.client import HOME, ClusterClient
+
+        cluster = cast(ClusterClient, self._redis)
+        return cluster.node(await cluster.master(HOME))
+
     async def _lasted(self) -> bool:
+        if self._pubsub is None:
+            return False
         await self._pubsub.ping()
         # After a new connection the subscription is confirmed first.
         message = await self._pubsub.get_message(timeout=_WITHIN)
         return message is not None and message["type"] == "pong"
 
     async def _close(self) -> None:
-        await self._pubsub.aclose()
+        if self._pubsub is not None:
+            await self._pubsub.aclose()
         await self._redis.aclose()
 
 

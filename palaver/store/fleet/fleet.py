@@ -14,12 +14,14 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import (
     Connection,
     Listener,
+    Pipeline,
     PubSub,
     is_absent,
     is_closed,
     now_ms,
     portions,
 )
+from palaver.store.redis.visits import ask_each, is_away, tell_each
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import MODEL, kind_of
 
@@ -163,7 +165,7 @@ class Fleet:
         if worker.providers:
             pipeline.zadd(keys.WORKER_PROVIDERS, dict.fromkeys(worker.providers, seconds))
         pipeline.zremrangebyscore(keys.WORKER_PROVIDERS, "-inf", seconds - KNOWN_FOR)
-        await pipeline.execute()
+        await tell_each(pipeline)
 
     async def leave(self, worker_id: str) -> bool:
         """Report that a worker is gone. Returns whether this is the first report of it."""
@@ -207,11 +209,13 @@ class Fleet:
         return WorkerCensus(len(ids), gone)
 
     async def _unconnected(self, workers: Sequence[str], now: int) -> tuple[DeadWorker, ...]:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.info("server")
-        for worker_id in workers:
-            pipeline.hmget(keys.worker(worker_id), ("server", "connection", "lease_ms", "queues", "processes"))
-        info, *reports = await pipeline.execute()
+        # By itself: of a cluster, the server that workers report to.
+        info = await self._redis.info("server")
+        fields = ("server", "connection", "lease_ms", "queues", "processes")
+        # Who reports at a master that is away is judged when it is back.
+        reports = await ask_each(
+            self._redis, workers, lambda pipeline, worker_id: pipeline.hmget(keys.worker(worker_id), fields)
+        )
         here = info.get("run_id", "").encode()
         named = [
             DeadWorker(
@@ -221,7 +225,7 @@ class Fleet:
                 any(kind_of(queue).isolated for queue in queues.decode().split()),
                 (processes or b"").decode(),
             )
-            for worker_id, (server, connection, lease_ms, queues, processes) in zip(workers, reports, strict=True)
+            for worker_id, ((server, connection, lease_ms, queues, processes),) in reports
             if server and server == here and int(connection)
         ]
         if not named:
@@ -236,9 +240,7 @@ class Fleet:
     async def workers(self) -> list[WorkerReport]:
         """All workers that reported lately."""
         ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
-        pipeline = self._redis.pipeline(transaction=False)
-        for worker_id in ids:
-            pipeline.hgetall(keys.worker(worker_id))
+        reports = await ask_each(self._redis, ids, lambda pipeline, worker_id: pipeline.hgetall(keys.worker(worker_id)))
         return [
             WorkerReport(
                 id=worker_id,
@@ -251,7 +253,7 @@ class Fleet:
                 lacks=tuple(report.get(b"lacks", b"").decode().split()),
                 refused=tuple(report.get(b"refused", b"").decode().split()),
             )
-            for worker_id, report in zip(ids, await pipeline.execute(), strict=True)
+            for worker_id, (report,) in reports
             if report
         ]
 
@@ -268,15 +270,24 @@ class Fleet:
     async def providers(self) -> frozenset[str] | None:
         """Providers that a worker can call, or could within the last hour; none if none has reported yet.
 
-        None while a model worker is older than this report: it may be able to call any.
+        None while a model worker is older than this report: it may be able to call any. So may one whose report is on
+        a server that is away.
         """
+        if is_away(self._redis, keys.WORKERS):
+            return None
         ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.WORKER_PROVIDERS, 0, -1)
-        for worker_id in ids:
-            pipeline.hmget(keys.worker(worker_id), ("queues", "providers"))
-        names, *reports = await pipeline.execute()
-        if any(queues == MODEL.queue.encode() and listed is None for queues, listed in reports):
+
+        def put(pipeline: Pipeline, worker_id: str | None) -> None:
+            if worker_id is None:
+                pipeline.zrange(keys.WORKER_PROVIDERS, 0, -1)
+            else:
+                pipeline.hmget(keys.worker(worker_id), ("queues", "providers"))
+
+        found = dict(await ask_each(self._redis, (None, *ids), put))
+        if len(found) < 1 + len(ids):
+            return None
+        (names,) = found.pop(None)
+        if any(queues == MODEL.queue.encode() and listed is None for ((queues, listed),) in found.values()):
             return None
         return frozenset(name.decode() for name in names)
 

@@ -20,6 +20,7 @@ from palaver.store.fleet.providers import Providers
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity, Memory
 from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms
+from palaver.store.redis.visits import ask_each, whole
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.server.server_state import NO_EVICTION, ServerState
 from palaver.store.steps.queues import ToolQueues
@@ -96,6 +97,8 @@ class Measuring:
         self._rewinds = rewinds
         self._queues = queues
         self._more = more
+        self._last: dict[str, Sequence[Any]] = {}
+        """The answers of each shard, as they were read last."""
 
     async def read(self, providers: Iterable[str]) -> Samples:
         """All that the store knows, and about ``providers`` of these names. Raises what Redis raises."""
@@ -137,12 +140,12 @@ class Measuring:
         totals = _Shards(ready={queue: _WaitingLine() for queue in await self._queues.all()})
         for first in range(0, len(self._shards), _AT_ONCE):
             shards = self._shards[first : first + _AT_ONCE]
-            pipeline = self._redis.pipeline(transaction=False)
-            for shard in shards:
-                _ask(pipeline, totals, shard)
-            replies = iter(await pipeline.execute())
-            for shard in shards:
-                _take(replies, totals, shard)
+            self._last.update(
+                await ask_each(self._redis, shards, lambda pipeline, shard: _ask(pipeline, totals, shard))
+            )
+            # One that is away stands still: what was read of it last.
+            for shard, replies in whole(shards, [(each, self._last[each]) for each in shards if each in self._last]):
+                _take(iter(replies), totals, shard)
         return totals
 
 

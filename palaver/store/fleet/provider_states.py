@@ -12,7 +12,8 @@ import orjson
 from palaver.errors import Failure
 from palaver.store.reading import records
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Fields, now_ms
+from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms
+from palaver.store.redis.visits import ask_each, whole
 
 _MOST_MODELS: Final = 100
 """Gates of models that are looked at, of one provider."""
@@ -73,44 +74,40 @@ class ProviderUsage:
 
 
 async def provider_states(redis: Connection, names: Sequence[str]) -> list[ProviderUsage]:
-    """The providers of these names."""
+    """The providers of these names. Without those whose server is away, if whoever answers tells so."""
     now = await now_ms(redis)
     of_models = await limit_keys_of_models(redis, names, now)
-    limit_keys = [limit_key for name in names for limit_key in (name, *of_models[name])]
-    pipeline = redis.pipeline(transaction=False)
-    for limit_key in limit_keys:
+
+    def put(pipeline: Pipeline, limit_key: str) -> None:
         of = keys.of_gate(limit_key)
         pipeline.hgetall(of.gate)
         pipeline.zcount(of.calls, f"({now}", "+inf")
         pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
         pipeline.hget(of.outage, "error")
-    for name in names:
-        pipeline.hget(keys.of_gate(name).cooldowns, "begun")
-    replies = await pipeline.execute() if limit_keys else []
-    begun = dict(zip(names, replies[4 * len(limit_keys) :], strict=True))
-    gate_records = {
-        limit_key: _GateRecord(limit_key, *replies[4 * i : 4 * i + 4]) for i, limit_key in enumerate(limit_keys)
-    }
-    return [
-        _state(
-            gate_records[name],
-            [gate_records[limit_key] for limit_key in (name, *of_models[name])],
-            int(begun[name] or 0),
-            now,
-        )
-        for name in names
+        if limit_key in of_models:
+            pipeline.hget(of.cooldowns, "begun")
+
+    limit_keys = [limit_key for name, models in of_models.items() for limit_key in (name, *models)]
+    replies = dict(await ask_each(redis, limit_keys, put))
+    gates = {limit_key: _GateRecord(limit_key, *reply[:4]) for limit_key, reply in replies.items()}
+    there = [
+        (name, [gates[limit_key] for limit_key in (name, *models)])
+        for name, models in of_models.items()
+        if all(limit_key in gates for limit_key in (name, *models))
     ]
+    return [_state(of[0], of, int(replies[name][4] or 0), now) for name, of in whole(names, there)]
 
 
 async def limit_keys_of_models(redis: Connection, providers: Sequence[str], now: int) -> dict[str, list[str]]:
-    """Return the limit keys of models whose gates have to be asked, by provider."""
-    pipeline = redis.pipeline(transaction=False)
-    for name in providers:
-        pipeline.zrange(keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS)
-    replies = await pipeline.execute() if providers else []
-    return {
-        name: [f"{name}/{model.decode()}" for model in models] for name, models in zip(providers, replies, strict=True)
-    }
+    """Return the limit keys of models whose gates have to be asked, by provider: of those whose server answers."""
+    found = await ask_each(
+        redis,
+        providers,
+        lambda pipeline, name: pipeline.zrange(
+            keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS
+        ),
+    )
+    return {name: [f"{name}/{model.decode()}" for model in models] for name, (models,) in found}
 
 
 class _GateRecord(NamedTuple):

@@ -22,6 +22,7 @@ from palaver.errors import Failure
 from palaver.store.fleet.provider_states import ProviderUsage, limit_keys_of_models, provider_states
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Listener, now_ms, portions
+from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts.providers import (
     Admit,
     Admitted,
@@ -190,12 +191,13 @@ class Providers:
     async def _cooling(self, names: Iterable[str]) -> list[Cooling]:
         now, listed = await now_ms(self._redis), list(names)
         of_models = await limit_keys_of_models(self._redis, listed, now)
-        limit_keys = [limit_key for name in listed for limit_key in (name, *of_models[name])]
-        pipeline = self._redis.pipeline(transaction=False)
-        for limit_key in limit_keys:
-            pipeline.hmget(keys.of_gate(limit_key).gate, ("opens", "out"))
+        found = await ask_each(
+            self._redis,
+            [limit_key for name, models in of_models.items() for limit_key in (name, *models)],
+            lambda pipeline, limit_key: pipeline.hmget(keys.of_gate(limit_key).gate, ("opens", "out")),
+        )
         cooling = []
-        for limit_key, (opens, out) in zip(limit_keys, await pipeline.execute() if limit_keys else [], strict=True):
+        for limit_key, ((opens, out),) in found:
             if opens and float(opens) > now:
                 cooling.append(
                     Cooling(limit_key, (float(opens) - now) / 1000, (now - float(out)) / 1000 if out else None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import Connection, Pipeline, now_ms
+from palaver.store.redis.visits import ask_each, whole
 from palaver.store.steps.queues import ToolQueues
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import RANK
@@ -41,27 +42,31 @@ class WaitingTenants:
     async def by_queue(self) -> dict[str, Sequence[WaitingTenant]]:
         """For each queue the tenants that wait, those whose turn comes first in front. Raises what Redis raises."""
         queues = await self._queues.all()
-        places = [(queue, shard, kind) for queue in queues for shard in self._shards for kind in (False, True)]
-        pipeline = self._redis.pipeline(transaction=False)
-        for queue, shard, at_cap in places:
-            pipeline.zrange((keys.capped if at_cap else keys.turns)(shard, queue), 0, MOST_SHOWN - 1)
+        places = [(queue, kind) for queue in queues for kind in (False, True)]
+
+        def put(pipeline: Pipeline, shard: str) -> None:
+            for queue, at_cap in places:
+                pipeline.zrange((keys.capped if at_cap else keys.turns)(shard, queue), 0, MOST_SHOWN - 1)
+
         found = [
             (queue, shard, at_cap, owner.decode())
-            for (queue, shard, at_cap), owners in zip(places, await pipeline.execute(), strict=True)
+            for shard, of_places in whole(self._shards, await ask_each(self._redis, self._shards, put))
+            for (queue, at_cap), owners in zip(places, of_places, strict=True)
             for owner in owners
         ]
         if not found:
             return {queue: [] for queue in queues}
-        pipeline = self._redis.pipeline(transaction=False)
-        for queue, shard, _, owner in found:
+
+        def put_tenant(pipeline: Pipeline, at: tuple[str, str, bool, str]) -> None:
+            queue, shard, _, owner = at
             pipeline.zcard(keys.backlog(shard, queue, owner))
             pipeline.zrange(keys.backlog(shard, queue, owner), 0, 0, withscores=True)
             pipeline.zcard(keys.in_flight(shard, owner))
-        replies: list[Any] = await pipeline.execute()
+
+        replies = await ask_each(self._redis, found, put_tenant)
         now = await now_ms(self._redis)
         found_in: dict[str, dict[str, WaitingTenant]] = {queue: {} for queue in queues}
-        for i, (queue, _, at_cap, owner) in enumerate(found):
-            waiting, first, in_flight = replies[3 * i : 3 * i + 3]
+        for (queue, _, at_cap, owner), (waiting, first, in_flight) in replies:
             since = int(first[0][1]) % RANK if first else now
             one = WaitingTenant(owner.strip("@:"), at_cap, waiting, in_flight, max(0.0, (now - since) / 1000))
             known = found_in[queue].get(owner)

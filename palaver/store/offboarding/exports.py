@@ -24,6 +24,7 @@ from palaver.store.reading import records
 from palaver.store.reading.events import LogEntry
 from palaver.store.reading.usage_ledger import UsageLedger, today
 from palaver.store.redis.reach import Reach, within
+from palaver.store.redis.visits import nothing_left_out
 from palaver.store.runs.runs import Runs
 from palaver.store.schedules.schedules import Schedules
 from palaver.store.tenants.tenants import Tenant
@@ -171,7 +172,8 @@ class Exports:
     async def _of_usage(self, tenant: Tenant, place: str) -> AsyncGenerator[Placed, None]:
         last = today()
         days = self._usage.read(last - self._usage_days, last, [tenant.tag])
-        async for day, spent in days:
+        while read := await _as(tenant, partial(anext, days, None)):
+            day, spent = read
             if day.isoformat() > place:
                 rows = [
                     {"agent": spender.agent, "model": spender.model, "key": spender.key, **numbers}
@@ -234,8 +236,8 @@ class Exports:
 
 
 async def _as(tenant: Tenant, read: Callable[[], Awaitable[T]]) -> T:
-    """Return what is read within the reach of a tenant: of lists that is what it has."""
-    with within(Reach(tenant.tag)):
+    """Return what is read within the reach of a tenant: of lists that is what it has, and all of it."""
+    with within(Reach(tenant.tag)), nothing_left_out():
         return await read()
 
 

@@ -8,6 +8,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from palaver.store.redis.connection import portions
 from palaver.store.redis.keys import Key
+from palaver.store.redis.visits import whole
 from palaver.store.scripting.contracts import Find
 from palaver.store.scripting.contracts.listing import FieldTest, Index
 from palaver.store.scripting.scripts import Scripts
@@ -30,6 +31,7 @@ Read = Callable[[Sequence[str]], Awaitable[Mapping[str, tuple[T, int]]]]
 class ShardLists(NamedTuple):
     """The lists of one shard to look through."""
 
+    shard: str
     hashes: str
     """The beginning of the keys of the hashes."""
     lists: Sequence[Key]
@@ -67,8 +69,9 @@ class ListPage(NamedTuple, Generic[T]):
 
 async def look(scripts: Scripts, search: Search, place: Place | None, limit: int) -> Part:
     """The next part of the lists behind ``place``, with ``limit`` that passed the tests at most."""
-    replies = await scripts.run_all(
-        Find(
+    answers = await scripts.run_for_each(
+        search.shards,
+        lambda shard: Find(
             hashes=shard.hashes,
             ascending=search.ascending,
             begin=place and place[0],
@@ -78,9 +81,10 @@ async def look(scripts: Scripts, search: Search, place: Place | None, limit: int
             most_matches=limit,
             lists=tuple(map(Index, shard.lists)),
             tests=search.tests,
-        )
-        for shard in search.shards
+        ),
     )
+    there = whole([lists.shard for lists in search.shards], [(lists.shard, reply) for lists, reply in answers])
+    replies = [reply for _, reply in there]
     first = min if search.ascending else max
     places = sorted(
         ((member.at, member.id) for reply in replies for member in reply.members), reverse=not search.ascending

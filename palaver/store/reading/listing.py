@@ -98,6 +98,7 @@ class Listing(Reading):
             return None
         lists = [
             ShardLists(
+                shard,
                 keys.run_prefix(shard),
                 [keys.runs(shard, status, of) for of in owners for status in possible or (None,)],
             )

@@ -24,6 +24,7 @@ from palaver.store.reading.places import say_places
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.redis.reach import reach
+from palaver.store.redis.visits import is_away
 from palaver.store.scripting.contracts import ReadLog
 from palaver.store.scripting.contracts.logs import LogPage
 from palaver.store.scripting.contracts.replies import Unknown
@@ -44,6 +45,8 @@ log = logging.getLogger("palaver.store.reading.reading")
 
 _LARGE: Final = 64 * KIB
 """Bytes of a run after which others get a turn on the loop: it takes a millisecond or more to read."""
+_TRIES: Final = 64
+"""Shards that are tried for a new conversation, while servers of some are away."""
 T = TypeVar("T")
 
 
@@ -69,8 +72,15 @@ class Reading:
         return records.instant(await now_ms(self._redis))
 
     def new_conversation(self, shard: str | None = None) -> str:
-        """An id that no conversation has, on ``shard`` or on any, of the tenant that it is asked for."""
-        return new_conversation_id(len(self.shards), shard, reach().tenant)
+        """An id that no conversation has, on ``shard`` or on any whose server answers, of the tenant that it is asked
+        for."""
+        if shard is not None:
+            return new_conversation_id(len(self.shards), shard, reach().tenant)
+        for _ in range(_TRIES):
+            chosen = new_conversation_id(len(self.shards), None, reach().tenant)
+            if not is_away(self._redis, keys.due(shard_of(chosen))):
+                break
+        return chosen
 
     def new_conversation_beside(self, any_id: str) -> str:
         """An id that no conversation has, of the same shard and tenant as that of a run or a conversation."""

@@ -7,7 +7,7 @@ spans.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from palaver.events import EventKind
 from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, StreamEntry
+from palaver.store.redis.visits import is_away
 from palaver.vocabulary.ids import all_shards
 
 HOLD: Final = 5
@@ -28,6 +29,10 @@ class SpanOutbox:
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
         self.shards = all_shards(settings.shards)
+
+    def there(self) -> Iterator[str]:
+        """The shards whose server answers, as far as is known."""
+        return (shard for shard in self.shards if not is_away(self._redis, keys.spans(shard)))
 
     async def hold(self, shard: str, worker: str) -> bool:
         """Tell whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""

@@ -14,6 +14,7 @@ from palaver.config.settings import Settings
 from palaver.errors import NoRoom
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
+from palaver.store.redis.visits import ask_each, whole
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.limits import count_exceeded
 
@@ -89,10 +90,8 @@ class Capacity:
 
         It is the size of the due index, which has an entry for each of them: no counter that could drift.
         """
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self._shards:
-            pipeline.zcard(keys.due(shard))
-        return sum(await pipeline.execute())
+        sizes = await ask_each(self._redis, self._shards, lambda pipeline, shard: pipeline.zcard(keys.due(shard)))
+        return sum(size for _, (size,) in whole(self._shards, sizes))
 
     async def _look(self) -> Memory:
         try:

@@ -21,7 +21,11 @@ from redis.exceptions import ConnectionError, RedisError
 from palaver.store.redis.connection import PubSubMessage
 from palaver.vocabulary.limits import KIB
 
-_KINDS: Final = {kind.encode(): kind for kind in ("message", "subscribe", "unsubscribe", "pong")}
+_KINDS: Final = {
+    **{kind.encode(): kind for kind in ("message", "subscribe", "unsubscribe", "pong")},
+    # Those of a slot of a cluster.
+    **{f"s{kind}".encode(): kind for kind in ("message", "subscribe", "unsubscribe")},
+}
 
 _AHEAD: Final = 256 * KIB
 """Bytes of messages that nobody has taken from which on nothing more is read."""
@@ -53,6 +57,14 @@ class ChannelConnection(asyncio.Protocol):
     async def unsubscribe(self, *channels: str) -> None:
         """Hear these channels no more, from their confirmations on. Raises what Redis raises."""
         await self._send("UNSUBSCRIBE", *channels)
+
+    async def ssubscribe(self, *channels: str) -> None:
+        """Hear these channels of one slot of a cluster. Raises what Redis raises."""
+        await self._send("SSUBSCRIBE", *channels)
+
+    async def sunsubscribe(self, *channels: str) -> None:
+        """Hear these channels of one slot of a cluster no more. Raises what Redis raises."""
+        await self._send("SUNSUBSCRIBE", *channels)
 
     async def ping(self) -> None:
         """Ask whether the server is there; a ``pong`` is the answer. Raises what Redis raises."""

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from palaver.config.clusters import is_cluster
 from palaver.config.sentinels import by_sentinels
 from palaver.store.redis.pool import Pool, driver
 
@@ -25,13 +26,17 @@ def pool_of(url: str, **options: Any) -> Pool:
 def client_of(url: str, *, seconds: float) -> Redis:
     """Return a client of redis-py's that waits for ``seconds`` for a connection and each answer, and closes its pool
     with itself."""
-    pool = pool_of(
-        url,
-        max_connections=2,
-        patience=seconds,
-        socket_timeout=seconds,
-        socket_connect_timeout=seconds,
-        retry=Retry(NoBackoff(), 0),
-        driver_info=driver(),
-    )
-    return Redis.from_pool(pool)
+    waits: dict[str, Any] = {
+        "max_connections": 2,
+        "patience": seconds,
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "retry": Retry(NoBackoff(), 0),
+        "driver_info": driver(),
+    }
+    if is_cluster(url):
+        # Not above, as with Sentinels.
+        from palaver.store.redis.cluster.client import ClusterClient
+
+        return ClusterClient.of(url, **waits)
+    return Redis.from_pool(pool_of(url, **waits))

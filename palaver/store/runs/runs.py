@@ -132,6 +132,8 @@ class Runs(Listing):
         key = idempotency(idempotency_key, f"condense {body}" if condenses else body, by)
         conversation_id = submission.conversation_id
         if conversation_id is None:
+            # It knows which servers answer.
+            await self._capacity.memory()
             # An idempotency key is found again by its own shard.
             target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
             submit = await self.to_submit(submission, target, "new", key, by=by, lacks=lacks)

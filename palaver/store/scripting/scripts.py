@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -21,6 +21,7 @@ from palaver.config.settings import Settings
 from palaver.errors import CorruptRecord, NewerVersion, NotDurable
 from palaver.store.redis.connection import Connection, Value
 from palaver.store.redis.keys import promised
+from palaver.store.redis.visits import AWAY, answered
 from palaver.store.scripting.assembly import Assembler, lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
@@ -43,6 +44,7 @@ _UNREADABLE: Final = re.compile(
 """Redis's messages for a script that met a record which is not as it was written. A full or busy Redis says something
 else."""
 R = TypeVar("R")
+T = TypeVar("T")
 Command = Sequence[Value]
 """A command of Redis with its arguments."""
 
@@ -58,6 +60,7 @@ class Scripts:
         self.taken = 0
         """Bytes that this process has asked Redis to store for clients, since it began."""
         self._wait = _waiting(settings.durability)
+        self._clustered = settings.clustered
         self._sources = _sources(ScriptSettings.of(settings, sends=send), VERSION)
         self._shas = _Shas(self._sources)
 
@@ -118,6 +121,11 @@ class Scripts:
         scripts = list(scripts)
         return _replies(scripts, await self._answers(scripts, ()))
 
+    async def run_for_each(self, things: Sequence[T], make: Callable[[T], Script[R]]) -> list[tuple[T, R]]:
+        """The reply of the script that ``make`` makes for each of these, as `answered` has them: without those whose
+        server is away. Raises as that."""
+        return answered(things, await self.run_each(map(make, things)))
+
     async def run_all_durably(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
         """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
         PALAVER_DURABILITY asks."""
@@ -147,11 +155,17 @@ class Scripts:
             return _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :], True
         command, enough = self._wait
         # All on one connection: otherwise, after a failover, the wait would be for the writes of another server. A
-        # script that finds its work done writes nothing, and the server waits for a connection's own writes.
-        write = ("SET", promised(scripts[0].pack()[0][0]), 1, "EX", 60)
-        *answers, written, reached = await self._answers(scripts, (*reads, write, command))
-        replies, read_answers = _replies(scripts, answers[: len(scripts)]), answers[len(scripts) :]
-        failed = next((answer for answer in (written, reached) if isinstance(answer, Exception)), None)
+        # script that finds its work done writes nothing, and the server waits for a connection's own writes. Of a
+        # cluster, each server that has some of them waits.
+        marks = [promised(script.pack()[0][0]) for script in (scripts if self._clustered else scripts[:1])]
+        writes = [("SET", mark, 1, "EX", 60) for mark in dict.fromkeys(marks)]
+        *answers, reached = await self._answers(scripts, (*reads, *writes, command))
+        replies, written = _replies(scripts, answers[: len(scripts)]), answers[-len(writes) :]
+        read_answers = answers[len(scripts) : -len(writes)]
+        # Nothing is promised that a server was to write that is away.
+        done = {mark for mark, reply in zip(marks, replies, strict=False) if not isinstance(reply, AWAY)}
+        waited = [answer for write, answer in zip(writes, written, strict=True) if write[1] in done]
+        failed = next((answer for answer in (*waited, reached) if isinstance(answer, Exception)), None)
         if failed:
             log.warning("what is promised cannot be waited for: %s", failed)
             return replies, read_answers, False

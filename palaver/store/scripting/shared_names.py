@@ -54,6 +54,8 @@ class ScriptSettings(NamedTuple):
     shards: int
     sends: bool
     """Scripts send their deliveries to the broker, which is the same server."""
+    clustered: bool = False
+    """True if messages about a conversation stay on the master of its slot."""
 
     @classmethod
     def of(cls, settings: Settings, *, sends: bool = False) -> Self:
@@ -74,6 +76,7 @@ class ScriptSettings(NamedTuple):
             usage_retention=int(settings.usage_retention),
             shards=settings.shards,
             sends=sends and settings.one_server,
+            clustered=settings.clustered,
         )
 
 
@@ -119,7 +122,12 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "MESSAGES": frozenset(MESSAGES),
             "TRACED": frozenset(TRACED),
         },
-        "Channel": {"CANCEL": keys.cancel_channel(""), "PAUSE": keys.PAUSE, "PROVIDERS": keys.PROVIDERS},
+        "Channel": {
+            "CANCEL": keys.cancel_channel(""),
+            "PAUSE": keys.PAUSE,
+            "PROVIDERS": keys.PROVIDERS,
+            "PUBLISH": "SPUBLISH" if settings.clustered else "PUBLISH",
+        },
         "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": keys.WEBHOOKS_MARK},
         "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from palaver.config.clusters import LIKE_CLUSTER
 from palaver.config.sentinels import LIKE
 from palaver.store.server.needs import OF_DEATHS, OF_PROMISES, Place
 from palaver.store.server.server_state import NO_EVICTION, ServerState
@@ -15,6 +16,8 @@ OLDEST: Final = 7
 """The oldest version of Redis, and those that behave like it, by its first number."""
 LOGIN: Final = "login"
 """In place of a command, where nobody of that name, or with that password, is let in."""
+AWAY: Final = "away"
+"""The check of masters of a cluster that do not answer, while others do."""
 _USERS: Final = "load the deploy/users.acl of this version (docs/how-to/upgrade.md), or give this user these rights"
 _MANAGED: Final = "give this user these rights; at a managed service see docs/how-to/managed-redis.md"
 _UNTOLD: Final = "INFO does not tell it: look at the settings of the service"
@@ -44,13 +47,13 @@ class Finding:
         return f"the Redis of the {self.place} {self.said}: {self.advice}"
 
 
-def judge(place: Place, state: ServerState, durable_replicas: int = 0) -> Iterator[Finding]:
+def judge(place: Place, state: ServerState, durable_replicas: int = 0, *, clustered: bool = False) -> Iterator[Finding]:
     """Everything that INFO tells. The broker may forget: what it loses is delivered again.
 
-    ``durable_replicas`` is how many replicas a promise waits for.
+    ``durable_replicas`` is how many replicas a promise waits for; ``clustered``, the address names a cluster.
     """
     yield _server(place, state)
-    yield _mode(place, state)
+    yield mode(place, state.mode, clustered=clustered)
     yield _role(place, state)
     yield _eviction(place, state)
     if place == "store":
@@ -75,18 +78,26 @@ def _server(place: Place, state: ServerState) -> Finding:
     return Finding(place, "server", "ok", summary)
 
 
-def _mode(place: Place, state: ServerState) -> Finding:
-    match state.mode:
+def mode(place: Place, told: str, *, clustered: bool = False) -> Finding:
+    """Judge what a server says that it is: ``standalone``, ``cluster`` or ``sentinel``."""
+    match told:
+        case "cluster" if clustered:
+            return Finding(place, "mode", "ok", "cluster")
+        case "cluster" if place == "broker":
+            meaning = "is in cluster mode, where queues over several slots fail"
+            how = f"use one server with `cluster-enabled no`, Sentinels, as {LIKE}, or RabbitMQ"
         case "cluster":
-            meaning = "is in cluster mode, where scripts and queues over several slots fail"
-            other = "or RabbitMQ" if place == "broker" else "and a stack for each group of tenants where one is too few"
-            how = f"use one server with `cluster-enabled no`, with replicas if need be, {other} (docs/scale.md)"
+            meaning = "is one server of a cluster, and its address says nothing of the others"
+            how = (
+                f"name it as a cluster, as {LIKE_CLUSTER}, with a broker in PALAVER_BROKER_URL "
+                "(docs/how-to/cluster.md), or use one server with `cluster-enabled no`"
+            )
         case "sentinel":
             meaning = "is a Sentinel, which keeps no data"
             how = f"name it as one, with the service that it watches: {LIKE}"
         case _:
-            return Finding(place, "mode", "ok", state.mode)
-    return Finding(place, "mode", "error", state.mode, meaning, how, never=True)
+            return Finding(place, "mode", "ok", told)
+    return Finding(place, "mode", "error", told, meaning, how, never=True)
 
 
 def _role(place: Place, state: ServerState) -> Finding:
@@ -152,7 +163,7 @@ def _replication(place: Place, state: ServerState, needed: int) -> Finding:
 
 
 def split(state: ServerState, durable_replicas: int) -> Finding:
-    """Judge whether a primary that Sentinels may replace goes on taking what is lost then, when it is cut off."""
+    """Judge whether a primary that may be replaced goes on taking what is lost then, when it is cut off."""
     if state.good_replicas is not None:
         return Finding("store", "split", "ok", f"min-replicas-to-write is set, {state.good_replicas} are good")
     if durable_replicas:

@@ -120,8 +120,18 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
 }
 
 
+_OF_CLUSTERS: Final = (
+    "asking",
+    "cluster slots",
+    f"spublish {_CHANNEL} 1",
+    f"ssubscribe {_CHANNEL}",
+    f"sunsubscribe {_CHANNEL}",
+)
+"""What is asked of the masters of a cluster beside that: which slots they have, and for the channels of these."""
 _WAITS: Final = {"fsync": "waitaof 1 0 1", "replicas": "wait 0 1"}
-ESSENTIAL: Final = frozenset({*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time"})
+ESSENTIAL: Final = frozenset(
+    {*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time", "cluster|slots", "spublish"}
+)
 """Commands without which a worker does no step. Without others it is shown less, or knows less."""
 OF_DEATHS: Final = frozenset({"client|id", "client|list", "pubsub|numsub"})
 """The commands that tell which workers are connected."""
@@ -129,11 +139,16 @@ OF_PROMISES: Final = frozenset({"wait", "waitaof"})
 """The commands that wait for a disk or for replicas."""
 
 
-def needs(role: Role, places: Iterable[Place], db: int = 0, durability: str = "server") -> tuple[Command, ...]:
+def needs(
+    role: Role, places: Iterable[Place], db: int = 0, durability: str = "server", *, clustered: bool = False
+) -> tuple[Command, ...]:
     """The commands that a role runs at the store, at the broker, or at a server that is both, in a database. A promise
-    waits for what ``durability`` says."""
+    waits for what ``durability`` says; a store that is ``clustered`` is asked for more."""
     lines = dict.fromkeys(line for place in places for line in _NEEDS[role, place])
     # Who asks nothing of the store, as Flower, promises nothing.
-    if "store" in places and _NEEDS[role, "store"] and (waits := _WAITS.get(durability.partition("=")[0])):
-        lines[waits] = None
+    if "store" in places and _NEEDS[role, "store"]:
+        if waits := _WAITS.get(durability.partition("=")[0]):
+            lines[waits] = None
+        if clustered:
+            lines |= dict.fromkeys(_OF_CLUSTERS)
     return tuple(tuple(line.replace("{db}", str(db)).split()) for line in lines)

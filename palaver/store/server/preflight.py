@@ -24,15 +24,18 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from palaver.config.brokers import is_redis, redis_py_options, user_of
+from palaver.config.clusters import cluster_of, is_cluster
 from palaver.config.sentinels import by_sentinels, sentinels_of
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis.connection import is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.server.findings import (
+    AWAY,
     LOGIN,
     Finding,
     judge,
+    mode,
     rights,
     split,
     strangers,
@@ -50,8 +53,12 @@ EVERY: Final = 60.0
 """Seconds between two looks."""
 _AGAIN: Final = 5.0
 """The same while steps are refused: somebody is about to mend that."""
-_PATIENCE: Final = 5.0
-_CONNECT: Final = 2.0
+_WAITS: Final[Mapping[str, Any]] = {
+    "socket_timeout": 5.0,
+    "socket_connect_timeout": 2.0,
+    "retry": Retry(NoBackoff(), 0),
+    "driver_info": driver(),
+}
 _QUEUED: Final = b"QUEUED"
 _OF_STEPS: Final = ESSENTIAL | {LOGIN}
 
@@ -91,7 +98,7 @@ class Preflight:
         refused = [
             finding
             for finding in findings
-            if finding.never or (fatal and finding.level != "ok" and finding.check != "answer")
+            if finding.never or (fatal and finding.level != "ok" and finding.check not in ("answer", AWAY))
         ]
         if refused:
             raise ConfigurationError("; and ".join(finding.sentence for finding in refused))
@@ -131,6 +138,9 @@ def _examine(
     place: Place, url: str, options: dict[str, Any], role: Role, settings: Settings, *, both: bool
 ) -> Iterator[Finding]:
     user = user_of(url) or "the default user"
+    if is_cluster(url):
+        yield from _examine_cluster(url, user, role, settings)
+        return
     if by_sentinels(url):
         # Not above: a process whose Redis is one server does without.
         from palaver.store.server.sentinel_findings import look_at_sentinels
@@ -157,23 +167,34 @@ def _examine(
             client.close()
 
 
+def _examine_cluster(url: str, user: str, role: Role, settings: Settings) -> Iterator[Finding]:
+    commands = needs(role, ("store",), 0, settings.durability, clustered=True)
+    if not commands:
+        return
+    # Not above, as with Sentinels.
+    from palaver.store.server.cluster_findings import look_at_cluster
+
+    def look(client: Redis, key: str | None) -> Sequence[Finding]:
+        try:
+            return list(_findings(client, "store", user, commands, settings, key))
+        except (AuthenticationError, AuthorizationError) as error:
+            return [strangers("store", user, _first_word(error))]
+
+    yield from look_at_cluster(cluster_of(url), user, _WAITS, look)
+
+
 def _client(url: str, options: Mapping[str, Any]) -> Redis:
-    waits: dict[str, Any] = {
-        "socket_timeout": _PATIENCE,
-        "socket_connect_timeout": _CONNECT,
-        "retry": Retry(NoBackoff(), 0),
-        "driver_info": driver(),
-    }
     if by_sentinels(url):
         from palaver.store.redis.sentinel import blocking
 
-        return Redis.from_pool(blocking.pool(sentinels_of(url), **waits))
-    return Redis.from_url(url, **waits, **options)
+        return Redis.from_pool(blocking.pool(sentinels_of(url), **_WAITS))
+    return Redis.from_url(url, **_WAITS, **options)
 
 
 def _findings(
-    client: Any, place: Place, user: str, commands: Sequence[Command], settings: Settings
+    client: Any, place: Place, user: str, commands: Sequence[Command], settings: Settings, key: str | None = None
 ) -> Iterator[Finding]:
+    """Yield what one server is found to be; ``key`` is one that it has, if it is a master of a cluster."""
     keeps = ("info",) in commands
     if keeps:
         try:
@@ -182,17 +203,31 @@ def _findings(
             yield unlooked(place, user, _first_word(error))
         else:
             replicas = _replicas(settings) if place == "store" else 0
-            yield from judge(place, state, replicas)
-            if place == "store" and by_sentinels(settings.store_url):
+            clustered = place == "store" and settings.clustered
+            yield from judge(place, state, replicas, clustered=clustered)
+            if place == "store" and (by_sentinels(settings.store_url) or (clustered and state.replicas)):
                 yield split(state, replicas)
+    elif told := _told_mode(client):
+        yield mode(place, told)
     asked = _refused(client, commands)
     if asked is None:
         yield unasked(place, user)
     refused, unknown = asked or ([], [])
     if asked is not None:
         yield from rights(place, user, refused, unknown)
-    if keeps and "eval" not in (*refused, *unknown) and (why := _unscripted(client)):
+    if keeps and "eval" not in (*refused, *unknown) and (why := _unscripted(client, key)):
         yield unscripted(place, why)
+
+
+def _told_mode(client: Any) -> str | None:
+    """Return what a server is that nobody asks for INFO; None if it does not say."""
+    try:
+        told = client.execute_command("HELLO")
+    except ResponseError:
+        return None
+    words = [word for pair in told.items() for word in pair] if isinstance(told, dict) else told
+    words = [word.decode() if isinstance(word, bytes) else word for word in words]
+    return str(words[words.index("mode") + 1]) if "mode" in words else None
 
 
 def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str]] | None:
@@ -233,10 +268,13 @@ def _answers(connection: Any, commands: Sequence[Command]) -> list[Any]:
     return answers
 
 
-def _unscripted(client: Any) -> str | None:
-    """Why a script does not run; None if it does."""
+def _unscripted(client: Any, key: str | None) -> str | None:
+    """Why a script does not run, by its digest if there is a ``key``, as with the client of a cluster; None if it
+    does."""
     try:
         ran = client.eval("return cjson.encode({1})", 0)
+        if key is not None:
+            client.evalsha(client.script_load("return redis.call('exists', KEYS[1])"), 1, key)
     except ResponseError as error:
         return _first_word(error)
     return None if ran == b"[1]" else "it answers something else"
@@ -244,7 +282,7 @@ def _unscripted(client: Any) -> str | None:
 
 def _name(command: Command) -> str:
     """The command as rules of an ACL name it, with its subcommand."""
-    return "|".join(command[:2]) if command[0] in ("client", "pubsub", "script") else command[0]
+    return "|".join(command[:2]) if command[0] in ("client", "cluster", "pubsub", "script") else command[0]
 
 
 def _first_word(error: Exception) -> str:

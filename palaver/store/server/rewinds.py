@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection
+from palaver.store.redis.connection import Connection, Pipeline, now_ms
+from palaver.store.redis.visits import ask_each, is_away
 from palaver.telemetry.metrics import METRICS
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import KINDS
@@ -52,8 +54,13 @@ class _State:
 
     at: int
     generation: bytes
-    runs: int
-    steps: int
+    counts: Mapping[str, tuple[int, int]]
+    """The runs and the steps of each shard."""
+
+    def sums(self, shards: Iterable[str]) -> tuple[int, int]:
+        """Return the runs and the steps of these."""
+        numbers = [self.counts[shard] for shard in shards]
+        return sum(runs for runs, _ in numbers), sum(steps for _, steps in numbers)
 
 
 class Rewinds:
@@ -74,12 +81,13 @@ class Rewinds:
     async def look(self) -> Rewind | None:
         """Compare with the look before. Return the loss since, if there was one. Raises what Redis raises."""
         known, now = self._known, await self._state()
-        self._known = now
+        # What is away now is compared with what it had when it comes back.
+        self._known = replace(now, counts={**known.counts, **now.counts}) if known else now
         if known is None:
             return None
-        rewind = Rewind(
-            now.at, max(0, known.runs - now.runs), max(0, known.steps - now.steps), known.generation != now.generation
-        )
+        both = known.counts.keys() & now.counts.keys()
+        runs, steps = (max(0, before - there) for before, there in zip(known.sums(both), now.sums(both), strict=True))
+        rewind = Rewind(now.at, runs, steps, bool(known.generation) and known.generation != now.generation)
         if not (rewind.runs or rewind.steps or rewind.replaced):
             return None
         log.error(
@@ -99,22 +107,39 @@ class Rewinds:
         return rewind
 
     async def last(self) -> Rewind | None:
-        """The last one that any process noticed within a day. Raises what Redis raises."""
+        """The last one that any process noticed within a day. Raises what Redis raises, unless it is only the server
+        that would know which is away."""
+        if is_away(self._redis, keys.rewound()):
+            await self._redis.ping()
+            return None
         stored = await self._redis.hgetall(keys.rewound())
         if not stored:
             return None
         return Rewind(int(stored[b"at"]), int(stored[b"runs"]), int(stored[b"steps"]), stored[b"replaced"] == b"1")
 
     async def _state(self) -> _State:
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.time()
-        pipeline.get(keys.generation())
-        for shard in self._shards:
-            pipeline.hmget(keys.counts(shard), (_RUNS, *_STEPS))
-        (seconds, _), generation, *counts = await pipeline.execute()
+
+        def put(pipeline: Pipeline, shard: str | None) -> None:
+            if shard is None:
+                pipeline.time()
+                pipeline.get(keys.generation())
+            else:
+                pipeline.hmget(keys.counts(shard), (_RUNS, *_STEPS))
+
+        found = dict(await ask_each(self._redis, (None, *self._shards), put))
+        counts = {shard: _numbers(*reply) for shard, reply in found.items() if shard is not None}
+        if None not in found:
+            # The server that has the name is away.
+            return _State(await now_ms(self._redis) // 1000, self._known.generation if self._known else b"", counts)
+        (seconds, _), generation = found[None]
         if generation is None:
             # Whoever is first names it.
             await self._redis.set(keys.generation(), secrets.token_hex(8), nx=True)
             generation = await self._redis.get(keys.generation()) or b""
-        numbers = [[int(count or 0) for count in shard] for shard in counts]
-        return _State(seconds, generation, sum(shard[0] for shard in numbers), sum(sum(shard[1:]) for shard in numbers))
+        return _State(seconds, generation, counts)
+
+
+def _numbers(counts: Sequence[bytes | None]) -> tuple[int, int]:
+    """The runs and the steps of a shard."""
+    runs, *steps = (int(count or 0) for count in counts)
+    return runs, sum(steps)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import Connection, Pipeline, now_ms
 from palaver.store.redis.reach import reaches
+from palaver.store.redis.visits import AWAY, ask_each, whole
 from palaver.store.scripting.contracts import FoldJournal
 from palaver.store.scripting.contracts.replies import Gone
 from palaver.store.scripting.contracts.statistics import FoldedTally
@@ -56,14 +57,16 @@ class Statistics:
         """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
         number: of the tenant with this tag, if it is within reach, or of all that is. Raises what Redis raises."""
         owners = keys.reached_owners() if tag is None else (keys.owner(tag),) if reaches(tag) else ()
-        await self.fold()
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self._shards:
+        await self._fold_all()
+
+        def put(pipeline: Pipeline, shard: str) -> None:
             for owner in owners:
                 pipeline.hmget(keys.statistics(shard, owner), window.places)
+
         present = window.number(await now_ms(self._redis))
+        there = whole(self._shards, await ask_each(self._redis, self._shards, put))
         found: dict[int, SpanTally] = {}
-        for texts in await pipeline.execute():
+        for texts in (texts for _, reply in there for texts in reply):
             for number, tally in _readable(filter(None, texts)):
                 if present - window.spans < number <= present:
                     found.setdefault(number, SpanTally()).merge(tally)
@@ -74,11 +77,26 @@ class Statistics:
         while True:
             with contextlib.suppress(RedisError, OSError):
                 now = await now_ms(self._redis)
-                for shard in self._shards:
-                    oldest = await self._redis.xrange(keys.journal(shard), "-", "+", 1)
+                for shard, (oldest,) in await self._oldest():
                     if oldest and int(oldest[0][0].partition(b"-")[0]) <= now - _OLD:
-                        await self.fold([shard])
+                        with contextlib.suppress(*AWAY):
+                            await self.fold([shard])
             await asyncio.sleep(_EVERY)
+
+    async def _oldest(self) -> list[tuple[str, Sequence[Any]]]:
+        """The first entry of each journal."""
+        return await ask_each(
+            self._redis,
+            self._shards,
+            lambda pipeline, shard: pipeline.execute_command("XRANGE", keys.journal(shard), "-", "+", "COUNT", 1),
+        )
+
+    async def _fold_all(self) -> None:
+        """Fold the journals of the shards that answer."""
+        for shard, (oldest,) in await self._oldest():
+            if oldest:
+                with contextlib.suppress(*AWAY):
+                    await self.fold([shard])
 
     async def fold(self, shards: Iterable[str] | None = None) -> None:
         """Fold the journals of these shards, or of all, as far as they go now. Raises what Redis raises."""

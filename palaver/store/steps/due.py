@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, get_args
+from typing import Any, Final, Self, get_args
 
 import orjson
 
@@ -14,7 +14,8 @@ from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms, portions
+from palaver.store.redis.connection import Connection, Pipeline, now_ms, portions
+from palaver.store.redis.visits import ask_each, tell_each, whole
 from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved
@@ -34,6 +35,10 @@ _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
+_FEW: Final = 16
+"""Shards that are all looked at each time. Of more, a part is: a look at 256 takes a worker 10 ms."""
+_TURNS: Final = 4
+"""Looks after which all shards had their turn."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -62,52 +67,64 @@ class DueIndex:
         self._queues = queues
         self._looked_at: dict[str, int] = {}
         """How far the backlogs of a queue were looked through that no worker takes from."""
+        self._upcoming: dict[str, float] = {}
+        """When the next item of each shard will be due (ms), as far as is known."""
+        self._turns: dict[str, int] = {}
+        """The first shard of the next turn of each kind of visits."""
         self.shards = all_shards(settings.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
-        most)."""
+        most), as far as is known: of many shards, those are looked at whose turn it is, or that have something due."""
         now = await now_ms(self._redis)
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
+
+        def put(pipeline: Pipeline, shard: str) -> None:
             index = keys.due(shard)
             pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
             pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
-        replies = await pipeline.execute()
-        items = [_due_item(member) for members in replies[::2] for member in members]
-        upcoming = [(pairs[0][1] - now) / 1000 for pairs in replies[1::2] if pairs]
-        return items, min(upcoming, default=86400.0)
+
+        shards = {*self._turn("due"), *(shard for shard, at in self._upcoming.items() if at <= now)}
+        for shard in shards:
+            self._upcoming.pop(shard, None)
+        items: list[DueItem] = []
+        for shard, (members, pairs) in await ask_each(self._redis, sorted(shards), put):
+            items += map(_due_item, members)
+            for _, at in pairs:
+                self._upcoming[shard] = at
+        return items, min(((at - now) / 1000 for at in self._upcoming.values()), default=86400.0)
 
     async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
-        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first."""
+        """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first; of many
+        shards, those of some, and of the next ones the next time."""
         before = await now_ms(self._redis) - int(older_than * 1000)
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
-            pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
-        return [_due_item(member, queue) for members in await pipeline.execute() for member in members][:limit]
+        found = await self._of_shards(
+            lambda pipeline, shard: pipeline.zrange(
+                keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit
+            ),
+            self._turn(f"unclaimed {queue}"),
+        )
+        return [_due_item(member, queue) for members in found for member in members][:limit]
 
     async def delivered(self, queue: str) -> int:
         """The number of steps that are delivered to ``queue`` and that nobody has claimed."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
-            pipeline.zcard(keys.ready(shard, queue))
-        return sum(await pipeline.execute())
+        return sum(await self._of_shards(lambda pipeline, shard: pipeline.zcard(keys.ready(shard, queue))))
 
     async def held(self, worker: str, before: int, limit: int = 10_000) -> list[DueItem]:
         """Steps that ``worker`` has leased until some time before ``before``, in milliseconds, of ``limit`` leases a
         shard at most."""
         now = await now_ms(self._redis)
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
-            pipeline.zrange(keys.due(shard), now, f"({before}", byscore=True, offset=0, num=limit)
-        items = [_due_item(member) for members in await pipeline.execute() for member in members]
+        found = await self._of_shards(
+            lambda pipeline, shard: pipeline.zrange(
+                keys.due(shard), now, f"({before}", byscore=True, offset=0, num=limit
+            )
+        )
+        items = [_due_item(member) for members in found for member in members]
         leased = []
         for some in portions(items, _AT_ONCE):
-            for item in some:
-                pipeline.hget(keys.steps(item.run_id), item.what)
-            for item, step in zip(some, await pipeline.execute(), strict=True):
-                if step is not None and orjson.loads(step).get("worker") == worker:
-                    leased.append(item)
+            steps = await ask_each(
+                self._redis, some, lambda pipeline, item: pipeline.hget(keys.steps(item.run_id), item.what)
+            )
+            leased += [item for item, (step,) in steps if step and orjson.loads(step).get("worker") == worker]
         return leased
 
     async def sweep(
@@ -152,26 +169,28 @@ class DueIndex:
         return moves
 
     async def _unattended(self, queue: str, limit: int) -> list[DueItem]:
-        pipeline, code = self._redis.pipeline(transaction=False), f"{LACKED}{queue}"
-        for shard in self.shards:
-            # "!" is what comes behind " ", which ends a code.
-            pipeline.zrange(keys.lacking(shard), f"[{code} ", f"({code}!", bylex=True, offset=0, num=limit)
+        code = f"{LACKED}{queue}"
+        # "!" is what comes behind " ", which ends a code.
+        found = await self._of_shards(
+            lambda pipeline, shard: pipeline.zrange(
+                keys.lacking(shard), f"[{code} ", f"({code}!", bylex=True, offset=0, num=limit
+            )
+        )
         self._looked_at.pop(queue, None)
-        return [
-            _due_item(member.partition(b" ")[2], queue) for members in await pipeline.execute() for member in members
-        ]
+        return [_due_item(member.partition(b" ")[2], queue) for members in found for member in members]
 
     async def _waiting_in(self, queue: str, ready_for: float, limit: int) -> list[DueItem]:
         """Those that are delivered, and a page of the backlogs: the first one again after the last."""
         before, at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.get(queue, 0)
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
+
+        def put(pipeline: Pipeline, shard: str) -> None:
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
             pipeline.zrange(keys.held_back(shard, queue), "-inf", before, byscore=True, offset=at, num=limit)
-        replies = await pipeline.execute()
-        more = any(len(members) == limit for members in replies[1::2])
+
+        replies = [reply for _, reply in await ask_each(self._redis, self.shards, put)]
+        more = any(len(held_back) == limit for _, held_back in replies)
         self._looked_at[queue] = at + limit if more else 0
-        return [_due_item(member, queue) for members in replies for member in members]
+        return [_due_item(member, queue) for reply in replies for members in reply for member in members]
 
     async def _act(
         self,
@@ -180,13 +199,11 @@ class DueIndex:
         failure: ErrorClass,
     ) -> list[Settled]:
         """Run a script for each of these; ``failure`` is the class of what ends a run there."""
-        conversations = self._redis.pipeline(transaction=False)
-        for thing in things:
-            conversations.hget(keys.run(thing.run_id), "conversation")
-        known = await conversations.execute() if things else []
-        pairs = [*zip(things, known, strict=True)]
-        acted = [(thing, conversation.decode()) for thing, conversation in pairs if conversation]
-        await self._forget([thing for thing, conversation in pairs if not conversation])
+        known = await ask_each(
+            self._redis, things, lambda pipeline, thing: pipeline.hget(keys.run(thing.run_id), "conversation")
+        )
+        acted = [(thing, conversation.decode()) for thing, (conversation,) in known if conversation]
+        await self._forget([thing for thing, (conversation,) in known if not conversation])
         replies = await self._scripts.run_each(
             script_for(thing, keys.of_run(thing.run_id, conversation)) for thing, conversation in acted
         )
@@ -213,50 +230,51 @@ class DueIndex:
     async def forget_expired(self, limit: int = 1000) -> int:
         """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""
         now = await now_ms(self._redis)
+        found = await ask_each(
+            self._redis,
+            self._turn("expired"),
+            lambda pipeline, shard: pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit),
+        )
         pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
-            pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit)
-        expired = dict(zip(self.shards, await pipeline.execute(), strict=True))
-        for shard, members in expired.items():
+        for shard, (members,) in found:
             if members:
                 # In this order: after an interruption the work is repeated.
                 for owner, listed in _by_owner(members).items():
                     for status in (None, *_TERMINAL):
                         pipeline.zrem(keys.runs(shard, status, owner), *listed)
                 pipeline.zrem(keys.ended(shard), *members)
-        if len(pipeline):
-            await pipeline.execute()
-        return sum(map(len, expired.values()))
+        await tell_each(pipeline)
+        return sum(len(members) for _, (members,) in found)
 
     async def forget_conversations(self, limit: int = 1000) -> int:
         """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
-        replies = await self._scripts.run_all(
-            ForgetConversations(expiring=keys.expiring(shard), limit=limit) for shard in self.shards
+        replies = await self._scripts.run_for_each(
+            self._turn("conversations"), lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit)
         )
-        return sum(reply.count for reply in replies)
+        return sum(reply.count for _, reply in replies)
 
     async def fill(self) -> tuple[Delivery, ...]:
         """Let go what the queues have room for, of the tenants whose turn it is. Return what is to be published."""
         queues = await self._queues.all()
-        replies = await self._scripts.run_all(
-            Fill(due=keys.due(shard), most=_CAPPED, queues=queues) for shard in self.shards
+        replies = await self._scripts.run_for_each(
+            self.shards, lambda shard: Fill(due=keys.due(shard), most=_CAPPED, queues=queues)
         )
-        return tuple(delivery for reply in replies for delivery in reply.deliveries)
+        return tuple(delivery for _, reply in replies for delivery in reply.deliveries)
 
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are ready, delivered or not, and the oldest one's seconds."""
         now, queues = await now_ms(self._redis), await self._queues.all()
-        pipeline = self._redis.pipeline(transaction=False)
-        for queue in queues:
-            for shard in self.shards:
-                pipeline.zcard(keys.ready(shard, queue))
-                pipeline.zrange(keys.ready(shard, queue), 0, 0, withscores=True)
-                pipeline.zcard(keys.held_back(shard, queue))
-                pipeline.zrange(keys.held_back(shard, queue), 0, 0, withscores=True)
-        replies = await pipeline.execute()
+
+        def put(pipeline: Pipeline, shard: str) -> None:
+            for queue in queues:
+                for index in (keys.ready(shard, queue), keys.held_back(shard, queue)):
+                    pipeline.zcard(index)
+                    pipeline.zrange(index, 0, 0, withscores=True)
+
+        there = [reply for _, reply in whole(self.shards, await ask_each(self._redis, self.shards, put))]
         by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(queues):
-            of_queue = replies[4 * i * len(self.shards) : 4 * (i + 1) * len(self.shards)]
+            of_queue = [part for reply in there for part in reply[4 * i : 4 * (i + 1)]]
             oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
             by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
         return by_queue
@@ -285,7 +303,21 @@ class DueIndex:
             for owner in keys.owners_of(run_id):
                 for status in (None, *(status for status in RunStatus if not status.terminal)):
                     pipeline.zrem(keys.runs(shard, status, owner), run_id)
-        await pipeline.execute()
+        await tell_each(pipeline)
+
+    async def _of_shards(
+        self, put: Callable[[Pipeline, str], object], shards: Sequence[str] | None = None
+    ) -> list[Any]:
+        """The answers of the shards, or of some of them, to one command."""
+        return [reply for _, (reply,) in await ask_each(self._redis, shards or self.shards, put)]
+
+    def _turn(self, visit: str) -> Sequence[str]:
+        """The shards whose turn it is in a round of such visits."""
+        many = max(_FEW, -(-len(self.shards) // _TURNS))
+        begin = self._turns.get(visit, 0)
+        some = self.shards[begin : begin + many]
+        self._turns[visit] = begin + many if begin + many < len(self.shards) else 0
+        return some
 
 
 def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:

@@ -13,7 +13,8 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection
+from palaver.store.redis.connection import Connection, Pipeline
+from palaver.store.redis.visits import AWAY, ask_each, whole
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import StepState, WaitReason
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -64,7 +65,12 @@ class LackingIndex:
         index = keys.lacking(self._shards[self._shard])
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.zrange(index, self._after, "+", bylex=True, offset=0, num=limit)
-        (members,) = await pipeline.execute()
+        try:
+            (members,) = await pipeline.execute()
+        except AWAY:
+            # The next one may be there.
+            self._shard, self._after = (self._shard + 1) % len(self._shards), "-"
+            raise
         if len(members) == limit:
             self._after = f"({members[-1].decode()}"
         else:
@@ -82,20 +88,21 @@ class LackingIndex:
 
     async def _first(self, after: dict[str, str]) -> list[tuple[str, str, int]]:
         """Return, for each shard that has one, the first entry behind a place, and how many steps lack the same."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard, place in after.items():
-            pipeline.zrange(keys.lacking(shard), place, "+", bylex=True, offset=0, num=1)
-        firsts = {
-            shard: members[0].decode()
-            for shard, members in zip(after, await pipeline.execute(), strict=True)
-            if members
-        }
-        for shard, first in firsts.items():
-            code = first.partition(" ")[0]
+        found = await ask_each(
+            self._redis,
+            after.items(),
+            lambda pipeline, at: pipeline.zrange(keys.lacking(at[0]), at[1], "+", bylex=True, offset=0, num=1),
+        )
+        whole([*after], [(shard, members) for (shard, _), members in found])
+        firsts = [(shard, members[0].decode()) for (shard, _), (members,) in found if members]
+
+        def count(pipeline: Pipeline, at: tuple[str, str]) -> None:
+            code = at[1].partition(" ")[0]
             # "!" is what comes behind " ", which ends a code.
-            pipeline.zlexcount(keys.lacking(shard), f"[{code} ", f"({code}!")
-        counts = await pipeline.execute() if firsts else []
-        return [(shard, first, count) for (shard, first), count in zip(firsts.items(), counts, strict=True)]
+            pipeline.zlexcount(keys.lacking(at[0]), f"[{code} ", f"({code}!")
+
+        counts = await ask_each(self._redis, firsts, count)
+        return [(shard, first, number) for (shard, first), (number,) in counts]
 
 
 def _waits(member: bytes, text: bytes | None) -> bool:

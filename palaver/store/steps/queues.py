@@ -12,6 +12,7 @@ from typing import Final
 from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
+from palaver.store.redis.visits import is_away
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.step_kinds import QUEUES, is_own_queue, own_queues
 
@@ -26,11 +27,16 @@ class ToolQueues:
 
     def __init__(self, redis: Connection) -> None:
         self._redis = redis
+        self._own: tuple[str, ...] | None = None
 
     async def own(self) -> tuple[str, ...]:
-        """Return the names of all of them. Raises what Redis raises."""
+        """Return the names of all of them; as they were read last while the server that has them is away. Raises what
+        Redis raises."""
+        if self._own is not None and is_away(self._redis, keys.WORKER_QUEUES):
+            return self._own
         names = [member.decode() for member in await self._redis.zrange(keys.WORKER_QUEUES, 0, _MOST - 1)]
-        return tuple(sorted(name for name in names if is_own_queue(name)))
+        self._own = tuple(sorted(name for name in names if is_own_queue(name)))
+        return self._own
 
     async def all(self) -> tuple[str, ...]:
         """Return every queue, those of step kinds first. Raises what Redis raises."""

@@ -28,6 +28,7 @@ from palaver.steps.leases import (
 from palaver.steps.verdicts import Verdict
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, portions
+from palaver.store.redis.visits import answered
 from palaver.store.scripting.contracts import Claim, HandBack, Promote, ReadLog, Renew, WriteDeltas
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.logs import LogPage
@@ -191,9 +192,12 @@ class Steps:
             log.warning("cannot deliver %s: %s", many, outage_reason(error))
         return promoted
 
-    async def renew(self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE) -> list[Renewal]:
-        """Prolong ``leases``; the answers are in the same order. ``progress`` is reported with them, by place in it."""
-        order: list[int] = []
+    async def renew(
+        self, leases: Sequence[Lease], progress: Mapping[int, AnswerProgress] = _NONE
+    ) -> list[Renewal | None]:
+        """Prolong ``leases``; the answers are in the same order, None of a server that is away. ``progress`` is
+        reported with them, by place in it."""
+        order: list[Sequence[int]] = []
         calls: list[Renew] = []
         by_shard: dict[str, list[int]] = {}
         for i, lease in enumerate(leases):
@@ -202,20 +206,28 @@ class Steps:
             for chunk in portions(members, _BATCH):
                 held = tuple(_held(leases[i], progress.get(i)) for i in chunk)
                 calls.append(Renew(due=keys.due(shard), lease=self._lease, leases=held))
-                order += chunk
-        replies = [Renewal(code) for renewed in await self._scripts.run_all(calls) for code in renewed.answers]
-        answers = dict(zip(order, replies, strict=True))
-        return [answers[i] for i in range(len(leases))]
+                order.append(chunk)
+        answers: list[Renewal | None] = [None] * len(leases)
+        for chunk, renewed in answered(order, await self._scripts.run_each(calls)):
+            for i, code in zip(chunk, renewed.answers, strict=True):
+                answers[i] = Renewal(code)
+        return answers
 
-    async def write_deltas(self, deltas: Sequence[Delta | ProgressDelta]) -> None:
-        """Show ``deltas`` to watchers. Those whose lease is lost are dropped."""
+    async def write_deltas(self, deltas: Sequence[Delta | ProgressDelta]) -> frozenset[str]:
+        """Show ``deltas`` to watchers. Those whose lease is lost are dropped. Return the shards whose server is away:
+        their deltas may be lost."""
         calls: list[WriteDeltas] = []
+        shards: list[str] = []
         by_shard: dict[str, list[NewDelta]] = {}
         for delta in deltas:
             by_shard.setdefault(delta.lease.run_id[4:6], []).append(_shown(delta))
-        for members in by_shard.values():
-            calls += (WriteDeltas(nonce=token_hex(8), deltas=tuple(batch)) for batch in _batches(members))
-        await self._scripts.run_all(calls)
+        for shard, members in by_shard.items():
+            for batch in _batches(members):
+                calls.append(WriteDeltas(nonce=token_hex(8), deltas=tuple(batch)))
+                shards.append(shard)
+        pairs = [*zip(shards, await self._scripts.run_each(calls), strict=True)]
+        answered(shards, [reply for _, reply in pairs])
+        return frozenset(shard for shard, reply in pairs if isinstance(reply, Exception))
 
 
 def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:

@@ -15,6 +15,7 @@ from palaver.steps.leases import Lease
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Value
+from palaver.store.redis.visits import is_away
 from palaver.store.scripting.contracts import FindAllowed, Reserve
 from palaver.store.scripting.contracts.caps import Reserved
 from palaver.store.scripting.contracts.providers import Wait
@@ -39,12 +40,13 @@ class TenantCaps:
         self._redis = redis
         self._scripts = scripts
         self._shards = all_shards(settings.shards)
+        self._first = keys.caps(self._shards[0])
         self._weights: dict[str, int] = {}
         self._read_at = 0.0
 
     async def get(self, tag: str) -> Caps:
         """The caps of the tenant with this tag; empty: of the default tenant."""
-        values = await self._redis.hmget(keys.caps(self._shards[0]), _fields(tag))
+        values = await self._redis.hmget(self._any, _fields(tag))
         found = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
         return Caps.model_validate({name: _read(name, value) for name, value in found.items()})
 
@@ -54,14 +56,14 @@ class TenantCaps:
         if self._read_at + _WEIGHTS_LAST < now:
             self._weights, self._read_at = {}, now
         if tag not in self._weights:
-            weight = await self._redis.hget(keys.caps(self._shards[0]), f"{keys.owner(tag)}weight")
+            weight = await self._redis.hget(self._any, f"{keys.owner(tag)}weight")
             self._weights[tag] = int(weight or 1)
         return self._weights[tag]
 
     async def of_all(self) -> Mapping[str, Caps]:
         """The caps of each tenant that has some, by its tag."""
         found: dict[str, dict[str, float]] = {}
-        for field, value in (await self._redis.hgetall(keys.caps(self._shards[0]))).items():
+        for field, value in (await self._redis.hgetall(self._any)).items():
             owner, _, name = field.decode().rpartition(":")
             if name not in _NAMES:
                 continue
@@ -78,6 +80,11 @@ class TenantCaps:
         for shard in self._shards if changes else ():
             await self._scripts.write_durably(_commands(keys.caps(shard), tag, changes))
         return await self.get(tag)
+
+    @property
+    def _any(self) -> keys.Key:
+        """The hash of a shard that is there: all have the same."""
+        return next((key for key in map(keys.caps, self._shards) if not is_away(self._redis, key)), self._first)
 
     async def reserve(
         self, lease: Lease, call: int, *, spent: float | None, least: float, most: float, tokens: int
@@ -115,13 +122,13 @@ class TenantCaps:
         """Steps that wait for a cap of their tenant and may begin by now, each by the ids of its conversation and its
         run and its name. Of many tenants some are looked at, and the next ones the next time. None, if somebody has
         looked less than ``every`` seconds ago."""
-        replies = await self._scripts.run_all(
-            FindAllowed(
+        replies = await self._scripts.run_for_each(
+            self._shards,
+            lambda shard: FindAllowed(
                 held=keys.held(shard), meters=keys.meters(shard), every=every, tenants=_AT_ONCE, of_a_tenant=_AT_ONCE
-            )
-            for shard in self._shards
+            ),
         )
-        return [step_at(call) for reply in replies for call in reply.calls]
+        return [step_at(call) for _, reply in replies for call in reply.calls]
 
 
 def _nano(dollars: float) -> int:

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast, get_args
 
+from redis.exceptions import ConnectionError
+
 from palaver.config.settings import Settings
 from palaver.store.reading.records import moment
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.connection import Connection, Pipeline, now_ms
+from palaver.store.redis.visits import ask_each, whole
 from palaver.telemetry.exposition import Samples, Values
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.limits import limit_of
@@ -73,13 +76,20 @@ class WebhookBacklogs:
 
     async def samples(self) -> Samples:
         """Return what metrics say of webhooks."""
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hgetall(keys.WEBHOOKS_COUNTS)
-        for shard in self._shards:
-            pipeline.zrange(keys.outboxes(shard), 0, 0, withscores=True)
-        counts, *first = await pipeline.execute()
+        names = [keys.WEBHOOKS_COUNTS, *map(keys.outboxes, self._shards)]
+
+        def put(pipeline: Pipeline, name: keys.Key) -> None:
+            if name == keys.WEBHOOKS_COUNTS:
+                pipeline.hgetall(name)
+            else:
+                pipeline.zrange(name, 0, 0, withscores=True)
+
+        found = dict(whole(names, await ask_each(self._redis, names, put)))
+        if keys.WEBHOOKS_COUNTS not in found:
+            raise ConnectionError("the server that has the counts of webhooks is away")
+        (counts,), *first = found.values()
         now, known = await now_ms(self._redis), await self.read(limit_of("webhooks_measured"))
-        untaken = [(now - since) / 1000 for pairs in first for _, since in pairs]
+        untaken = [(now - since) / 1000 for (pairs,) in first for _, since in pairs]
         states = Counter(each.state for each in known)
         attempts: Values = {(each,): int(counts.get(each.encode(), 0)) for each in get_args(AttemptResult)}
         waits = max([0.0, *untaken, *(each.due_for for each in known)])

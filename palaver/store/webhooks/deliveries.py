@@ -19,6 +19,7 @@ from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms, portions
+from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome, DeliveryClaimed, QueuedDelivery
@@ -80,10 +81,8 @@ class Deliveries:
 
     async def shards_with_events(self) -> list[str]:
         """Return the shards that have events in their outboxes."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for shard in self.shards:
-            pipeline.zcard(keys.outboxes(shard))
-        return [shard for shard, number in zip(self.shards, await pipeline.execute(), strict=True) if number]
+        numbers = await ask_each(self._redis, self.shards, lambda pipeline, shard: pipeline.zcard(keys.outboxes(shard)))
+        return [shard for shard, (number,) in numbers if number]
 
     async def take_events(self, shard: str) -> int:
         """Make deliveries of events of a shard; return of how many."""

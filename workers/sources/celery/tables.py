@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
+from palaver.errors import ConfigurationError
 from palaver.schemas.fields import Strict, ToolName
 from palaver.secrets.redaction import passwords_of, register_secrets
 
@@ -60,6 +61,7 @@ class CelerySection(Strict):
         for name in ("broker", "backend", "reports"):
             if (address := getattr(self, name)) is not None and "@" in urlsplit(address).netloc:
                 raise ValueError(f"{name}: has a login: put the address into a variable, and its name into {name}_env")
+            _refuse_cluster(name, address)
             if address is not None and getattr(self, f"{name}_env") is not None:
                 raise ValueError(f"has either {name} or {name}_env")
         if self.app is None:
@@ -72,7 +74,7 @@ class CelerySection(Strict):
         """The address that is called ``broker``, ``backend`` or ``reports``; None if there is none.
 
         Raises:
-            ConfigurationError: its variable is not set.
+            ConfigurationError: its variable is not set, or names a cluster.
         """
         variable: str | None = getattr(self, f"{name}_env")
         if variable is None:
@@ -80,4 +82,16 @@ class CelerySection(Strict):
             return address
         value = required(variable)
         register_secrets([value, *passwords_of(value)])
+        try:
+            _refuse_cluster(variable, value)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
         return value
+
+
+def _refuse_cluster(name: str, address: str | None) -> None:
+    if "cluster" in (address or "").partition("://")[0]:
+        raise ValueError(
+            f"{name}: Celery cannot use a Redis in cluster mode: name one server with `cluster-enabled no`, as "
+            "redis://HOST:PORT/0, Sentinels, as Celery names them (sentinel://), or a RabbitMQ, as amqp://HOST//"
+        )

@@ -23,7 +23,7 @@ local function touch()
   touched = true
   redis.call('HSET', CONV, 'updated_at', NOW)
   add_to_list('convs:updated', NOW, CONVERSATION)
-  redis.call('PUBLISH', LOG, '')
+  redis.call(Channel.PUBLISH, LOG, '')
 end
 
 local function keep_conversation()

@@ -21,7 +21,7 @@ for i, entry in ipairs(entries) do
     end
   end
 end
-redis.call('PUBLISH', LOG, '')
+redis.call(Channel.PUBLISH, LOG, '')
 if not complete then
   redis.call('XDEL', LOG, unpack(ids))
   return reply.more()

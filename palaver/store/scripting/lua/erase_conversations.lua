@@ -6,7 +6,7 @@ for _, id in ipairs(args.conversations) do
   for _ in pairs(whole and type(names) == 'table' and names or {}) do secrets = secrets + 1 end
   there = there + redis.call('UNLINK', conversation)
   redis.call('UNLINK', log, PREFIX .. 'left:' .. id)
-  redis.call('PUBLISH', log, '')
+  redis.call(Channel.PUBLISH, log, '')
 end
 for _, list in ipairs({ 'convs', 'convs:updated' }) do take_out(list, args.conversations) end
 redis.call('ZREM', keys.expiring, unpack(args.conversations))
