@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 import lupa.lua51  # type: ignore[import-untyped]
 
 from palaver.config.settings import Settings
-from palaver.store.scripting.assembly import Assembler, Files, Names, Source, lua_files
+from palaver.store.scripting.assembly import Assembler, Files, Names, lua_files
 from palaver.store.scripting.contracts import SCRIPTS
 from palaver.store.scripting.contracts.declaration import Script
+from palaver.store.scripting.frames import Source
 from palaver.store.scripting.scripts import VERSION
 from palaver.store.scripting.shared_names import ScriptSettings, shared_names
 

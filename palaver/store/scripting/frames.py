@@ -30,15 +30,15 @@ class Source(NamedTuple):
     lines: Sequence[Line]
 
 
-class Block(NamedTuple):
-    """What stays together in a script."""
+class Section(NamedTuple):
+    """Statements of a script that stay together."""
 
     source: Source
     declares: Set[str]
     """Locals that are seen behind it."""
     words: Set[str]
     functions: int
-    """How many it makes."""
+    """The number of functions that it makes."""
 
 
 def joined(*sources: Source) -> Source:
@@ -46,7 +46,7 @@ def joined(*sources: Source) -> Source:
     return Source("".join(source.text for source in sources), [line for source in sources for line in source.lines])
 
 
-def framed(head: Sequence[Block], blocks: Sequence[Block]) -> Source:
+def framed(head: Sequence[Section], blocks: Sequence[Section]) -> Source:
     """A script of ``blocks``. What the ``head`` has behind its first line is read where it is first needed."""
     blocks = [*head[:1], *_read_late(head[1:], blocks)]
     behind = [set[str]()]
@@ -65,7 +65,7 @@ def framed(head: Sequence[Block], blocks: Sequence[Block]) -> Source:
     return joined(*sources, *(Source("end)()\n", [last]) for _ in range(cuts)))
 
 
-def _read_late(head: Sequence[Block], blocks: Sequence[Block]) -> Iterator[Block]:
+def _read_late(head: Sequence[Section], blocks: Sequence[Section]) -> Iterator[Section]:
     for block in blocks:
         needed = [part for part in head if not block.words.isdisjoint(part.declares)]
         yield from needed

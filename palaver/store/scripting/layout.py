@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from palaver.store.scripting.frames import MOST_CAPTURED, Block, Line, Source, framed, joined
+from palaver.store.scripting.frames import MOST_CAPTURED, Line, Section, Source, framed, joined
 
 _LOCALS: Final = re.compile(r"local (?P<function>function )?(?P<names>\w+(?:, \w+)*)(?P<value>[ (])?")
 _HEADER: Final = re.compile(r"local function \w+\((?P<parameters>[^)]*)\)")
@@ -145,12 +145,12 @@ def _settle(piece: _Piece) -> None:
             return
 
 
-def _alone(piece: _Piece) -> Block:
+def _alone(piece: _Piece) -> Section:
     """A statement of which all is seen behind it."""
-    return Block(piece.source(), set(piece.statement.declares), piece.words(), int(piece.statement.is_function))
+    return Section(piece.source(), set(piece.statement.declares), piece.words(), int(piece.statement.is_function))
 
 
-def _block(pieces: Sequence[_Piece]) -> Block:
+def _block(pieces: Sequence[_Piece]) -> Section:
     """A part, behind the declaration of those of its locals that are used behind it."""
     exported, sources = list[str](), list[Source]()
     for piece in pieces:
@@ -162,4 +162,4 @@ def _block(pieces: Sequence[_Piece]) -> Block:
     begin = f"local {', '.join(exported)} do" if exported else "do"
     source = Source(f"{begin}\n{text}end\n", [lines[0], *lines, lines[-1]])
     words = set[str]().union(*(piece.words() for piece in pieces))
-    return Block(source, set(exported), words, sum(piece.statement.is_function for piece in pieces))
+    return Section(source, set(exported), words, sum(piece.statement.is_function for piece in pieces))
