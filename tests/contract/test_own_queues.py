@@ -23,6 +23,7 @@ from palaver.vocabulary.lifecycle import RunStatus, StepState
 from palaver.vocabulary.limits import limit_of
 from palaver.vocabulary.step_kinds import QUEUES, WINDOW
 from tests.contract.store_driver import OWN, PAUSE, RESUME, StoreDriver, approve, calls
+from tests.redis_cluster import ON_CLUSTER
 from workers.broker.reading import let_in
 
 CODE = f"queue:{OWN}"
@@ -337,6 +338,7 @@ async def test_metrics_have_the_queues(known: StoreDriver) -> None:
     assert (await known.store.measuring.read(()))["palaver_waiting"]["no_worker",] == 1
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="a cluster is no broker")
 async def test_scripts_send_to_the_queue_themselves(redis: Any, settings: Settings) -> None:
     driver = StoreDriver(Store(redis, settings, send=True), redis)
     lease = await driver.claim(await driver.first_of((await driver.submit()).run_id))

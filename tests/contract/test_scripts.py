@@ -17,11 +17,7 @@ from tests.contract.store_driver import StoreDriver
 async def test_a_server_that_forgot_the_scripts(driver: StoreDriver, redis: Any) -> None:
     begun = [await driver.begin() for _ in range(3)]
     await redis.script_flush()
-    assert [answer and int(answer) for answer in await driver.store.steps.renew([lease for _, lease in begun])] == [
-        1,
-        1,
-        1,
-    ]
+    assert await driver.store.steps.renew([lease for _, lease in begun]) == [1, 1, 1]
 
     await redis.script_flush()
     things = [DueItem(run_id, "1") for run_id, _ in begun]

@@ -17,7 +17,10 @@ from palaver.steps.wire import delivery_in, in_redis
 from palaver.store import Store
 from palaver.store.redis import keys
 from tests.contract.store_driver import AGENT, StoreDriver
+from tests.redis_cluster import ON_CLUSTER
 from workers.broker.reading import let_in
+
+pytestmark = pytest.mark.skipif(ON_CLUSTER, reason="a cluster is no broker")
 
 ODD = 'say "hé" \\ @RUN@ %1 🙂'.replace(" ", "_")
 """A name that has whatever text within text within a pattern could go wrong by."""

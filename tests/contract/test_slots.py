@@ -8,6 +8,7 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from tests.contract.slots import crossings, tags_of
+from tests.redis_cluster import ON_CLUSTER
 
 
 @pytest.mark.parametrize(
@@ -34,12 +35,14 @@ async def test_one_slot_is_as_a_cluster_wants_it(redis: Any) -> None:
     assert crossings == []
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="its client refuses that")
 async def test_a_command_over_two_slots_is_seen(redis: Any) -> None:
     await redis.delete("{a}:1", "{b}:1")
     assert crossings == ["DEL is about several slots: ['a', 'b']"]
     crossings.clear()
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="its client refuses that")
 async def test_a_transaction_over_two_slots_is_seen(redis: Any) -> None:
     await redis.pipeline(transaction=True).get("{a}:1").get("{b}:1").execute()
     assert crossings == ["a transaction is about several slots: ['a', 'b']"]
