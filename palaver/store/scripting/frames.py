@@ -46,28 +46,28 @@ def joined(*sources: Source) -> Source:
     return Source("".join(source.text for source in sources), [line for source in sources for line in source.lines])
 
 
-def framed(head: Sequence[Section], blocks: Sequence[Section]) -> Source:
-    """A script of ``blocks``. What the ``head`` has behind its first line is read where it is first needed."""
-    blocks = [*head[:1], *_read_late(head[1:], blocks)]
-    behind = [set[str]()]
-    for block in reversed(blocks):
-        behind.append(behind[-1] | block.words)
+def framed(head: Sequence[Section], sections: Sequence[Section]) -> Source:
+    """A script of ``sections``. What the ``head`` has behind its first line is read where it is first needed."""
+    sections = [*head[:1], *_read_late(head[1:], sections)]
+    needed = [set[str]()]
+    for section in reversed(sections):
+        needed.append(needed[-1] | section.words)
     declared, functions, cuts = set[str](), 0, 0
     sources = list[Source]()
-    for block, needed in zip(blocks, reversed(behind), strict=False):
-        if functions >= _FEWEST and len(declared & needed) <= MOST_CAPTURED:
-            sources.append(Source("return (function()\n", block.source.lines[:1]))
+    for section, behind in zip(sections, reversed(needed), strict=False):
+        if functions >= _FEWEST and len(declared & behind) <= MOST_CAPTURED:
+            sources.append(Source("return (function()\n", section.source.lines[:1]))
             functions, cuts = 0, cuts + 1
-        sources.append(block.source)
-        declared |= block.declares
-        functions += block.functions
+        sources.append(section.source)
+        declared |= section.declares
+        functions += section.functions
     last = sources[-1].lines[-1]
     return joined(*sources, *(Source("end)()\n", [last]) for _ in range(cuts)))
 
 
-def _read_late(head: Sequence[Section], blocks: Sequence[Section]) -> Iterator[Section]:
-    for block in blocks:
-        needed = [part for part in head if not block.words.isdisjoint(part.declares)]
+def _read_late(head: Sequence[Section], sections: Sequence[Section]) -> Iterator[Section]:
+    for section in sections:
+        needed = [line for line in head if not section.words.isdisjoint(line.declares)]
         yield from needed
-        head = [part for part in head if part not in needed]
-        yield block
+        head = [line for line in head if line not in needed]
+        yield section
