@@ -287,11 +287,10 @@ async def test_nothing_is_left_of_it(servers: tuple[RedisServer, RedisServer]) -
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("sentinel ")]
 
 
-def test_connections_share_what_they_know_of_certificates() -> None:
+@pytest.mark.parametrize("address", [f"rediss+sentinel://{HOST}/{SERVICE}", f"rediss://{HOST}/0"])
+def test_connections_share_what_they_know_of_certificates(address: str) -> None:
     """Each that read all authorities itself would stop the loop for as long as Sentinels have to answer."""
-    pools: list[Any] = [
-        pool_of(f"rediss+sentinel://{HOST}/{SERVICE}{options}", patience=5) for options in ("", "?ssl_cert_reqs=none")
-    ]
+    pools: list[Any] = [pool_of(f"{address}{options}", patience=5) for options in ("", "?ssl_cert_reqs=none")]
     first, second, careless = (pool.make_connection() for pool in (pools[0], *pools))
     assert first.ssl_context is second.ssl_context
     assert (first.ssl_context.check_hostname, careless.ssl_context.check_hostname) == (True, False)

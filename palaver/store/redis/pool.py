@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any
 
 from redis import DriverInfo
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
 from redis.exceptions import ConnectionError
 
+from palaver.store.redis.tls import TlsConnection
 from palaver.version import __version__
 
 
@@ -30,6 +31,8 @@ class Pool(ConnectionPool):
     """
 
     def __init__(self, *, patience: float, **options: Any) -> None:
+        if options.get("connection_class") is SSLConnection:
+            options["connection_class"] = TlsConnection
         super().__init__(**options)
         self._patience = patience
         self._free = asyncio.Semaphore(self.max_connections)

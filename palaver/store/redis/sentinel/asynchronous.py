@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import Context
-from functools import lru_cache
 from typing import Any, Final, Self
 from weakref import WeakSet
 
 from redis._parsers.hiredis import _AsyncHiredisParser
-from redis.asyncio.connection import Connection, RedisSSLContext, SSLConnection
+from redis.asyncio.connection import Connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
@@ -40,6 +39,7 @@ from palaver.store.redis.sentinel.discovery import (
     primary_search,
     require_primary,
 )
+from palaver.store.redis.tls import TlsConnection
 
 log = logging.getLogger("palaver.sentinel")
 
@@ -53,8 +53,6 @@ _AGAIN: Final = 1.0
 announces nonsense does no more harm than this."""
 _BELIEVED: Final = 30.0
 """Seconds in which the server that was announced is tried before Sentinels are asked: not all know it at once."""
-_READ_AGAIN: Final = 60.0
-"""Seconds after which new connections read certificates again: somebody may have renewed them."""
 
 
 class PrimaryFollower:
@@ -106,7 +104,7 @@ class PrimaryFollower:
             await connection.disconnect(nowait=True)
 
     def _connection(self, place: HostPort) -> Connection:
-        kind: Any = _TlsConnection if self._sentinels.tls else Connection
+        kind: Any = TlsConnection if self._sentinels.tls else Connection
         made: Connection = kind(retry=Retry(NoBackoff(), 0), **options_of(self._sentinels, place, _CONNECT))
         return made
 
@@ -178,21 +176,6 @@ async def _fault(connection: _LoopConnection, place: HostPort) -> Exception | No
     return None
 
 
-class _TlsConnection(SSLConnection):
-    """A connection that shares what it knows of certificates. By itself each reads all authorities of the system as it
-    connects: the loop would stand still for that long, again and again, while Sentinels have to answer in time."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        tls = tuple(sorted((name, value) for name, value in options.items() if name.startswith("ssl_")))
-        self.ssl_context = _certificates(tls, time.monotonic() // _READ_AGAIN)
-
-
-@lru_cache(maxsize=4)
-def _certificates(tls: tuple[tuple[str, Any], ...], _: float) -> RedisSSLContext:
-    return SSLConnection(**dict(tls)).ssl_context
-
-
 class _LoopParser(_AsyncHiredisParser):
     EXCEPTION_CLASSES: dict[str, Any] = {**_AsyncHiredisParser.EXCEPTION_CLASSES, "READONLY": DemotedError}  # noqa: RUF012
 
@@ -239,7 +222,7 @@ class _LoopConnection(Connection):
             self._writer.transport.abort()
 
 
-class _LoopTlsConnection(_LoopConnection, _TlsConnection):
+class _LoopTlsConnection(_LoopConnection, TlsConnection):
     """The same, with TLS."""
 
 
