@@ -264,6 +264,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "palaver/steps/stuck.py": "The rules by which a run counts as stuck",
     "palaver/store/redis/keys.py": "The names of keys",
     "palaver/store/scripting/": "How any script is called, and its answer is read (ADR 0006)",
+    "palaver/store/redis/visits.py": "Goes on where a server of a cluster is away",
+    "palaver/store/steps/steps.py:Steps.write_deltas": "Sends the deltas of all streams, and says whose may be lost",
     "palaver/store/steps/steps.py:_batches": "Cuts the deltas of all streams into parts for one script each",
     "palaver/store/steps/settling.py:_opened": "The calls of a message that has some",
     "workers/models/call_clock.py": "Three clocks bound a call: until the first bytes, between two reads, and in all",

@@ -1,4 +1,4 @@
-"""Processes of tests: whether one has ended, and that one ends with its parent."""
+"""Processes of tests: forked, killed with their parent, and whether one has ended."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ def gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return state in "ZX"
+
+
+def fork_session() -> int:
+    """Fork a process in a session of its own: 0 in it, and its id in this one, once its group can be sent signals."""
+    reader, writer = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.setsid()
+        os.close(reader)
+        os.close(writer)
+        return 0
+    os.close(writer)
+    # Nothing comes; it ends as the other one closes it, or has died.
+    os.read(reader, 1)
+    os.close(reader)
+    return pid
 
 
 def die_with(parent: int) -> None:

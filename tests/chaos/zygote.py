@@ -37,6 +37,7 @@ from palaver.stack.ports import free_port
 from palaver.stack.readiness import accepts
 from tests import once
 from tests.process.cluster import Cluster
+from tests.processes import fork_session
 
 _PRELOADED: Final[Mapping[str, str]] = {
     "workers": """
@@ -219,7 +220,7 @@ def _answer_all(program: str, connection: socket.socket, stream: TextIO) -> None
         if "poll" in request:
             ended, status = os.waitpid(request["poll"], os.WNOHANG)
             answer(os.waitstatus_to_exitcode(status) if ended else None)
-        elif (pid := os.fork()) == 0:
+        elif (pid := fork_session()) == 0:
             os.close(connection.detach())
             _become(**request)
         else:
@@ -229,7 +230,6 @@ def _answer_all(program: str, connection: socket.socket, stream: TextIO) -> None
 def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
     """Be the process of the role, as if it had been started."""
     parent = os.getppid()
-    os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

@@ -137,7 +137,7 @@ EVICTING = {"maxmemory-policy": "allkeys-lru"}
 @pytest.mark.parametrize(
     ("server", "more", "said"),
     [
-        (CLUSTER, {}, "the Redis of the store is in cluster mode, where scripts and queues over several slots fail"),
+        (CLUSTER, {}, "the Redis of the store is one server of a cluster, and its address says nothing of the others"),
         (EVICTING, {"PALAVER_REDIS_CHECK": "fatal"}, "removes keys when its memory is full (maxmemory-policy allkeys"),
     ],
     ids=["cluster", "fatal"],

@@ -35,6 +35,17 @@ ONLY: Final = {
     ("worker", "brpop"): ("brpop", "model", "1"),
     ("flower", "blmpop"): ("blmpop", "1", "1", "x.reply.celery.pidbox", "right"),
     ("flower", "brpop"): ("brpop", "x.reply.celery.pidbox", "1"),
+    **{
+        (role, name): how
+        for role in ("api", "worker")
+        for name, how in {
+            "asking": ("asking",),
+            "cluster|slots": ("cluster", "slots"),
+            "spublish": ("spublish", "{p00}:feed:x", "text"),
+            "ssubscribe": ("ssubscribe", "{p00}:feed:x"),
+            "sunsubscribe": ("sunsubscribe", "{p00}:feed:x"),
+        }.items()
+    },
 }
 """What one of the two files has and the other has not, each as it can be tried."""
 ROLES: Final[tuple[Role, ...]] = ("api", "worker", "flower")

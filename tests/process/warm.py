@@ -31,7 +31,7 @@ from palaver.config.settings import Settings, settings
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from tests import once
 from tests.pages import ROOT
-from tests.processes import die_with
+from tests.processes import die_with, fork_session
 
 _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
@@ -199,7 +199,7 @@ def main() -> None:
             print(os.waitstatus_to_exitcode(status) if ended else "null", flush=True)
             continue
         _prepare(request["environment"])
-        if (pid := os.fork()) == 0:
+        if (pid := fork_session()) == 0:
             _become(**request)
         print(pid, flush=True)
 
@@ -221,9 +221,7 @@ def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
     """Be the process, as if it had been started."""
     from palaver.processes.failpoints import failpoint
 
-    parent = os.getppid()
-    os.setsid()
-    die_with(parent)
+    die_with(os.getppid())
     os.umask(0o077)
     for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
         opened = os.open(path, flags, 0o644)
