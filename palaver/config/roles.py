@@ -218,18 +218,16 @@ def _store_url() -> str:
 def _places(url: str) -> Sequence[tuple[str, int]]:
     """Its host and port, or those of its Sentinels or of the servers of a cluster, of which one is enough. Nothing if
     it is a file, or nothing that settings take: they say so."""
-    if "+sentinel://" in url:
+    if "+" in url.partition("://")[0]:
         # Not above, as the settings.
-        from palaver.config.sentinels import sentinels_of
+        from palaver.config.clusters import cluster_of, is_cluster
+        from palaver.config.sentinels import by_sentinels, sentinels_of
 
         with suppress(ValueError):
-            return [(place.host, place.port) for place in sentinels_of(url).places]
-        return ()
-    if "+cluster://" in url:
-        from palaver.config.clusters import cluster_of
-
-        with suppress(ValueError):
-            return cluster_of(url).places
+            if by_sentinels(url):
+                return sentinels_of(url).places
+            if is_cluster(url):
+                return cluster_of(url).places
         return ()
     try:
         parts = urlsplit(url)

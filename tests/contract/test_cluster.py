@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError, RedisError
 
+from palaver.config.server_lists import HostPort
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError, NotDurable
 from palaver.schemas.models import AgentSpec, Submission
@@ -19,7 +20,6 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.cluster.client import PATIENCE, ClusterClient
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
-from palaver.store.redis.cluster.topology import Address
 from palaver.store.redis.visits import Gap, telling
 from palaver.vocabulary.ids import all_shards, shard_of
 from tests.redis_cluster import WAITS, RedisCluster
@@ -193,10 +193,10 @@ class Counted(ClusterClient):
     """A client that counts how often it turns to each server."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self.asked = Counter[Address]()
+        self.asked = Counter[HostPort]()
         super().__init__(*args, **options)
 
-    def node(self, address: Address) -> Redis:
+    def node(self, address: HostPort) -> Redis:
         self.asked[address] += 1
         return super().node(address)
 
@@ -216,7 +216,7 @@ async def test_who_is_away_for_long_is_asked_now_and_then(cluster: RedisCluster)
             await one.get(NAMES[0])
     lasted = asyncio.get_running_loop().time() - began
 
-    assert one.asked[Address("127.0.0.1", lost.port)] <= 3 * (1 + lasted)
+    assert one.asked[HostPort("127.0.0.1", lost.port)] <= 3 * (1 + lasted)
     assert lasted < PATIENCE
     await one.aclose()
 

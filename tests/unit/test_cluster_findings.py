@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from deploy.check import logins
+from palaver.config.server_lists import HostPort
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.redis_server import RedisServer
-from palaver.store.redis.cluster.topology import Address
 from palaver.store.server.cluster_findings import merged
 from palaver.store.server.findings import Finding
 from palaver.store.server.needs import Role
@@ -240,7 +240,7 @@ def _finding(found: str, said: str = "", check: str = "eviction", level: Any = "
 
 
 def test_findings_of_masters_are_one_for_each_check() -> None:
-    a, b, c, d, e = (Address("10.0.0.1", port) for port in range(1, 6))
+    a, b, c, d, e = (HostPort("10.0.0.1", port) for port in range(1, 6))
     good = _finding("noeviction")
     evicts = _finding("allkeys-lru", "evicts", "eviction", "warning")
     assert list(merged({a: [good], b: [good]})) == [good]

@@ -9,26 +9,36 @@ import pytest
 from palaver.config.brokers import user_of
 from palaver.config.clusters import ClusterUrl, cluster_of, is_cluster
 from palaver.config.roles import _places
+from palaver.config.server_lists import HostPort
 from palaver.config.settings import Settings
 
 SECRET = "s3cret"
-ONE = (("a", 6379),)
+ONE = (HostPort("a", 6379),)
 BROKER = "redis://broker/0"
 
 
 @pytest.mark.parametrize(
     ("url", "read"),
     [
-        ("redis+cluster://a:1,b,10.0.0.3:3", ClusterUrl((("a", 1), ("b", 6379), ("10.0.0.3", 3)))),
+        (
+            "redis+cluster://a:1,b,10.0.0.3:3",
+            ClusterUrl((HostPort("a", 1), HostPort("b", 6379), HostPort("10.0.0.3", 3))),
+        ),
         ("redis+cluster://a/", ClusterUrl(ONE)),
         ("redis+cluster://a,a:6379/0", ClusterUrl(ONE)),
-        ("redis+cluster://[::1]:7,[fe80::2]/0", ClusterUrl((("::1", 7), ("fe80::2", 6379)))),
+        ("redis+cluster://[::1]:7,[fe80::2]/0", ClusterUrl((HostPort("::1", 7), HostPort("fe80::2", 6379)))),
         ("redis+cluster://palaver-api:p%40%2F%3A@a/0", ClusterUrl(ONE, "palaver-api", "p@/:")),
         ("redis+cluster://:p@a/0", ClusterUrl(ONE, None, "p")),
         ("redis+cluster://u:p@w@a/0", ClusterUrl(ONE, "u", "p@w")),
         (
             "redis+cluster://a?address_remap=10.0.0.1:1=nat:7001,[::2]:2=nat:7002",
-            ClusterUrl(ONE, remapped=((("10.0.0.1", 1), ("nat", 7001)), (("::2", 2), ("nat", 7002)))),
+            ClusterUrl(
+                ONE,
+                remapped=(
+                    (HostPort("10.0.0.1", 1), HostPort("nat", 7001)),
+                    (HostPort("::2", 2), HostPort("nat", 7002)),
+                ),
+            ),
         ),
         ("rediss+cluster://a/0", ClusterUrl(ONE, tls=(("ssl_cert_reqs", ssl.CERT_REQUIRED),))),
         (

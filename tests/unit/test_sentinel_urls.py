@@ -8,7 +8,8 @@ import ssl
 import pytest
 
 from palaver.config.brokers import is_redis, kombu_url, tls_options, user_of
-from palaver.config.sentinels import LIKE, MOST, HostPort, Login, Sentinels, by_sentinels, sentinels_of
+from palaver.config.sentinels import LIKE, MOST, Sentinels, by_sentinels, sentinels_of
+from palaver.config.server_lists import HostPort, Login
 from palaver.config.settings import Settings
 from palaver.delivery.deliveries import transport_options
 

@@ -12,8 +12,9 @@ from redis.connection import SSLConnection
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 
 from palaver.config.clusters import ClusterUrl
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
-from palaver.store.redis.cluster.topology import Address
+from palaver.store.redis.cluster.topology import slot_ranges
 from palaver.store.redis.connection import is_absent, is_closed
 from palaver.store.server.findings import AWAY, Finding, Level, rights, strangers, unanswered
 from palaver.store.server.needs import Role
@@ -48,7 +49,7 @@ _REPLICAS: Final = "give each of them a replica on another machine: `redis-cli -
 class Master:
     """A master as a server of its cluster knows it."""
 
-    address: Address
+    address: HostPort
     """The address at which it is reached."""
     slots: frozenset[int]
     replicas: int
@@ -72,7 +73,7 @@ def look_at_cluster(
     if isinstance(found, Finding):
         yield found
         return
-    seen: dict[Address, Sequence[Finding]] = {}
+    seen: dict[HostPort, Sequence[Finding]] = {}
     silent: list[str] = []
     alone: list[str] = []
     partial: list[bool] = []
@@ -98,30 +99,23 @@ def look_at_cluster(
     yield from merged(seen)
 
 
-def _client(cluster: ClusterUrl, address: Address, waits: Mapping[str, Any], seconds: float) -> Redis:
+def _client(cluster: ClusterUrl, address: HostPort, waits: Mapping[str, Any], seconds: float) -> Redis:
     """Return a client of a server, which has so many seconds to connect."""
-    security: dict[str, Any] = {"connection_class": SSLConnection, **dict(cluster.tls)} if cluster.encrypted else {}
+    security: dict[str, Any] = {"connection_class": SSLConnection} if cluster.encrypted else {}
     pool = ConnectionPool(
-        host=address.host,
-        port=address.port,
-        username=cluster.username,
-        password=cluster.password,
-        **security,
-        **{**waits, "socket_connect_timeout": max(seconds, _LEAST)},
+        **cluster.options(address), **security, **{**waits, "socket_connect_timeout": max(seconds, _LEAST)}
     )
     return Redis.from_pool(pool)
 
 
 def _masters(cluster: ClusterUrl, user: str, waits: Mapping[str, Any]) -> list[Master] | Finding:
     """Return the masters, as the first server says that answers, or the reason why nobody does."""
-    remapped = {Address(*known): Address(*reached) for known, reached in cluster.remapped}
     silent: list[str] = []
-    for place in cluster.places:
-        asked = Address(*place)
+    for asked in cluster.places:
         client = _client(cluster, asked, waits, _WITHIN / len(cluster.places))
         try:
             # In two words: redis-py would read the answer, as something else.
-            return masters_in(client.execute_command("CLUSTER", "SLOTS"), asked, remapped)
+            return masters_in(client.execute_command("CLUSTER", "SLOTS"), asked, dict(cluster.remapped))
         except (AuthenticationError, AuthorizationError) as error:
             return strangers("store", user, str(error))
         except ResponseError as error:
@@ -140,16 +134,13 @@ def _masters(cluster: ClusterUrl, user: str, waits: Mapping[str, Any]) -> list[M
     return unanswered("store", f"no server of the cluster: {', '.join(silent)}")
 
 
-def masters_in(answer: Sequence[Any], asked: Address, remapped: Mapping[Address, Address]) -> list[Master]:
+def masters_in(answer: Sequence[Any], asked: HostPort, remapped: Mapping[HostPort, HostPort]) -> list[Master]:
     """Read the answer to ``CLUSTER SLOTS`` of the server that was ``asked``."""
-    slots: dict[Address, set[int]] = {}
-    replicas: dict[Address, int] = {}
-    for first, last, (host, port, *_), *others in answer:
-        name = host.decode() if host else ""
-        address = Address(name if name and name != "?" else asked.host, int(port))
-        address = remapped.get(address, address)
-        slots.setdefault(address, set()).update(range(first, last + 1))
-        replicas[address] = len(others)
+    slots: dict[HostPort, set[int]] = {}
+    replicas: dict[HostPort, int] = {}
+    for part in slot_ranges(answer, asked, remapped):
+        slots.setdefault(part.master, set()).update(range(part.first, part.last + 1))
+        replicas[part.master] = part.replicas
     return [Master(address, frozenset(slots[address]), replicas[address]) for address in slots]
 
 
@@ -192,7 +183,7 @@ def _replicas(masters: Sequence[Master], alone: Sequence[str]) -> Finding:
     return Finding("store", "masters", "ok", f"{len(masters)} masters, each with a replica")
 
 
-def merged(seen: Mapping[Address, Sequence[Finding]]) -> Iterator[Finding]:
+def merged(seen: Mapping[HostPort, Sequence[Finding]]) -> Iterator[Finding]:
     """Yield one finding for each thing that was looked at, of what the masters were found to be: the worst, and where.
     The sentence is the same for as long as the state is."""
     checks = dict.fromkeys(finding.check for findings in seen.values() for finding in findings)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError, ResponseError
 
-from palaver.config.sentinels import HostPort, Sentinels
+from palaver.config.sentinels import Sentinels
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.sentinel.blocking import ask
 from palaver.store.redis.sentinel.discovery import QUESTION, is_refusal, primary_in, silence, text
 from palaver.store.server.findings import LOGIN, Finding, Level

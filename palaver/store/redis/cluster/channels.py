@@ -19,10 +19,10 @@ from typing import Final, Protocol
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from palaver.config.server_lists import HostPort
 from palaver.processes.tasks import end
 from palaver.store.redis.channel_connection import ChannelConnection
 from palaver.store.redis.cluster.slots import slot_of
-from palaver.store.redis.cluster.topology import Address
 from palaver.store.redis.connection import Listener, PubSubMessage
 
 log = logging.getLogger(__name__)
@@ -36,14 +36,14 @@ _AHEAD: Final = 1000
 class FindMaster(Protocol):
     """The master of a slot, asked for anew if need be."""
 
-    def __call__(self, slot: int, *, anew: bool = False) -> Awaitable[Address]: ...
+    def __call__(self, slot: int, *, anew: bool = False) -> Awaitable[HostPort]: ...
 
 
 class ClusterChannels:
     """The channels that are heard. It is a `PubSub`."""
 
     def __init__(
-        self, master: FindMaster, connect: Callable[[Address], Callable[[], AbstractConnection]], home: int
+        self, master: FindMaster, connect: Callable[[HostPort], Callable[[], AbstractConnection]], home: int
     ) -> None:
         self._master = master
         self._connect = connect
@@ -51,7 +51,7 @@ class ClusterChannels:
         self._wanted: set[str] = set()
         self._homeless: set[str] = set()
         """Those that are heard nowhere now."""
-        self._heard: dict[Address, _Heard] = {}
+        self._heard: dict[HostPort, _Heard] = {}
         self._messages: asyncio.Queue[PubSubMessage] = asyncio.Queue(_AHEAD)
         self._settling: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -125,7 +125,7 @@ class ClusterChannels:
     def _slot(self, channel: str) -> int:
         return slot_of(channel) if _of_slot(channel) else self._home
 
-    async def _hear_at(self, address: Address, channel: str) -> None:
+    async def _hear_at(self, address: HostPort, channel: str) -> None:
         heard = self._heard.get(address)
         if heard is None:
             heard = self._heard[address] = _Heard(ChannelConnection(self._connect(address)))
@@ -142,7 +142,7 @@ class ClusterChannels:
             await heard.join(channel)
         self._homeless.discard(channel)
 
-    async def _listen(self, address: Address, heard: _Heard) -> None:
+    async def _listen(self, address: HostPort, heard: _Heard) -> None:
         """Pass on what a connection hears, until it ends."""
         listener = Listener(heard.connection)
         try:

@@ -21,11 +21,12 @@ from redis.asyncio.connection import SSLConnection
 from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError, TryAgainError
 
 from palaver.config.clusters import cluster_of
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.cluster.absences import Absences
 from palaver.store.redis.cluster.channels import ClusterChannels
 from palaver.store.redis.cluster.dispatch import PASSING, WAITS, WITHOUT_MASTER, Dispatch, Stack, Target, least
 from palaver.store.redis.cluster.slots import slot_of, slot_of_command, slots_of_commands
-from palaver.store.redis.cluster.topology import Address, Topology
+from palaver.store.redis.cluster.topology import Topology
 from palaver.store.redis.keys import WORKERS
 from palaver.store.redis.pool import Pool
 from palaver.store.redis.shared_client import SharedClient
@@ -54,11 +55,11 @@ class ClusterClient(Redis):
 
     def __init__(
         self,
-        seeds: Sequence[Address],
-        make_pool: Callable[[Address], Pool],
+        seeds: Sequence[HostPort],
+        make_pool: Callable[[HostPort], Pool],
         *,
         shared: bool = False,
-        remapped: Mapping[Address, Address] | None = None,
+        remapped: Mapping[HostPort, HostPort] | None = None,
         patience: float = PATIENCE,
     ) -> None:
         """``seeds`` are servers that are asked for the others, and ``remapped`` has those that are known by another
@@ -67,7 +68,7 @@ class ClusterClient(Redis):
         self._make_pool = make_pool
         self._shared = shared
         self._patience = patience
-        self._nodes: dict[Address, Redis] = {}
+        self._nodes: dict[HostPort, Redis] = {}
         self._absences = Absences(patience, time.monotonic)
         self._topology = Topology(seeds, self._ask_for_slots, remapped or {}, self._absences.is_away)
 
@@ -76,29 +77,20 @@ class ClusterClient(Redis):
         """Return a client of the cluster at ``url``, whose pools have these options. It connects when it is first
         used."""
         cluster = cluster_of(url)
-        security: dict[str, Any] = {"connection_class": SSLConnection, **dict(cluster.tls)} if cluster.encrypted else {}
+        security: dict[str, Any] = {"connection_class": SSLConnection} if cluster.encrypted else {}
 
-        def make_pool(address: Address) -> Pool:
-            return Pool(
-                host=address.host,
-                port=address.port,
-                username=cluster.username,
-                password=cluster.password,
-                **security,
-                **options,
-            )
+        def make_pool(place: HostPort) -> Pool:
+            return Pool(**cluster.options(place), **security, **options)
 
-        remapped = {Address(*known): Address(*reached) for known, reached in cluster.remapped}
-        return cls([Address(*place) for place in cluster.places], make_pool, shared=shared, remapped=remapped)
+        return cls(cluster.places, make_pool, shared=shared, remapped=dict(cluster.remapped))
 
     # What it answers.
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Return the answer to a command, as redis-py reads it."""
         if args[0] in _EVERYWHERE:
-            return (
-                least(await self.of_each_master(*args)) if args[0] in WAITS else (await self.of_each_master(*args))[0]
-            )
+            answers = await self.of_each_master(*args)
+            return least(answers) if args[0] in WAITS else answers[0]
         slot = slot_of_command(args)
         (answer,) = await self._carried_out([(args, options)], [HOME if slot is None else slot], transaction=False)
         if args[0] in _ANYWHERE and isinstance(answer, ConnectionError | TimeoutError):
@@ -141,7 +133,7 @@ class ClusterClient(Redis):
             raise ConnectionError("no master of the cluster tells its memory")
         return max(known, key=_fullness)
 
-    async def _memory_of(self, master: Address) -> Mapping[str, Any] | None:
+    async def _memory_of(self, master: HostPort) -> Mapping[str, Any] | None:
         """Return what a master says; None if it says nothing at present."""
         if not self._absences.may_ask(master):
             return None
@@ -189,7 +181,7 @@ class ClusterClient(Redis):
 
     # How it finds whom to ask.
 
-    async def master(self, slot: int, *, anew: bool = False) -> Address:
+    async def master(self, slot: int, *, anew: bool = False) -> HostPort:
         """Return the master of a slot; ``anew``, as the cluster says now.
 
         Raises:
@@ -198,7 +190,7 @@ class ClusterClient(Redis):
         await (self._topology.refresh() if anew else self._know())
         return self._topology.master_of(slot)
 
-    def node(self, address: Address) -> Redis:
+    def node(self, address: HostPort) -> Redis:
         """Return the client of a server."""
         if (node := self._nodes.get(address)) is None:
             node = (SharedClient if self._shared else Redis)(connection_pool=self._make_pool(address))
@@ -216,7 +208,7 @@ class ClusterClient(Redis):
         if not self._topology.known:
             await self._topology.refresh()
 
-    async def _ask_for_slots(self, address: Address) -> Any:
+    async def _ask_for_slots(self, address: HostPort) -> Any:
         # In two words: redis-py would read the answer, as something else.
         return await self.node(address).execute_command("CLUSTER", "SLOTS")
 
@@ -268,7 +260,7 @@ class ClusterClient(Redis):
         return dispatch.take(target, places, answers, self._topology)
 
 
-def _named(master: Address | int) -> str:
+def _named(master: HostPort | int) -> str:
     return f"the master of slot {master}" if isinstance(master, int) else f"the master {master}"
 
 

@@ -16,8 +16,9 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.cluster.slots import slot_of_command
-from palaver.store.redis.cluster.topology import Address, Topology
+from palaver.store.redis.cluster.topology import Topology
 
 WITHOUT_MASTER: Final = (ClusterDownError, ReadOnlyError, BusyLoadingError, ConnectionError, TimeoutError)
 """Errors of one that is no master now: its slots may have another one."""
@@ -31,7 +32,7 @@ Stack = Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]
 class Target(NamedTuple):
     """The master that some commands are sent to, or the slot that nobody has."""
 
-    master: Address | int
+    master: HostPort | int
     """A slot, if it has no master."""
     asking: bool = False
     """True for one that is about to have the slot."""
@@ -48,7 +49,7 @@ class Dispatch:
         self._reached: dict[int, list[Any]] = {i: [] for i in self._waits}
         self._left = [i for i in range(len(stack)) if i not in self._reached]
         self._answers: list[Any] = [None] * len(stack)
-        self._asked: dict[int, Address] = {}
+        self._asked: dict[int, HostPort] = {}
 
     @property
     def over(self) -> bool:
@@ -108,7 +109,7 @@ class Dispatch:
         for place in places:
             self._answers[place] = error
 
-    def give_up_on(self, hopeless: Iterable[Address | int], topology: Topology) -> None:
+    def give_up_on(self, hopeless: Iterable[HostPort | int], topology: Topology) -> None:
         """Leave what would be sent to these as it was answered."""
         gone = set(hopeless)
         self._left = [

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from redis.exceptions import ConnectionError, RedisError, ResponseError
 
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.cluster.slots import SLOTS
 
 _RESTS: Final = 0.1
 """Seconds between two questions for all slots, however many commands find that something has moved."""
-
-
-class Address(NamedTuple):
-    """The host and the port of a server."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Topology:
@@ -30,27 +21,27 @@ class Topology:
 
     def __init__(
         self,
-        seeds: Sequence[Address],
-        ask: Callable[[Address], Any],
-        remapped: Mapping[Address, Address],
-        is_away: Callable[[Address], bool],
+        seeds: Sequence[HostPort],
+        ask: Callable[[HostPort], Any],
+        remapped: Mapping[HostPort, HostPort],
+        is_away: Callable[[HostPort], bool],
     ) -> None:
         self._seeds = tuple(seeds)
         self._ask = ask
         self._is_away = is_away
         self._remapped = remapped
-        self._slots: list[Address | None] = [None] * SLOTS
+        self._slots: list[HostPort | None] = [None] * SLOTS
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = float("-inf")
         self._turn = 0
-        self.masters: tuple[Address, ...] = ()
+        self.masters: tuple[HostPort, ...] = ()
 
     @property
     def known(self) -> bool:
         """True once somebody has said what there is."""
         return bool(self.masters)
 
-    def master_of(self, slot: int) -> Address:
+    def master_of(self, slot: int) -> HostPort:
         """Return the master of a slot.
 
         Raises:
@@ -60,11 +51,11 @@ class Topology:
             raise ConnectionError(f"no master of the cluster has slot {slot}")
         return address
 
-    def find_master(self, slot: int) -> Address | None:
+    def find_master(self, slot: int) -> HostPort | None:
         """Return the master of a slot; None if it has none, as far as anybody knows."""
         return self._slots[slot]
 
-    def moved(self, slot: int, host: str, port: int, asked: Address) -> Address:
+    def moved(self, slot: int, host: str, port: int, asked: HostPort) -> HostPort:
         """Note where a slot is now, as the server that was ``asked`` said, and return that."""
         address = self._remap(host or asked.host, port)
         self._slots[slot] = address
@@ -72,7 +63,7 @@ class Topology:
             self.masters = (*self.masters, address)
         return address
 
-    def asked_for(self, host: str, port: int, asked: Address) -> Address:
+    def asked_for(self, host: str, port: int, asked: HostPort) -> HostPort:
         """Return the address of the server to which a single command is referred."""
         return self._remap(host or asked.host, port)
 
@@ -120,16 +111,36 @@ class Topology:
             raise last
         raise ConnectionError(f"no server of the cluster answers: {type(last).__name__}") from last
 
-    def _take(self, ranges: Sequence[Sequence[Any]], asked: Address) -> None:
-        slots: list[Address | None] = [None] * SLOTS
-        for first, last, (host, port, *_), *_ in ranges:
-            # A server that does not know its own name has none there.
-            name = host.decode() if host else ""
-            address = self._remap(name if name and name != "?" else asked.host, int(port))
-            slots[first : last + 1] = [address] * (last + 1 - first)
+    def _take(self, ranges: Sequence[Any], asked: HostPort) -> None:
+        slots: list[HostPort | None] = [None] * SLOTS
+        for part in slot_ranges(ranges, asked, self._remapped):
+            slots[part.first : part.last + 1] = [part.master] * (part.last + 1 - part.first)
         self._slots = slots
         self.masters = tuple(dict.fromkeys(address for address in slots if address is not None))
 
-    def _remap(self, host: str, port: int) -> Address:
-        address = Address(host, port)
-        return self._remapped.get(address, address)
+    def _remap(self, host: str, port: int) -> HostPort:
+        return _reached(HostPort(host, port), self._remapped)
+
+
+class SlotRange(NamedTuple):
+    """Slots that one master has."""
+
+    first: int
+    last: int
+    master: HostPort
+    """The address at which it is reached."""
+    replicas: int
+
+
+def slot_ranges(answer: Sequence[Any], asked: HostPort, remapped: Mapping[HostPort, HostPort]) -> Iterator[SlotRange]:
+    """Read the answer to ``CLUSTER SLOTS`` of the server that was ``asked``. ``remapped`` has those servers that are
+    reached at another address than the one by which they know each other."""
+    for first, last, (host, port, *_), *replicas in answer:
+        # A server that does not know its own name has none there.
+        name = host.decode() if host else ""
+        known = HostPort(name if name and name != "?" else asked.host, int(port))
+        yield SlotRange(first, last, _reached(known, remapped), len(replicas))
+
+
+def _reached(known: HostPort, remapped: Mapping[HostPort, HostPort]) -> HostPort:
+    return remapped.get(known, known)

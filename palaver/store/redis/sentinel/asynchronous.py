@@ -22,7 +22,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, TimeoutError
 
-from palaver.config.sentinels import HostPort, Sentinels, sentinels_of
+from palaver.config.sentinels import Sentinels, sentinels_of
+from palaver.config.server_lists import HostPort
 from palaver.processes.tasks import end
 from palaver.store.redis.pool import Pool
 from palaver.store.redis.sentinel.discovery import (

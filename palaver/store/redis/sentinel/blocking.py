@@ -10,7 +10,8 @@ from redis.connection import Connection, ConnectionPool, SSLConnection
 from redis.exceptions import AuthenticationError, ConnectionError, RedisError, ResponseError, TimeoutError
 from redis.retry import Retry
 
-from palaver.config.sentinels import HostPort, Sentinels
+from palaver.config.sentinels import Sentinels
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.sentinel.discovery import (
     QUESTION,
     ROLE,

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionError, RedisError
 
-from palaver.config.sentinels import HostPort, Sentinels
+from palaver.config.sentinels import Sentinels
+from palaver.config.server_lists import HostPort
 from palaver.store.redis.pool import driver
 
 QUESTION: Final = "GET-MASTER-ADDR-BY-NAME"
