@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from itertools import product
 from typing import Final, NamedTuple
 
 from palaver.config.settings import Settings
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Fields
+from palaver.store.redis.connection import Connection, Fields, Pipeline
 from palaver.store.redis.reach import reaches
 from palaver.store.redis.visits import ask_each, whole
 from palaver.vocabulary.ids import all_shards
@@ -48,19 +47,20 @@ class UsageLedger:
         tags = [tag for tag in tenants if reaches(tag)]
         for number in range((first - _EPOCH).days, (last - _EPOCH).days + 1):
             found: dict[Spender, Counter[str]] = {}
-            for (_, tag), (fields,) in await self._of_day(number, tags):
-                _add(found, tag, fields)
+            for _, ledgers in await self._of_day(number, tags):
+                for tag, fields in zip(tags, ledgers, strict=True):
+                    _add(found, tag, fields)
             if found:
                 yield _EPOCH + timedelta(days=number), found
 
-    async def _of_day(self, number: int, tags: Sequence[str]) -> list[tuple[tuple[str, str], Sequence[Fields]]]:
-        """The ledgers of a day, each by its shard and its tenant's tag."""
-        places = [*product(self._shards, tags)]
-        found = await ask_each(
-            self._redis, places, lambda pipeline, place: pipeline.hgetall(keys.usage(place[0], number, place[1]))
-        )
-        whole(self._shards if tags else (), [*{shard: None for (shard, _), _ in found}.items()])
-        return found
+    async def _of_day(self, number: int, tags: Sequence[str]) -> list[tuple[str, Sequence[Fields]]]:
+        """The ledgers of these tenants for a day, in their order, by shard."""
+
+        def put(pipeline: Pipeline, shard: str) -> None:
+            for tag in tags:
+                pipeline.hgetall(keys.usage(shard, number, tag))
+
+        return whole(self._shards, await ask_each(self._redis, self._shards, put))
 
 
 def today() -> date:

@@ -62,7 +62,7 @@ class Scripts:
         self._wait = _waiting(settings.durability)
         self._clustered = settings.clustered
         self._sources = _sources(ScriptSettings.of(settings, sends=send), VERSION)
-        self._shas = _Shas(self._sources)
+        self._shas = self._sources.shas
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -251,6 +251,8 @@ class _Sources(Mapping[str, str]):
         self._assembler = Assembler(shared_names(settings, version), lua_files())
         self._scripts = {script.name: script for script in SCRIPTS}
         self._texts: dict[str, str] = {}
+        self.shas: Mapping[str, str] = _Shas(self)
+        """The name that Redis has for each of them, by its own."""
 
     def __getitem__(self, name: str) -> str:
         if name not in self._texts:
@@ -270,8 +272,6 @@ _sources = lru_cache(maxsize=8)(_Sources)
 
 
 class _Shas(dict[str, str]):
-    """The name that Redis has for each script, by its own."""
-
     def __init__(self, sources: Mapping[str, str]) -> None:
         self._sources = sources
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from redis.exceptions import RedisError
 
@@ -57,7 +58,7 @@ class Statistics:
         """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
         number: of the tenant with this tag, if it is within reach, or of all that is. Raises what Redis raises."""
         owners = keys.reached_owners() if tag is None else (keys.owner(tag),) if reaches(tag) else ()
-        await self._fold_all()
+        await self.fold()
 
         def put(pipeline: Pipeline, shard: str) -> None:
             for owner in owners:
@@ -76,34 +77,25 @@ class Statistics:
         """Fold what nobody else folds, for ever. A store that does not answer is looked at later."""
         while True:
             with contextlib.suppress(RedisError, OSError):
-                now = await now_ms(self._redis)
-                for shard, (oldest,) in await self._oldest():
-                    if oldest and int(oldest[0][0].partition(b"-")[0]) <= now - _OLD:
-                        with contextlib.suppress(*AWAY):
-                            await self.fold([shard])
+                await self.fold(await now_ms(self._redis) - _OLD)
             await asyncio.sleep(_EVERY)
 
-    async def _oldest(self) -> list[tuple[str, Sequence[Any]]]:
-        """The first entry of each journal."""
-        return await ask_each(
+    async def fold(self, until: float = math.inf) -> None:
+        """Fold the journals that begin until then (ms), as far as they go now: of the shards that answer."""
+        oldest = await ask_each(
             self._redis,
             self._shards,
             lambda pipeline, shard: pipeline.execute_command("XRANGE", keys.journal(shard), "-", "+", "COUNT", 1),
         )
-
-    async def _fold_all(self) -> None:
-        """Fold the journals of the shards that answer."""
-        for shard, (oldest,) in await self._oldest():
-            if oldest:
+        for shard, (entries,) in oldest:
+            if entries and int(entries[0][0].partition(b"-")[0]) <= until:
                 with contextlib.suppress(*AWAY):
-                    await self.fold([shard])
+                    await self._fold(shard)
 
-    async def fold(self, shards: Iterable[str] | None = None) -> None:
-        """Fold the journals of these shards, or of all, as far as they go now. Raises what Redis raises."""
-        for shard in self._shards if shards is None else shards:
-            for _ in range(_SLICES):
-                if not await self.fold_some(shard):
-                    break
+    async def _fold(self, shard: str) -> None:
+        for _ in range(_SLICES):
+            if not await self.fold_some(shard):
+                break
 
     async def fold_some(self, shard: str) -> bool:
         """Fold the oldest lines of a shard's journal. Tell whether there may be more."""

@@ -225,9 +225,9 @@ class Steps:
             for batch in _batches(members):
                 calls.append(WriteDeltas(nonce=token_hex(8), deltas=tuple(batch)))
                 shards.append(shard)
-        pairs = [*zip(shards, await self._scripts.run_each(calls), strict=True)]
-        answered(shards, [reply for _, reply in pairs])
-        return frozenset(shard for shard, reply in pairs if isinstance(reply, Exception))
+        replies = await self._scripts.run_each(calls)
+        answered(shards, replies)
+        return frozenset(shard for shard, reply in zip(shards, replies, strict=True) if isinstance(reply, Exception))
 
 
 def _held(lease: Lease, progress: AnswerProgress | None) -> HeldLease:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import Context
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
@@ -59,9 +59,7 @@ class ClusterChannels:
     async def subscribe(self, *channels: str) -> None:
         """Hear these channels, from their confirmations on, also when their masters are away just now."""
         self._wanted.update(channels)
-        self._homeless.update(channels)
-        if self._settling is None:
-            self._settling = self._begin(self._settle())
+        self._seek(channels)
 
     async def unsubscribe(self, *channels: str) -> None:
         """Hear these channels no more."""
@@ -96,12 +94,9 @@ class ClusterChannels:
             await heard.connection.aclose()
         self._heard.clear()
 
-    def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        async def done() -> None:
-            await work
-
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         # Not in the context of this request: it lives longer.
-        task = asyncio.create_task(done(), name="palaver-channels", context=Context())
+        task = asyncio.create_task(work, name="palaver-channels", context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -154,7 +149,7 @@ class ClusterChannels:
                     if (channel := message["channel"].decode()) in heard.channels:
                         # Its slot has moved.
                         heard.channels.discard(channel)
-                        self._lost([channel])
+                        self._seek([channel])
                     continue
                 await self._messages.put(message)
         except (RedisError, OSError) as error:
@@ -164,9 +159,10 @@ class ClusterChannels:
                 del self._heard[address]
             with suppress(RedisError, OSError):
                 await heard.connection.aclose()
-            self._lost(heard.channels)
+            self._seek(heard.channels)
 
-    def _lost(self, channels: Iterable[str]) -> None:
+    def _seek(self, channels: Iterable[str]) -> None:
+        """Hear these again, as far as anybody wants to."""
         self._homeless.update(self._wanted.intersection(channels))
         if self._homeless and self._settling is None:
             self._settling = self._begin(self._settle())
