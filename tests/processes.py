@@ -21,10 +21,13 @@ def gone(pid: int) -> bool:
 
 
 def fork_session() -> int:
-    """Fork a process in a session of its own: 0 in it, and its id in this one, once its group can be sent signals."""
+    """Fork a process in a session of its own that ends with this one: 0 in it, and its id here, once its group can be
+    sent signals."""
+    parent = os.getpid()
     reader, writer = os.pipe()
     if (pid := os.fork()) == 0:
         os.setsid()
+        die_with(parent)
         os.close(reader)
         os.close(writer)
         return 0
@@ -33,6 +36,15 @@ def fork_session() -> int:
     os.read(reader, 1)
     os.close(reader)
     return pid
+
+
+def write_to(log: str) -> None:
+    """Have all that this process writes in a file, and nothing to read."""
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
+        opened = os.open(path, flags, 0o644)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.dup2(1, 2)
 
 
 def die_with(parent: int) -> None:

@@ -11,7 +11,6 @@ itself a fork of the one that all processes of tests have (tests/process/warm.py
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -37,7 +36,7 @@ from palaver.stack.ports import free_port
 from palaver.stack.readiness import accepts
 from tests import once
 from tests.process.cluster import Cluster
-from tests.processes import fork_session
+from tests.processes import fork_session, write_to
 
 _PRELOADED: Final[Mapping[str, str]] = {
     "workers": """
@@ -56,7 +55,6 @@ _SENDER: Final = "workers.tracing.sender"
 """What a worker imports that sends traces: as much again."""
 _PATIENCE: Final = 60.0
 """Seconds for what a warm parent does."""
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class Zygote:
@@ -229,15 +227,7 @@ def _answer_all(program: str, connection: socket.socket, stream: TextIO) -> None
 
 def _become(role: str, log: str, armed: str, ledger: str) -> NoReturn:
     """Be the process of the role, as if it had been started."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
-        opened = os.open(path, flags, 0o644)
-        os.dup2(opened, number)
-        os.close(opened)
-    os.dup2(1, 2)
+    write_to(log)
     failpoint.arm(armed, ledger)
     sys.argv = command(role)[2:]
     module = importlib.import_module(f"{sys.argv[0]}.__main__")

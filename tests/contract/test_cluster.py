@@ -22,6 +22,7 @@ from palaver.store.redis.cluster.client import PATIENCE, ClusterClient
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.store.redis.visits import Gap, telling
 from palaver.vocabulary.ids import all_shards, shard_of
+from tests.contract.waitaof import need_waitaof
 from tests.redis_cluster import WAITS, RedisCluster
 from tests.waiting import aeventually
 
@@ -241,9 +242,8 @@ async def test_a_promise_about_many_runs_waits_at_each_master(cluster: RedisClus
 
 
 async def test_each_master_is_asked_for_what_promises_need(cluster: RedisCluster) -> None:
-    commands: Any = cluster.client(cluster.servers[0]).command_list()
-    if b"waitaof" not in commands and "waitaof" not in commands:
-        pytest.skip("PALAVER_DURABILITY=fsync is not tested: this server is older than Redis 7.2 and has no WAITAOF")
+    async with Redis.from_url(cluster.servers[0].url) as one:
+        await need_waitaof(one)
     async with _store(cluster, durability="fsync") as store:
         for server in cluster.servers:
             cluster.client(server).config_set("appendonly", "yes")

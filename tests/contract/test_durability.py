@@ -19,6 +19,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.steps.due import DueItem
 from tests.contract.store_driver import StoreDriver
+from tests.contract.waitaof import knows_waitaof, need_waitaof
 
 pytestmark = pytest.mark.process
 
@@ -145,15 +146,10 @@ async def test_a_tool_does_not_begin_before_its_intent_is_safe(servers: Any, dri
     assert await driver.results(run_id) == [("a", "42")]
 
 
-async def _knows_waitaof(redis: Redis) -> bool:
-    return b"waitaof" in await redis.command_list()
-
-
 @pytest.fixture
 async def fsync(primary: Redis) -> None:
     """A server that can wait for its disk."""
-    if not await _knows_waitaof(primary):
-        pytest.skip("PALAVER_DURABILITY=fsync is not tested: this server is older than Redis 7.2 and has no WAITAOF")
+    await need_waitaof(primary)
 
 
 @pytest.mark.parametrize("policy", ["everysec", "always"])
@@ -180,7 +176,7 @@ async def test_a_server_that_cannot_promise_is_refused(servers: Any, primary: Re
     async with store_of(servers[0], "server") as store:
         await store.require_durability()
     async with store_of(servers[0], "fsync") as store:
-        if await _knows_waitaof(primary):
+        if await knows_waitaof(primary):
             await store.require_durability()
             await primary.config_set("appendonly", "no")
         try:

@@ -31,7 +31,7 @@ from palaver.config.settings import Settings, settings
 from palaver.stack.child import ChildCommand, Spawned, dying_with_parent
 from tests import once
 from tests.pages import ROOT
-from tests.processes import die_with, fork_session
+from tests.processes import fork_session, write_to
 
 _ROLES: Final = frozenset({"api", "worker", "tools"})
 _MODEL_SERVER: Final = "tests.model_server"
@@ -221,13 +221,8 @@ def _become(argv: list[str], environment: dict[str, str], log: str) -> NoReturn:
     """Be the process, as if it had been started."""
     from palaver.processes.failpoints import failpoint
 
-    die_with(os.getppid())
     os.umask(0o077)
-    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)):
-        opened = os.open(path, flags, 0o644)
-        os.dup2(opened, number)
-        os.close(opened)
-    os.dup2(1, 2)
+    write_to(log)
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     os.environ.clear()
     os.environ.update(environment)

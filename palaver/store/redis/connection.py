@@ -160,6 +160,17 @@ def portions(things: Sequence[T], at_once: int = _PORTION) -> Iterator[Sequence[
         yield things[begin : begin + at_once]
 
 
+def text(value: Any) -> str:
+    """Return a word of an answer, decoded or not."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def fields_of(answer: Any) -> dict[str, str]:
+    """Read an answer that is a map, or a list of names and values where a client does not know it."""
+    pairs = answer.items() if isinstance(answer, Mapping) else zip(answer[::2], answer[1::2], strict=False)
+    return {text(name): text(value) for name, value in pairs}
+
+
 def is_absent(error: Exception) -> bool:
     """Tell whether the server says that it has no such command."""
     return isinstance(error, ResponseError) and _ABSENT.search(str(error)) is not None

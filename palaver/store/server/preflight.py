@@ -28,7 +28,7 @@ from palaver.config.clusters import cluster_of, is_cluster
 from palaver.config.sentinels import by_sentinels, sentinels_of
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.store.redis.connection import is_absent, is_closed
+from palaver.store.redis.connection import fields_of, is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.server.findings import (
     AWAY,
@@ -222,12 +222,9 @@ def _findings(
 def _told_mode(client: Any) -> str | None:
     """Return what a server is that nobody asks for INFO; None if it does not say."""
     try:
-        told = client.execute_command("HELLO")
+        return fields_of(client.execute_command("HELLO")).get("mode")
     except ResponseError:
         return None
-    words = [word for pair in told.items() for word in pair] if isinstance(told, dict) else told
-    words = [word.decode() if isinstance(word, bytes) else word for word in words]
-    return str(words[words.index("mode") + 1]) if "mode" in words else None
 
 
 def _refused(client: Any, commands: Sequence[Command]) -> tuple[list[str], list[str]] | None:

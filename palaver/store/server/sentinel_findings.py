@@ -11,8 +11,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from palaver.config.sentinels import Sentinels
 from palaver.config.server_lists import HostPort
+from palaver.store.redis.connection import fields_of
 from palaver.store.redis.sentinel.blocking import ask
-from palaver.store.redis.sentinel.discovery import QUESTION, is_refusal, primary_in, silence, text
+from palaver.store.redis.sentinel.discovery import QUESTION, is_refusal, primary_in, silence
 from palaver.store.server.findings import LOGIN, Finding, Level
 from palaver.store.server.needs import Place
 
@@ -113,5 +114,4 @@ def _view(sentinels: Sentinels, address: HostPort, seconds: float) -> _View:
 def _fields(told: Any) -> dict[str, int]:
     if isinstance(told, RedisError):
         return {}
-    pairs = zip(told[::2], told[1::2], strict=False)
-    return {text(name): int(value) for name, value in pairs if text(value).isdigit()}
+    return {name: int(value) for name, value in fields_of(told).items() if value.isdigit()}

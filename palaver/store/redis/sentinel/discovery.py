@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, NoPermissionE
 
 from palaver.config.sentinels import Sentinels
 from palaver.config.server_lists import HostPort
+from palaver.store.redis.connection import fields_of, text
 from palaver.store.redis.pool import driver
 
 QUESTION: Final = "GET-MASTER-ADDR-BY-NAME"
@@ -157,12 +158,5 @@ def require_primary(answer: Any) -> None:
     Raises:
         DemotedError: it is a replica's.
     """
-    fields = answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=False))
-    role = next((text(value) for name, value in fields.items() if text(name) == "role"), "master")
-    if role != "master":
+    if fields_of(answer).get("role", "master") != "master":
         raise DemotedError("the server is a replica, and Sentinels have yet to name the primary")
-
-
-def text(value: Any) -> str:
-    """Return a word of an answer, decoded or not."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
