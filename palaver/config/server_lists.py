@@ -63,7 +63,7 @@ class ServerKind:
     """An address."""
 
 
-class Parts(NamedTuple):
+class UrlParts(NamedTuple):
     """An address, taken apart, and nothing in it read."""
 
     userinfo: str | None
@@ -72,7 +72,7 @@ class Parts(NamedTuple):
     query: str
 
 
-def parts_of(url: str) -> Parts:
+def parts_of(url: str) -> UrlParts:
     """Take an address apart.
 
     Raises:
@@ -85,7 +85,7 @@ def parts_of(url: str) -> Parts:
     rest, _, query = url.partition("://")[2].partition("?")
     authority, _, path = rest.partition("/")
     userinfo, at, hosts = authority.rpartition("@")
-    return Parts(userinfo if at else None, hosts, path, query)
+    return UrlParts(userinfo if at else None, hosts, path, query)
 
 
 def hosts_in(text: str, kind: ServerKind) -> tuple[HostPort, ...]:
