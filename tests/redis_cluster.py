@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final, Self
@@ -41,7 +41,8 @@ NODE_TIMEOUT: Final = 1.0
 class RedisCluster:
     """``masters`` with ``replicas`` each. Slots without a master do not stop those of the others.
 
-    ``options`` are those of each server; ``login`` is a user and its password, where the default user may not log in.
+    ``options`` are those of each server, and ``options_of`` a number those of that one; ``login`` is a user and its
+    password, where the default user may not log in.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class RedisCluster:
         *,
         options: Mapping[str, str] | None = None,
         login: tuple[str, str] | None = None,
+        options_of: Callable[[int], Mapping[str, str]] = lambda _: {},
     ) -> None:
+        self._options_of = options_of
         self._masters = masters
         self._replicas = replicas
         self._options = dict(options or {})
@@ -142,8 +145,9 @@ class RedisCluster:
             "repl-ping-replica-period": "1",
             **self._options,
         }
-        for _ in range(self._masters * (1 + self._replicas)):
-            server = RedisServer(options={**options, "cluster-port": str(free_port())}, login=self._login)
+        for number in range(self._masters * (1 + self._replicas)):
+            own = {"cluster-port": str(free_port()), **self._options_of(number)}
+            server = RedisServer(options={**options, **own}, login=self._login)
             self._stack.enter_context(server)
             self.servers.append(server)
         clients = [self.client(server) for server in self.servers]
@@ -152,14 +156,21 @@ class RedisCluster:
             clients[number].execute_command("CLUSTER", "ADDSLOTSRANGE", begin, end)
             clients[number].execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for server in self.servers[1:]:
-            bus = self.client(server).config_get("cluster-port")["cluster-port"]
-            clients[0].execute_command("CLUSTER", "MEET", HOST, server.port, bus)
+            bus = self.client(server).config_get("cluster-*port")
+            port = bus["cluster-announce-bus-port"]
+            clients[0].execute_command(
+                "CLUSTER", "MEET", HOST, server.port, bus["cluster-port"] if port == "0" else port
+            )
         eventually(lambda: all(self._knows(client, len(self.servers)) for client in clients))
         for number, client in enumerate(clients[self._masters :]):
             client.execute_command("CLUSTER", "REPLICATE", ids[number % self._masters])
         for client in clients[self._masters :]:
             eventually(partial(self._follows, client))
         eventually(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+
+    def follows(self, server: RedisServer) -> bool:
+        """Tell whether a server is a replica that is connected to its master."""
+        return self._follows(self.client(server))
 
     @staticmethod
     def _follows(client: Any) -> bool:

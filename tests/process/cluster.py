@@ -167,6 +167,9 @@ class Cluster(Inputs):
                 **environment,
             },
         )
+        self._store_url = (
+            self.masters.url if self.masters else environment.get("PALAVER_REDIS_URL", self.stack.redis_url)
+        )
         self.broker = Broker(self.rabbitmq.url if self.rabbitmq else self.stack.redis_url)
         self.providers_path.write_text(PROVIDERS.format(url=self.stack.model_url, busy_port=self.busy_port))
         self.http = httpx.Client(base_url=self.stack.url, timeout=40.0, trust_env=False)
@@ -335,9 +338,7 @@ class Cluster(Inputs):
     @cached_property
     def _settings(self) -> Settings:
         """Those of `ask`: to read them from the environment each time is a fifth of what a question costs."""
-        if self.masters:
-            return Settings(redis_url=self.masters.url, broker_url=self.stack.redis_url)
-        return Settings(redis_url=self.stack.redis_url)
+        return Settings(redis_url=self._store_url, broker_url=self.stack.redis_url)
 
     def denied(self) -> list[str]:
         """What the users of processes were refused."""

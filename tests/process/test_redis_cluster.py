@@ -4,32 +4,22 @@ else."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.stack.redis_server import RedisServer
 from palaver.store.redis import keys
 from palaver.store.redis.cluster.client import HOME, PATIENCE
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.vocabulary.ids import all_shards, shard_of
 from tests.process.cluster import Cluster
+from tests.process.redis_clusters import has_another_master, on
 from tests.redis_cluster import RedisCluster
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
-
-
-@contextmanager
-def on(masters: RedisCluster, folder: Path, **environment: str) -> Iterator[Cluster]:
-    with RedisServer() as broker:
-        places = {"PALAVER_REDIS_URL": masters.url, "PALAVER_BROKER_URL": broker.url, **environment}
-        with Cluster(folder, redis_url=broker.url, environment=places) as cluster:
-            yield cluster
 
 
 def whole(cluster: Cluster, run_id: str) -> Run:
@@ -53,10 +43,6 @@ def test_no_promise_is_lost_with_masters_that_are_killed(tmp_path: Path) -> None
         for run_id in begun:
             whole(cluster, run_id)
         assert {len(cluster.tool_starts(run_id)) for run_id in begun} == {5}
-
-
-def has_another_master(masters: RedisCluster, slot: int, lost: RedisServer) -> bool:
-    return masters.master_of(slot) is not lost
 
 
 def promised(cluster: Cluster) -> str:
