@@ -168,6 +168,10 @@ class RedisCluster:
             eventually(partial(self._follows, client))
         eventually(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
 
+    def writes(self, server: RedisServer) -> int:
+        """Return how many bytes of writes a server has taken."""
+        return int(self.client(server).info("replication")["master_repl_offset"])
+
     def follows(self, server: RedisServer) -> bool:
         """Tell whether a server is a replica that is connected to its master."""
         return self._follows(self.client(server))

@@ -16,7 +16,7 @@ from tests.chaos.promises import Clients, check_all
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.redis_clusters import has_another_master, on
-from tests.redis_cluster import RedisCluster
+from tests.redis_cluster import NODE_TIMEOUT, RedisCluster
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.chaos]
@@ -58,12 +58,18 @@ def test_a_master_that_is_cut_off_and_keeps_answering_has_promised_nothing(tmp_p
             for _ in range(cuts):
                 some_more(clients, chance)
                 lost = masters.master_of(chance.choice((0, SLOTS // 2, SLOTS - 1)))
+                # It believes for longer than the others that it may answer.
+                masters.client(lost).config_set("cluster-node-timeout", 20_000)
                 bus.alone = masters.servers.index(lost)
                 eventually(lambda: len(masters.masters()) == 4, within=60, why="nobody takes its place")
-                assert masters.client(lost).ping()
-                some_more(clients, chance)
+                taken, until = masters.writes(lost), time.monotonic() + chance.uniform(0.5, 2.0)
+                eventually(partial(_has_passed, until), within=10)
+                counts["bytes that it took"] += masters.writes(lost) - taken
+                assert masters.client(lost).cluster("info")["cluster_state"] == "ok"
+                masters.client(lost).config_set("cluster-node-timeout", round(NODE_TIMEOUT * 1000))
                 bus.alone = None
                 eventually(partial(masters.follows, lost), within=60, why="it does not follow its successor")
+        assert counts["bytes that it took"] > cuts
         check_all(cluster, clients.promised)
         counts.update(cuts=cuts, promised=len(clients.promised), retried=clients.retried)
     print(dict(counts))
@@ -82,6 +88,10 @@ def test_nothing_is_lost_as_slots_move(tmp_path: Path) -> None:
         counts = {"moves": moves, "promised": len(clients.promised), "retried": clients.retried}
     print(counts)
     record("cluster: slots moved", seed=seed, counts=counts)
+
+
+def _has_passed(moment: float) -> bool:
+    return time.monotonic() >= moment
 
 
 def some_more(clients: Clients, chance: Random) -> None:
