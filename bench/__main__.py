@@ -16,6 +16,7 @@ from bench import (
     hostile,
     idle,
     lists,
+    masters,
     million,
     pauses,
     protocols,
@@ -75,6 +76,7 @@ PARTS: Final[dict[str, Part]] = {
         crowd=1_000 if quick else 10_000,
         singles=100 if quick else 1_000,
     ),
+    "masters": lambda quick: masters.measure(rounds=4 if quick else 20, most_workers=2 if quick else 4),
     "lists": lambda quick: lists.measure(
         runs=10_000 if quick else 100_000,
         cancelled=2_000 if quick else 12_000,

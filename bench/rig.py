@@ -49,8 +49,8 @@ class Rig:
     """A Redis, a model server and a store to submit with; workers are started as a measurement needs them.
 
     ``lease_seconds`` is what the workers are given; all ``providers`` are the ``model_server``, a module.
-    The broker is the same Redis, or what PALAVER_BROKER_URL says. Use it in the main thread: its processes end with
-    that.
+    The broker is the same Redis, or what PALAVER_BROKER_URL says; with a ``store_url`` the store is there. Use it in
+    the main thread: its processes end with that.
     """
 
     def __init__(
@@ -59,8 +59,10 @@ class Rig:
         lease_seconds: float = 15.0,
         providers: Sequence[str] = ("fake",),
         model_server: str = "tests.model_server",
+        store_url: str | None = None,
     ) -> None:
         self._broker_url = os.environ.get("PALAVER_BROKER_URL")
+        self._store_url = store_url
         self._lease_seconds = lease_seconds
         self._providers = providers
         self._model_server = model_server
@@ -91,9 +93,12 @@ class Rig:
         providers, ledger = self._folder / "providers.toml", self._folder / "ledger.jsonl"
         for name in self._providers:
             self.add_provider(name, base_url, PROTOCOLS.get(name, PROTOCOLS["fake"]).table)
+        if self._store_url is not None:
+            self._broker_url = self._broker_url or self.redis.url
+        store_url = self._store_url or self.redis.url
         self._environment = {
             **os.environ,
-            "PALAVER_REDIS_URL": self.redis.url,
+            "PALAVER_REDIS_URL": store_url,
             "PALAVER_BROKER_URL": self._broker_url or "",
             "PALAVER_API_KEYS": "",
             "PALAVER_PROVIDERS": str(providers),
@@ -105,7 +110,7 @@ class Rig:
         await self.until(lambda: accepts(port), "the model server listens")
         self.asked = Asked(ledger)
         self._settings = settings = Settings(
-            redis_url=self.redis.url, broker_url=self._broker_url, lease_seconds=self._lease_seconds
+            redis_url=store_url, broker_url=self._broker_url, lease_seconds=self._lease_seconds
         )
         self.store = await self._open.enter_async_context(Store.connect(settings))
         self._publisher = Publisher(settings.deliveries_url)
