@@ -81,7 +81,7 @@ class Page:
 
     def until(self, expression: str, within: float = _LOADS) -> Any:
         """Wait until an expression is true there; return what it is."""
-        return eventually(lambda: self._now(expression), within=within, why=expression)
+        return eventually(lambda: self._now(expression), within=within, every=0.05, why=expression)
 
     def _now(self, expression: str) -> Any:
         answer = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,12 @@ _STORY = 6000
 """Characters of what it says of itself, behind the logs: who sees only the end of its output finds it there."""
 _LONGEST = 300
 """Seconds that a test may take, wherever it waits, unless it is chaos: one that hangs would take all others with it."""
+
+_SHARED = "_cluster"
+_SHARING = pytest.StashKey[frozenset[Path]]()
+"""Files with a test that needs the stack which all tests of a process share."""
+_END_SHARED = pytest.StashKey[Callable[[], None]]()
+"""Ends that stack, and whatever needs it; does nothing where it has ended."""
 
 _YOUNG = 10_000
 """Objects after which the collector looks at new ones. By itself it would do so after 700, for each of 7,000 tests."""
@@ -45,7 +52,9 @@ def _warm() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def _cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    fixture = request._fixturedef  # type: ignore[attr-defined]
+    request.config.stash[_END_SHARED] = lambda: fixture.finish(request)
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
@@ -88,6 +97,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """The stack that tests share ends where the next file has no use for it: idle, it takes a thirtieth of a processor.
+
+    Who needs it again has another one.
+    """
+    yield
+    if nextitem is not None and nextitem.path != item.path and nextitem.path not in item.config.stash[_SHARING]:
+        item.config.stash.get(_END_SHARED, lambda: None)()
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     running = getattr(item, "funcargs", {}).get("cluster")
@@ -116,14 +136,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Chaos takes minutes: it runs under `make chaos`, which selects it by its mark.
 
     Files that start processes come first: they take longest, and none of the processes that share a run is to have one
-    left when the others are done.
+    left when the others are done. Of these, those that share a stack come before those that have their own.
     """
-    items.sort(key=lambda item: not _starts_processes(item))
-    if "chaos" in config.option.markexpr:
-        return
-    for item in items:
-        if item.get_closest_marker("chaos"):
-            item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
+    if "chaos" not in config.option.markexpr:
+        for item in items:
+            if item.get_closest_marker("chaos"):
+                item.add_marker(pytest.mark.skip(reason="chaos: run it with -m chaos"))
+    sharing = frozenset(item.path for item in items if _shares(item) and not item.get_closest_marker("skip"))
+    config.stash[_SHARING] = sharing
+    items.sort(key=lambda item: (not _starts_processes(item), item.path not in sharing))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -151,3 +172,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def _starts_processes(item: pytest.Item) -> bool:
     file = item.getparent(pytest.Module)
     return file is not None and file.get_closest_marker("process") is not None
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether a test needs the stack of the session; a file may have one of its own by this name."""
+    found = getattr(item, "_fixtureinfo", None)
+    return found is not None and [each.scope for each in found.name2fixturedefs.get(_SHARED, ())[-1:]] == ["session"]

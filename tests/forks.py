@@ -21,7 +21,9 @@ import pytest
 from palaver.stack import ports
 from tests.processes import die_with
 
-_SHARES_CLIENTS: Final = "tests/openhands/"
+_TOGETHER: Final = ("tests/openhands/", "tests/process/test_console")
+"""Beginnings of files that one process takes: they share what takes longest to start, OpenHands' clients and a
+browser."""
 _STARTS_PROCESSES: Final = "tests/process/"
 _COMPUTES: Final = ("tests/contract/", "tests/cost/", "tests/unit/")
 _GIVES_WAY: Final = 5
@@ -180,13 +182,13 @@ class _Run:
 
 
 def _by_file(items: Iterable[pytest.Item]) -> dict[str, list[int]]:
-    """The tests of each file, in order, and long files first; all that need OpenHands' clients are one: to start these
-    costs most."""
+    """The tests of each file, in order, and long files first; files that share something are one."""
     files: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         file = item.nodeid.partition("::")[0]
-        files.setdefault(_SHARES_CLIENTS if file.startswith(_SHARES_CLIENTS) else file, []).append(number)
-    return {file: files[file] for file in sorted(files, key=lambda file: file not in (_SHARES_CLIENTS, *_LONG))}
+        together = next((each for each in _TOGETHER if file.startswith(each)), file)
+        files.setdefault(together, []).append(number)
+    return {file: files[file] for file in sorted(files, key=lambda file: file not in (*_TOGETHER, *_LONG))}
 
 
 # In a process of the run.

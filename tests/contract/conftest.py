@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from fakeredis import FakeServer, _helpers
@@ -23,14 +24,30 @@ from tests.contract.witness import Moves, WitnessedCluster, WitnessedFake, Witne
 from tests.redis_cluster import ON_CLUSTER, WAITS, RedisCluster
 from tests.sentinels import BY_SENTINEL, SentinelServer
 
+_HERE: Final = Path(__file__).parent
+_EVERYWHERE: Final = frozenset(
+    {
+        "actions", "agents", "appending", "cancel", "channel_connection", "conversation_usage", "counting",
+        "deaths", "durability", "erasure", "event_kinds", "feeds", "full_store", "leases", "listening",
+        "outage_sequences", "pool", "postponing", "provider_outages", "queue", "rate_caps", "retention",
+        "schedules", "scripts", "server_lists", "steps", "submit", "titles", "versions", "webhooks",
+    }
+)  # fmt: skip
+"""Files that call every script, and that meet a server in their own way: these are held on the fake and on each kind of
+server, and all others on one server."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is slow is held by a real server; the fake, which is slower, repeats it among the chaos (ADR 0087)."""
+    """A real server holds the contract; the fake, which is slower, repeats what is slow, and what is not held
+    everywhere, among the chaos (ADR 0087)."""
     real = {item.nodeid for item in items if not item.get_closest_marker("chaos")}
     for item in items:
-        on_fake = item.get_closest_marker("slow") and _server_of(item) == "fake"
-        if on_fake and re.sub(r"\bfake\b", "real", item.nodeid) in real:
+        everywhere = item.path.parent == _HERE and item.path.stem.removeprefix("test_") in _EVERYWHERE
+        if everywhere:
+            item.add_marker(pytest.mark.everywhere)
+        repeated = _server_of(item) == "fake" and (item.get_closest_marker("slow") or not everywhere)
+        if repeated and re.sub(r"\bfake\b", "real", item.nodeid) in real:
             item.add_marker(pytest.mark.chaos)
 
 

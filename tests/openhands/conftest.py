@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.openhands.client import OpenHandsClient
 from tests.openhands.install import GENERATIONS, REQUIRED, interpreter
-
-
-@pytest.fixture(scope="session")
-def both_generations() -> Mapping[str, Path]:
-    """The interpreters of all generations of the client."""
-    return {generation: _interpreter(generation) for generation in GENERATIONS}
 
 
 @pytest.fixture(scope="session")
@@ -26,11 +19,17 @@ def _clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 
         @cache
         def client_of(generation: str) -> OpenHandsClient:
-            _interpreter(generation)
+            _require(generation)
             log = tmp_path_factory.mktemp("openhands") / "stderr.log"
             return stack.enter_context(OpenHandsClient(generation, log))
 
         yield client_of
+
+
+@pytest.fixture
+def both_generations(_clients: Callable[[str], OpenHandsClient]) -> Mapping[str, OpenHandsClient]:
+    """The clients of all generations."""
+    return {generation: _clients(generation) for generation in GENERATIONS}
 
 
 @pytest.fixture(params=GENERATIONS)
@@ -39,12 +38,10 @@ def openhands(request: pytest.FixtureRequest, _clients: Callable[[str], OpenHand
     return _clients(request.param)
 
 
-def _interpreter(generation: str) -> Path:
-    python = interpreter(generation)
-    if python is None:
+def _require(generation: str) -> None:
+    if interpreter(generation) is None:
         why = (
             f"OPENHANDS' CLIENT {generation} IS NOT TESTED: make openhands-clients installs it, on Python 3.12 or 3.13"
         )
         assert not REQUIRED, why
         pytest.skip(why)
-    return python

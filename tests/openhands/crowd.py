@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import Any, Final, Self
 
 import httpx
 
 from tests.checkers.evidence import read_lines
-from tests.openhands.install import HERE
+from tests.openhands.client import OpenHandsClient
 
 QUICK: Final = {"num_retries": 2, "retry_min_wait": 0, "retry_max_wait": 1, "retry_multiplier": 0.1}
 """Retries of an agent that do not keep a test waiting."""
@@ -80,45 +77,26 @@ class Told:
 
 
 class Talkers:
-    """Processes of the client, with their conversations."""
+    """Conversations of clients of each generation."""
 
-    def __init__(self, host: str, folder: Path, interpreters: Mapping[str, Path], each: int, ms: int) -> None:
-        """A process for each generation, with so many conversations, whose models take so many milliseconds."""
+    def __init__(self, host: str, folder: Path, clients: Mapping[str, OpenHandsClient], each: int, ms: int) -> None:
+        """So many of each generation, whose models take so many milliseconds."""
+        self._clients = [*clients.values()]
         self._ledgers: list[Path] = []
         self._plots: dict[str, Plot] = {}
-        self._children: list[subprocess.Popen[str]] = []
-        self._logs: list[IO[bytes]] = []
-        # Their own proxies and keys are no business of the clients.
-        environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        for first, (generation, python) in enumerate(interpreters.items()):
+        for first, (generation, client) in enumerate(clients.items()):
             plots = {f"{generation}/{i}": PLOTS[(i + first) % len(PLOTS)] for i in range(each)}
             self._plots |= plots
-            ledger = folder / f"{generation}.jsonl"
-            self._ledgers.append(ledger)
-            self._logs.append(ledger.with_suffix(".log").open("wb"))
-            child = subprocess.Popen(
-                [python, HERE / "talkers.py"],
-                stdin=subprocess.PIPE,
-                stderr=self._logs[-1],
-                stdout=self._logs[-1],
-                env={**environment, "NO_PROXY": "*"},
-                text=True,
-            )
-            self._children.append(child)
+            self._ledgers.append(folder / f"{generation}.jsonl")
             plans = [_plan(name, plot, ms) for name, plot in plots.items()]
-            self._say(child, {"host": host, "ledger": str(ledger), "conversations": plans})
+            client.begin("gather", "", host=host, ledger=str(self._ledgers[-1]), conversations=plans).result()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for child in self._children:
-            child.kill()
-            child.wait()
-            assert child.stdin is not None
-            child.stdin.close()
-        for log in self._logs:
-            log.close()
+        for client in self._clients:
+            client.begin("disperse", "").result()
 
     def __len__(self) -> int:
         """How many conversations."""
@@ -126,8 +104,8 @@ class Talkers:
 
     def say(self, word: str, names: Iterable[str] | None = None) -> None:
         """Tell conversations, or all, to do something."""
-        for child in self._children:
-            self._say(child, {"word": word, "of": list(self._plots if names is None else names)})
+        for client in self._clients:
+            client.begin("tell", "", word=word, names=list(self._plots if names is None else names)).result()
 
     def told(self) -> dict[str, Told]:
         """What clients have seen so far, by the names of the conversations that are open."""
@@ -145,12 +123,6 @@ class Talkers:
         """Whether conversations, or all, have done something."""
         told = self.told()
         return all(name in told and word in told[name].did for name in (names or self._plots))
-
-    @staticmethod
-    def _say(child: subprocess.Popen[str], what: Mapping[str, Any]) -> None:
-        assert child.stdin is not None
-        child.stdin.write(json.dumps(what) + "\n")
-        child.stdin.flush()
 
 
 def _plan(name: str, plot: Plot, ms: int) -> dict[str, Any]:

@@ -25,6 +25,8 @@ os.dup2(2, 1)
 
 # What is imported stays: to look through it again and again would take a sixth of the time.
 gc.disable()
+import talkers  # noqa: E402
+
 from openhands.sdk import LLM, Agent, Conversation, Tool  # noqa: E402
 from openhands.sdk.conversation.impl import remote_conversation  # noqa: E402
 from openhands.sdk.event import Event  # noqa: E402
@@ -186,6 +188,7 @@ WORDS = {
     "open": open_, "connect": connect, "call": call, "confirm": confirm, "keep": keep, "analyze": analyze,
     "events": events, "heard": heard, "tokens": tokens, "deafen": deafen, "hasten": hasten, "shown": shown,
     "state": state, "parse": parse, "close": close,
+    "gather": talkers.gather, "tell": talkers.tell, "disperse": talkers.disperse,
 }  # fmt: skip
 
 

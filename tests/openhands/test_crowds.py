@@ -12,6 +12,7 @@ import pytest
 
 from palaver.store import Store
 from tests.chaos.seeds import seeded
+from tests.openhands.client import OpenHandsClient
 from tests.openhands.crowd import Talkers, Told, check_outcome, events_there
 from tests.process.cluster import Cluster
 from tests.waiting import eventually
@@ -24,7 +25,7 @@ WORKERS: Final = {"worker": 3, "tools": 2}
 
 
 def test_a_dozen_conversations_a_kill_and_a_restart(
-    cluster: Cluster, both_generations: Mapping[str, Path], tmp_path: Path
+    cluster: Cluster, both_generations: Mapping[str, OpenHandsClient], tmp_path: Path
 ) -> None:
     _, chance = seeded()
     with Talkers(f"{cluster.stack.url}/openhands", tmp_path, both_generations, each=6, ms=1000) as talkers:
@@ -33,7 +34,7 @@ def test_a_dozen_conversations_a_kill_and_a_restart(
 
 @pytest.mark.chaos
 def test_a_hundred_conversations_two_kills_and_two_restarts(
-    cluster: Cluster, both_generations: Mapping[str, Path], tmp_path: Path
+    cluster: Cluster, both_generations: Mapping[str, OpenHandsClient], tmp_path: Path
 ) -> None:
     _, chance = seeded()
     troubles = [kill, kill, restart, restart]

@@ -30,7 +30,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iter
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A browser: the address at which it is driven."""
     with browser(tmp_path_factory.mktemp("chromium")) as address:

@@ -141,13 +141,14 @@ def test_rolling_back_what_never_began_withdraws_nothing(cluster: Cluster) -> No
     assert prompt(cluster, cluster.goes_on(run_id)) == 3
 
 
-def test_two_hundred_cancels_against_the_end_of_a_run(cluster: Cluster) -> None:
-    """Each looks for the moment at which the one or the other comes first. Whoever was told that the run is cancelled
-    finds it cancelled."""
+@pytest.mark.parametrize("times", [25, pytest.param(50, marks=pytest.mark.chaos)])
+def test_many_cancels_against_the_end_of_a_run(cluster: Cluster, times: int) -> None:
+    """So many in each of four threads. Each looks for the moment at which the one or the other comes first. Whoever was
+    told that the run is cancelled finds it cancelled."""
 
     def race(_: int) -> Counter[str]:
         ends, ms = Counter[str](), 10.0
-        for _ in range(50):
+        for _ in range(times):
             run_id = cluster.submit("echo")
             wait(ms / 1000)
             answer = cluster.http.post(f"/v1/runs/{run_id}/cancel")
@@ -163,8 +164,8 @@ def test_two_hundred_cancels_against_the_end_of_a_run(cluster: Cluster) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         ends = sum(pool.map(race, range(4)), Counter[str]())
-    assert ends.total() == 200
-    assert min(ends["completed"], ends["cancelled"]) > 20, ends
+    assert ends.total() == 4 * times
+    assert min(ends["completed"], ends["cancelled"]) > 0.4 * times, ends
 
 
 def test_what_was_used_up_to_the_abort_is_recorded(cluster: Cluster) -> None:

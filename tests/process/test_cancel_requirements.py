@@ -156,7 +156,7 @@ def census(cluster: Cluster, conversation: str) -> Counter[str]:
     return Counter(orjson.loads(cluster.saw(run.id, "tool.finished").data["message"]["content"]))
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=pytest.mark.chaos)], ids=["hundreds", "a thousand"])
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.chaos)], ids=["a hundred", "a thousand"])
 def test_cancels_leave_nothing_in_the_worker(cluster: Cluster, rounds: int) -> None:
     """A hundred a round, all of them of runs whose model call is under way."""
     before = asked(cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -30,7 +30,6 @@ from tests.process.sinks import (
 from tests.process.test_secrets import forms
 from tests.process.trusted_tools import CANARY, LATER, NAME, SHORT
 from tests.process.typed import palaver
-from tests.process.warm import cold_starts
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -70,10 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, hostile: HostileServer, re
         },
     )
     cluster.http.headers["Authorization"] = "Bearer a-key-of-the-api-0123"
-    # Their command lines are looked at.
-    with cold_starts():
-        cluster.__enter__()
-    with closing(cluster):
+    with cluster:
         yield cluster
 
 

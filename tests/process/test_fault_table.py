@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -35,6 +35,8 @@ LONGEST = 50
 """Seconds that a run may take, so that one that hangs does not keep the others from being judged."""
 ROUNDING = 0.002
 """The store counts in whole milliseconds."""
+LONG = 2000
+"""Characters that a failure says of one case."""
 LATE = 5.0
 """Seconds that a call may come later than a tenth of its delay allows: the machine may be busy with other things."""
 WORKERS = 2
@@ -90,7 +92,8 @@ def name_of(row: Row, form: bool) -> str:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """What became of each case; whatever ran has ended."""
     cluster = Cluster(tmp_path_factory.mktemp("faults"), lease=LEASE)
     with ExitStack() as sockets:
         with cluster.providers_path.open("a") as file:
@@ -99,8 +102,9 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
             for _ in range(1, WORKERS):
                 cluster.start("worker")
             cluster.mark_logs()
-            yield gather(cluster, asyncio.run(submit_all(cluster)))
+            found = gather(cluster, asyncio.run(submit_all(cluster)))
             check(cluster)
+    return found
 
 
 def providers(model_url: str, sockets: ExitStack) -> Iterator[str]:
@@ -190,51 +194,71 @@ def test_the_table_is_large_and_has_every_class_that_a_provider_can_cause_in_eac
         assert ends >= POLICY["rules"].keys()
 
 
-@pytest.mark.parametrize(("row", "form"), CASES, ids=[name_of(*case) for case in CASES])
-class TestFault:
-    """One fault in one form."""
+@pytest.mark.parametrize("protocol", BY_PROTOCOL)
+def test_each_fault_ends_its_run_as_it_must_and_says_the_same_everywhere(
+    protocol: str, outcomes: dict[str, Outcome]
+) -> None:
+    assert wrong(protocol, outcomes, check_end) == {}
 
-    def test_ends_the_run_as_it_must_and_says_the_same_everywhere(
-        self, row: Row, form: bool, outcomes: dict[str, Outcome]
-    ) -> None:
-        seen = outcomes[name_of(row, form)]
-        run, (finished,) = seen.read, seen.of_type("run.finished")
-        assert (run["status"], run["stop_reason"], run["output"]) == (row.status, row.stop_reason, row.output)
-        assert (finished["status"], finished["stop_reason"]) == (row.status, row.stop_reason)
-        assert seen.submitted == seen.listed == run
-        assert finished["error"] == run["error"]
-        assert (run["error"] is not None) == (row.status == "failed")
-        if row.error is not None and run["error"] is not None:
-            check_error(run["error"], row.error, seen, row.tries)
-        told = [data["error"] for data in seen.of_type("tool.finished") if data["error"]]
-        assert [error["class"] for error in told] == ([row.told_to_model] if row.told_to_model else [])
-        assert all(error["recoverable"] for error in told)
 
-    def test_is_met_as_often_and_as_late_as_the_policy_says(
-        self, row: Row, form: bool, outcomes: dict[str, Outcome]
-    ) -> None:
-        seen = outcomes[name_of(row, form)]
-        retries = seen.of_type("run.retrying")
-        if refuses_the_key(row):
-            # Each worker asks, and may once more, before it hears that the others' keys are no better.
-            assert 1 <= len(seen.calls) <= 2 * WORKERS
-        else:
-            assert len(seen.tries()) == row.tries, seen.events
-            assert len(seen.calls) == (row.tries if row.calls is None else row.calls), retries
-        assert [retry["attempt"] for retry in retries] == [i for i, _ in enumerate(row.delays, 1)]
-        for retry, (least, most) in zip(retries, row.delays, strict=True):
-            assert least - ROUNDING <= retry["delay"] <= most + ROUNDING
-            assert row.error is not None
-            check_error(retry["error"], row.error, seen, retry["attempt"])
-        for announced, waited in seen.waits():
-            assert announced - ROUNDING <= waited <= announced * 1.1 + LATE
-        # A delta that is still on its way when the attempt settles comes too late: it is withdrawn, and nobody saw it.
-        not_kept = {place(retry) for retry in retries} | ({("1", row.tries)} if row.output is None else set())
-        shown = {place(delta) for delta in seen.of_type("message.delta")} & not_kept
-        discarded = {place(data) for data in seen.of_type("message.discarded")}
-        assert shown <= discarded <= not_kept
-        assert form or not discarded
-        assert shown or not row.withdrawn
+@pytest.mark.parametrize("protocol", BY_PROTOCOL)
+def test_each_fault_is_met_as_often_and_as_late_as_the_policy_says(protocol: str, outcomes: dict[str, Outcome]) -> None:
+    assert wrong(protocol, outcomes, check_tries) == {}
+
+
+def wrong(
+    protocol: str, outcomes: Mapping[str, Outcome], judge: Callable[[Row, bool, Outcome], None]
+) -> dict[str, str]:
+    """Of the faults of a protocol in all their forms, those that were not met as their row says, and why not."""
+    found = {}
+    cases = [(row, form) for row, form in CASES if row in BY_PROTOCOL[protocol]]
+    for row, form in cases:
+        name = name_of(row, form)
+        try:
+            judge(row, form, outcomes[name])
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"[:LONG]
+    return found
+
+
+def check_end(row: Row, form: bool, seen: Outcome) -> None:
+    """How the run ended, and what says so."""
+    run, (finished,) = seen.read, seen.of_type("run.finished")
+    assert (run["status"], run["stop_reason"], run["output"]) == (row.status, row.stop_reason, row.output)
+    assert (finished["status"], finished["stop_reason"]) == (row.status, row.stop_reason)
+    assert seen.submitted == seen.listed == run
+    assert finished["error"] == run["error"]
+    assert (run["error"] is not None) == (row.status == "failed")
+    if row.error is not None and run["error"] is not None:
+        check_error(run["error"], row.error, seen, row.tries)
+    told = [data["error"] for data in seen.of_type("tool.finished") if data["error"]]
+    assert [error["class"] for error in told] == ([row.told_to_model] if row.told_to_model else [])
+    assert all(error["recoverable"] for error in told)
+
+
+def check_tries(row: Row, form: bool, seen: Outcome) -> None:
+    """How often the provider was asked, when, and what of the tries was seen."""
+    retries = seen.of_type("run.retrying")
+    if refuses_the_key(row):
+        # Each worker asks, and may once more, before it hears that the others' keys are no better.
+        assert 1 <= len(seen.calls) <= 2 * WORKERS
+    else:
+        assert len(seen.tries()) == row.tries, seen.events
+        assert len(seen.calls) == (row.tries if row.calls is None else row.calls), retries
+    assert [retry["attempt"] for retry in retries] == [i for i, _ in enumerate(row.delays, 1)]
+    for retry, (least, most) in zip(retries, row.delays, strict=True):
+        assert least - ROUNDING <= retry["delay"] <= most + ROUNDING
+        assert row.error is not None
+        check_error(retry["error"], row.error, seen, retry["attempt"])
+    for announced, waited in seen.waits():
+        assert announced - ROUNDING <= waited <= announced * 1.1 + LATE
+    # A delta that is still on its way when the attempt settles comes too late: it is withdrawn, and nobody saw it.
+    not_kept = {place(retry) for retry in retries} | ({("1", row.tries)} if row.output is None else set())
+    shown = {place(delta) for delta in seen.of_type("message.delta")} & not_kept
+    discarded = {place(data) for data in seen.of_type("message.discarded")}
+    assert shown <= discarded <= not_kept
+    assert form or not discarded
+    assert shown or not row.withdrawn
 
 
 def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: int) -> None:

@@ -90,7 +90,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster.providers_path.open("a") as providers:
         providers.write(tables)
     # What /proc tells of their worker is theirs to read.
-    with cold_starts(), cluster:
+    with cold_starts("tools"), cluster:
         cluster.all_children()
         yield cluster
 

@@ -45,7 +45,7 @@ def test_poison_among_neighbours_ends_few_model_workers(
 ) -> None:
     """There are two model workers, and who ends is started anew. The model answers with a call that ends its worker."""
     cluster.start("worker")
-    others = [cluster.submit("say-4000+rate-20") for _ in range(neighbours)]
+    others = [cluster.submit("say-1000+rate-5") for _ in range(neighbours)]
     if not at_once:
         for run_id in others:
             cluster.saw(run_id, "message.delta")

@@ -79,7 +79,7 @@ def hardly_anybody_asked(provider: FailingProvider, since: float, until: float) 
     assert len(probes) <= (until - since - ON_THE_WIRE) / INTERVAL + 1, f"{len(probes)} calls"
 
 
-@pytest.mark.parametrize("status", [503, pytest.param(500, marks=pytest.mark.chaos), None])
+@pytest.mark.parametrize("status", [503, *(pytest.param(other, marks=pytest.mark.chaos) for other in (500, None))])
 def test_a_crowd_waits_until_its_provider_is_back(
     cluster: Cluster, provider: FailingProvider, status: int | None
 ) -> None:

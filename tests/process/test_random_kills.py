@@ -33,7 +33,7 @@ pytestmark = pytest.mark.process
 VICTIMS = {"worker": 3, "tools": 2, "api": 1}
 """Each model worker is a sweeper as well."""
 MODELS = ("tool-4+use-each+rate-400", "steps-2-1-3+use-each+rate-400", "say-30+rate-100")
-KILLS = 25
+KILLS = 15
 STARTING = "kills of what is starting"
 ROUND = 300
 """Kills between two looks at everything: what they left has to fit into memory."""

@@ -24,7 +24,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "PALAVER_SECRET_KEY": SECRET_KEY,
     }
     # What /proc shows of its environment is looked at.
-    with cold_starts(), Cluster(tmp_path_factory.mktemp("looped"), environment=environment) as cluster:
+    with cold_starts("tools"), Cluster(tmp_path_factory.mktemp("looped"), environment=environment) as cluster:
         yield cluster
 
 

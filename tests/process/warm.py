@@ -76,10 +76,17 @@ def starts() -> Iterator[None]:
 
 
 @contextmanager
-def cold_starts() -> Iterator[None]:
-    """Within the block, children are started as users start them, for tests that look at the process itself."""
+def cold_starts(*roles: str) -> Iterator[None]:
+    """Within the block, children of these roles, or all, are started as users start them, for tests that look at the
+    process itself."""
+    usual = ChildCommand._spawn
+
+    def spawn(child: ChildCommand, log: IO[bytes]) -> Spawned:
+        cold = not roles or child.name.rpartition("-")[0] in roles
+        return (_SPAWN if cold else usual)(child, log)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChildCommand, "_spawn", _SPAWN)
+        patch.setattr(ChildCommand, "_spawn", spawn)
         yield
 
 

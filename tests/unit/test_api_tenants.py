@@ -58,6 +58,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("operation", "victim", "attacker"), ATTACKS)
 async def test_what_is_anothers_is_answered_as_what_is_not_there(operation: Any, victim: str, attacker: str) -> None:
     async with tenants() as api:

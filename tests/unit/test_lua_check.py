@@ -49,6 +49,7 @@ def found(script: str = SCRIPT, **parts: str) -> list[str]:
     return sorted(set(faults([Write], NAMES, {**PARTS, **parts, "write": script})))
 
 
+@pytest.mark.slow
 def test_the_scripts_have_no_faults() -> None:
     assert list(faults(SCRIPTS, NAMES, lua_files())) == []
 
@@ -83,6 +84,7 @@ def test_a_fault_is_found(right: str, wrong: str, said: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_batch_is_read_by_the_names_of_its_fields() -> None:
     files, rest = lua_files(), "received, characters, quiet_ms, left_ms"
     renew = files["renew"].replace("step, fence, received", "fence, step, received")
