@@ -1,0 +1,1 @@
+"""A store that is copied to another server or cluster (ADR 0131)."""
