@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from functools import partial
 from typing import Final
 
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     except StoreUnavailable as error:
         refuse(f"palaver store copy: {error}", EX_UNAVAILABLE)
     if options.json:
-        print(document({**asdict(receipt), "conversations": receipt.conversations}))
+        told = {field.name: getattr(receipt, field.name) for field in fields(receipt)}
+        print(document({**told, "conversations": receipt.conversations}))
     else:
         print("\n".join(_described(receipt)))
     for sentence in receipt.wrong:

@@ -30,7 +30,7 @@ from palaver.store.redis.pools import client_of
 
 NAME: Final = "palaver-store-copy"
 """The beginning of the names of connections, as servers list them."""
-RIGHTS: Final = "~* +@read +@write +@connection +info +cluster|slots"
+RIGHTS: Final = "~* +@read +@write +@connection +info +time +cluster|slots"
 _PATIENCE: Final = 30.0
 _PAGE: Final = 500
 """Keys that a server is to look at for a page."""
@@ -113,12 +113,14 @@ class CopyPlace:
 
     def _explained(self, error: Exception) -> Refused | StoreUnavailable:
         said = " ".join(text(str(error)).split())[:200]
+        if "cluster support disabled" in said:
+            return self._refused("is no cluster: write redis://HOST:PORT/0")
+        if isinstance(error, OutOfMemoryError):
+            return self._refused("has no memory left: raise its maxmemory, and begin again; what is there stays")
         if isinstance(error, NoPermissionError) or (isinstance(error, ResponseError) and is_closed(error)):
             return self._refused(f"does not let {self._user} do that ({said}): log in as one who has {RIGHTS}")
         if isinstance(error, AuthenticationError):
             return self._refused(f"does not take the login of {self._user}: see both in the address")
-        if isinstance(error, OutOfMemoryError):
-            return self._refused("has no memory left: raise its maxmemory, and begin again; what is there stays")
         if isinstance(error, ReadOnlyError):
             return self._refused("is a replica, and takes nothing: name its primary")
         if isinstance(error, MovedError):
@@ -126,8 +128,6 @@ class CopyPlace:
         if isinstance(error, BusyLoadingError | ConnectionError | TimeoutError | OSError):
             why = said or type(error).__name__
             return StoreUnavailable(f"the {self.role} does not answer ({why}): begin again when it does")
-        if "cluster support disabled" in said:
-            return self._refused("is no cluster: write redis://HOST:PORT/0")
         if isinstance(error, ResponseError) and is_absent(error):
             return self._refused(f"has not all commands that are needed ({said}): Redis 7.0 and Valkey have them")
         return self._refused(f"answers {said or type(error).__name__}")

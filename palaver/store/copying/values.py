@@ -20,6 +20,7 @@ ENTRIES: Final = 50
 _PUT: Final = 500
 """Members, or names, in one command."""
 NOTHING: Final = b"none"
+_NEVER: Final = b"0-0"
 
 
 class _Commands(NamedTuple):
@@ -209,23 +210,34 @@ async def _of_stream(source: Value, target: Value) -> AsyncIterator[Command]:
             before = None
             async for entry in source.entries():
                 yield _added(key, entry)
+            break
     if before == now:
         return
     if before is None and not now.length:
         # There is no other way to make an empty one.
         yield "XADD", key, now.last, b"-", b"-"
-        yield "XDEL", key, now.last
+        yield "XTRIM", key, "MAXLEN", 0
     yield "XSETID", key, now.last, "ENTRIESADDED", now.added, "MAXDELETEDID", now.deleted
 
 
 async def _edits(source: Value, target: Value, before: StreamState) -> AsyncIterator[Command | None]:
     """Yield the commands that lead from one stream to the other; None if none do."""
-    key, there, last = source.key, target.entries(), _order(before.last)
-    have = await anext(there, None)
+    key, there, last, now = source.key, target.entries(), _order(before.last), source.glance.stream
+    assert now is not None
+    # That nothing was deleted cannot be said of one of which something was.
+    if last > _order(now.last) or now.deleted == _NEVER != before.deleted:
+        yield None
+        return
+    have, first = await anext(there, None), True
     async for entry in source.entries():
+        if first and have is not None and _order(have[0]) < _order(entry[0]):
+            # What is trimmed counts for less than what is deleted.
+            yield "XTRIM", key, "MINID", entry[0]
         while have is not None and _order(have[0]) < _order(entry[0]):
-            yield "XDEL", key, have[0]
+            if not first:
+                yield _deleted(key, have, now)
             have = await anext(there, None)
+        first = False
         if have is not None and have[0] == entry[0]:
             if have[1] != entry[1]:
                 yield None
@@ -236,9 +248,16 @@ async def _edits(source: Value, target: Value, before: StreamState) -> AsyncIter
         else:
             yield None
             return
+    if first and have is not None:
+        yield "XTRIM", key, "MAXLEN", 0
+        return
     while have is not None:
-        yield "XDEL", key, have[0]
+        yield _deleted(key, have, now)
         have = await anext(there, None)
+
+
+def _deleted(key: bytes, entry: StreamEntry, now: StreamState) -> Command | None:
+    return None if now.deleted == _NEVER else ("XDEL", key, entry[0])
 
 
 def _added(key: bytes, entry: StreamEntry) -> Command:
