@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from palaver.config.settings import Settings
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import AgentSpec, Submission
 from palaver.store import Store
+from palaver.store.redis.connection import portions
 from tests.pages import ROOT
 
 
@@ -83,11 +85,19 @@ def _read(client: Any, names: list[bytes]) -> Iterator[tuple[bytes, Any]]:
         yield name, (kind, client.pexpiretime(name), value)
 
 
-async def fill(settings: Settings, conversations: int, runs: int) -> None:
-    """Begin conversations, and submit runs that nobody does."""
+async def fill(settings: Settings, conversations: int, runs: int = 0) -> None:
+    """Begin conversations, each with a run that has ended, and submit more runs that nobody does."""
     async with Store.connect(settings) as store:
         await store.rewinds.look()
-        for _ in range(conversations):
-            await store.conversations.begin(NewConversation(agent=AgentSpec(model="fake/echo")))
+        for numbers in portions(range(conversations), 50):
+            await asyncio.gather(*(_ended(store, number) for number in numbers))
         for number in range(runs):
             await store.runs.submit(Submission(agent=AgentSpec(model="fake/echo"), input=f"number {number}"))
+
+
+async def _ended(store: Store, number: int) -> None:
+    spec = AgentSpec(model="fake/echo")
+    conversation, _ = await store.conversations.begin(NewConversation(agent=spec, title=f"number {number}"))
+    submission = Submission(input="hello " * 20, conversation_id=conversation.id)
+    submitted = await store.runs.submit(submission)
+    await store.runs.cancel(submitted.run_id)

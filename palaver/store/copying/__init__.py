@@ -1,1 +1,1 @@
-"""A store that is copied to another server or cluster (ADR 0131)."""
+"""Copies of a whole store at another server or cluster."""
