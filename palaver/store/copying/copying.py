@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -112,7 +112,7 @@ class Copying:
                 for name in names:
                     if part_of(name) is None:
                         receipt.leave(name)
-            for source, target in await self._both([name for name in names if part_of(name) is part]):
+            async for source, target in self._both([name for name in names if part_of(name) is part]):
                 if receipt.ahead:
                     receipt.look_at(source.key)
                 receipt.written += await self._make_alike(source, target)
@@ -120,17 +120,19 @@ class Copying:
                 self._progress(f"{part.name.lower()}: {looked:,} keys looked at, {receipt.written:,} written so far")
         await self._flush()
 
-    async def _both(self, names: Sequence[bytes]) -> list[tuple[Value, Value]]:
-        """Return the values of these keys at both places, of those that the source has."""
-        pairs: list[tuple[Value, Value]] = []
+    async def _both(self, names: Sequence[bytes]) -> AsyncIterator[tuple[Value, Value]]:
+        """Yield the values of these keys at both places, of those that the source has."""
         for some in portions([*dict.fromkeys(names)], _AT_ONCE):
             both = await asyncio.gather(glance_at(self._source.ask, some), glance_at(self._target.ask, some))
-            pairs += [pair for pair in zip(*both, strict=True) if pair[0].glance.kind != NOTHING]
-        for source, _ in pairs:
-            if source.glance.kind not in KINDS:
-                kind = source.glance.kind.decode(errors="replace")
-                raise Refused("copy_refused", f"a key of the source, {_shown(source.key)}, is a {kind}, and none is")
-        return pairs
+            for source, target in zip(*both, strict=True):
+                if source.glance.kind == NOTHING:
+                    continue
+                if source.glance.kind not in KINDS:
+                    kind = source.glance.kind.decode(errors="replace")
+                    raise Refused(
+                        "copy_refused", f"a key of the source, {_shown(source.key)}, is a {kind}, and none is"
+                    )
+                yield source, target
 
     async def _make_alike(self, source: Value, target: Value) -> bool:
         """Tell whether anything was to be done for that."""
@@ -166,7 +168,7 @@ class Copying:
         receipt, differ = self._receipt, Counter[bytes]()
         async for names in self._source.names():
             ours = [name for name in names if part_of(name) is not None]
-            for source, target in await self._both(ours):
+            async for source, target in self._both(ours):
                 receipt.look_at(source.key)
                 if await _differ(source, target) and await self._still_differ(source.key):
                     differ[source.key] += 1
@@ -181,7 +183,7 @@ class Copying:
 
     async def _still_differ(self, key: bytes) -> bool:
         """Look once more: it may have expired in between."""
-        return any([await _differ(source, target) for source, target in await self._both([key])])
+        return any([await _differ(source, target) async for source, target in self._both([key])])
 
     async def _look_again(self, ran: Sequence[int | None]) -> None:
         """See whether somebody used one of them meanwhile."""

@@ -116,7 +116,7 @@ class Value(NamedTuple):
                 yield entry
             if self.glance.whole:
                 return
-            ((some),) = await self.ask([("XRANGE", self.key, b"(" + some[-1][0], "+", "COUNT", ENTRIES)])
+            (some,) = await self.ask([("XRANGE", self.key, b"(" + some[-1][0], "+", "COUNT", ENTRIES)])
 
 
 async def glance_at(ask: Ask, keys: Sequence[bytes]) -> list[Value]:
