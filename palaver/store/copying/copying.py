@@ -30,6 +30,8 @@ _TELL: Final = 5.0
 _NAMED: Final = 10
 _APART: Final = 1.0
 """Seconds by which two clocks may differ without a word."""
+_SOON: Final = 1.0
+"""Seconds before its end in which a key is as good as gone, by the target's clock."""
 _OTHERS: Final = "others"
 
 
@@ -87,45 +89,56 @@ class Copying:
         self._told = time.monotonic()
         self._writes: list[Command] = []
         self._weight = 0
+        self._differing: list[bytes] = []
+        self._target_ahead = 0.0
 
     async def run(self) -> CopyReceipt:
         """Copy, and return what came of it. Raises as `approve` and `CopyPlace.ask`."""
         receipt, began = self._receipt, time.monotonic()
         await approve(self._source, self._target, ahead=receipt.ahead)
         ran = [await scripts_run(place) for place in (self._source, self._target)]
+        await self._compare_clocks()
         for part in (StorePart.RECORDS, StorePart.LISTS) if receipt.ahead else StorePart:
             await self._copy(part)
-        await self._compare_clocks()
         if not receipt.ahead:
             for part in reversed(StorePart):
                 await self._remove(part)
-            await self._verify()
+            self._judge()
             await self._look_again(ran)
         receipt.seconds = round(time.monotonic() - began, 3)
         return receipt
 
     async def _copy(self, part: StorePart) -> None:
-        """Make the keys of one part of the target what those of the source are."""
+        """Make the keys of one part of the target what those of the source are, and look whether they are."""
         receipt, looked = self._receipt, 0
         async for names in self._source.names():
             if part is StorePart.RECORDS:
                 for name in names:
                     if part_of(name) is None:
                         receipt.leave(name)
+            changed: list[bytes] = []
             async for source, target in self._both([name for name in names if part_of(name) is part]):
-                if receipt.ahead:
-                    receipt.look_at(source.key)
-                receipt.written += await self._make_alike(source, target)
+                receipt.look_at(source.key)
+                if await self._make_alike(source, target):
+                    changed.append(source.key)
                 looked += 1
-                self._progress(f"{part.name.lower()}: {looked:,} keys looked at, {receipt.written:,} written so far")
-        await self._flush()
+                self._progress(f"{part.name.lower()}: {looked:,} keys compared, {receipt.written:,} written so far")
+            await self._flush()
+            receipt.written += len(changed)
+            if not receipt.ahead:
+                # What was alike remains so: nobody writes.
+                self._differing += [
+                    source.key async for source, target in self._both(changed) if await _differ(source, target)
+                ]
 
     async def _both(self, names: Sequence[bytes]) -> AsyncIterator[tuple[Value, Value]]:
-        """Yield the values of these keys at both places, of those that the source has."""
+        """Yield the values of these keys at both places, of those that the source has, and that do not expire before
+        anybody can look whether they are there."""
         for some in portions([*dict.fromkeys(names)], _AT_ONCE):
             both = await asyncio.gather(glance_at(self._source.ask, some), glance_at(self._target.ask, some))
+            soon = (time.time() + self._target_ahead + _SOON) * 1000
             for source, target in zip(*both, strict=True):
-                if source.glance.kind == NOTHING:
+                if source.glance.kind == NOTHING or 0 <= source.glance.expires < soon:
                     continue
                 if source.glance.kind not in KINDS:
                     kind = source.glance.kind.decode(errors="replace")
@@ -156,6 +169,8 @@ class Copying:
         async for names in self._target.names():
             gone = await self._gone([name for name in names if part_of(name) is part])
             await self._target.ask([("UNLINK", name) for name in gone])
+            there = await self._target.ask([("EXISTS", name) for name in gone])
+            self._differing += [name for name, found in zip(gone, there, strict=True) if found]
             self._receipt.removed += len(gone)
 
     async def _gone(self, names: Sequence[bytes]) -> list[bytes]:
@@ -163,27 +178,13 @@ class Copying:
         there = await self._source.ask([("EXISTS", name) for name in names])
         return [name for name, found in zip(names, there, strict=True) if not found]
 
-    async def _verify(self) -> None:
-        """Compare each key of both places."""
-        receipt, differ = self._receipt, Counter[bytes]()
-        async for names in self._source.names():
-            ours = [name for name in names if part_of(name) is not None]
-            async for source, target in self._both(ours):
-                receipt.look_at(source.key)
-                if await _differ(source, target) and await self._still_differ(source.key):
-                    differ[source.key] += 1
-                self._progress(f"compared: {receipt.keys:,} keys")
-        async for names in self._target.names():
-            for name in await self._gone([name for name in names if part_of(name) is not None]):
-                if (await self._target.ask([("EXISTS", name)]))[0]:
-                    differ[name] += 1
-        if differ:
-            some = ", ".join(map(_shown, list(differ)[:_NAMED]))
-            receipt.wrong.append(f"{len(differ):,} keys are not alike, {some} among them: somebody writes, begin again")
-
-    async def _still_differ(self, key: bytes) -> bool:
-        """Look once more: it may have expired in between."""
-        return any([await _differ(source, target) async for source, target in self._both([key])])
+    def _judge(self) -> None:
+        """Say that keys differ, if any do."""
+        if self._differing:
+            some = ", ".join(map(_shown, self._differing[:_NAMED]))
+            self._receipt.wrong.append(
+                f"{len(self._differing):,} keys are not alike, {some} among them: somebody writes, begin again"
+            )
 
     async def _look_again(self, ran: Sequence[int | None]) -> None:
         """See whether somebody used one of them meanwhile."""
@@ -201,6 +202,7 @@ class Copying:
 
     async def _compare_clocks(self) -> None:
         offsets = [await _offset(place) for place in (self._source, self._target)]
+        self._target_ahead = offsets[1]
         apart = self._receipt.clocks_differ = round(offsets[1] - offsets[0], 3)
         if abs(apart) > _APART:
             how = "earlier" if apart > 0 else "later"
