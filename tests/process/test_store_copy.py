@@ -51,11 +51,15 @@ def test_a_store_moves_to_a_cluster_and_back(
             over = [before.submit("echo", f"number {number}") for number in range(5)]
             for run_id in over:
                 before.ended(run_id, within=60)
+            # Most of it, so that the copy while they run is over before they are.
+            bulk = copy(old.url, masters.url, "--ahead")
+            assert bulk.status == 0, bulk.said
             begun = [before.submit(f"tool-{CALLS}+ttft-{seconds}000", tools=["record"]) for _ in range(runs)]
             eventually(partial(has_begun, before, runs), within=120)
-            eventually(before.tool_ledger, within=60)
             ahead = copy(old.url, masters.url, "--ahead")
             assert ahead.status == 0, ahead.said
+            assert 0 < ahead.receipt["written"] < bulk.receipt["keys"], ahead.receipt
+            eventually(before.tool_ledger, within=120)
             refused = copy(old.url, masters.url)
             assert refused.status == 2, refused
             assert "the source is in use by workers" in refused.said
@@ -70,7 +74,7 @@ def test_a_store_moves_to_a_cluster_and_back(
         assert compared == everything(old.url)
         assert final.receipt["keys"] == len(compared)
         assert final.receipt["conversations"] >= conversations + runs
-        print(f"{under_way} runs under way; ahead {ahead.receipt}; final {final.receipt}")
+        print(f"{under_way} runs under way; bulk {bulk.receipt}; ahead {ahead.receipt}; final {final.receipt}")
 
         with RedisServer() as broker:
             with fleet(tmp_path / "new", masters.url, broker.url, 128) as after:
