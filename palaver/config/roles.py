@@ -34,6 +34,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "audit": "Who did what with keys of the API that the store has.",
     "keys": "Keys of the API: `palaver keys create` makes one, and `list`, `rotate` and `revoke` follow.",
     "secrets": "`palaver secrets rotate` seals secrets of conversations with the newest key.",
+    "store": "`palaver store copy` has the store at another server or cluster.",
     "tenants": "`palaver tenants create NAME` makes a tenant; `set`, `show`, `list`, `export` and `erase` follow.",
 }
 """Programs for where workers run that serve nothing, and what each of them does."""

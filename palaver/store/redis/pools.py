@@ -23,9 +23,9 @@ def pool_of(url: str, **options: Any) -> Pool:
     return Pool.from_url(url, **options)
 
 
-def client_of(url: str, *, seconds: float) -> Redis:
+def client_of(url: str, *, seconds: float, name: str | None = None) -> Redis:
     """Return a client of redis-py's that waits for ``seconds`` for a connection and each answer, and closes its pool
-    with itself."""
+    with itself. Servers show its connections by that ``name``."""
     waits: dict[str, Any] = {
         "max_connections": 2,
         "patience": seconds,
@@ -33,6 +33,7 @@ def client_of(url: str, *, seconds: float) -> Redis:
         "socket_connect_timeout": seconds,
         "retry": Retry(NoBackoff(), 0),
         "driver_info": driver(),
+        "client_name": name,
     }
     if is_cluster(url):
         # Not above, as with Sentinels.

@@ -25,7 +25,7 @@ from palaver.config.server_lists import HostPort
 from palaver.store.redis.cluster.absences import Absences
 from palaver.store.redis.cluster.channels import ClusterChannels
 from palaver.store.redis.cluster.dispatch import PASSING, WAITS, WITHOUT_MASTER, Dispatch, Stack, Target, least
-from palaver.store.redis.cluster.slots import slot_of, slot_of_command, slots_of_commands
+from palaver.store.redis.cluster.slots import SLOTS, slot_of, slot_of_command, slots_of_commands
 from palaver.store.redis.cluster.topology import Topology
 from palaver.store.redis.keys import WORKERS
 from palaver.store.redis.pool import Pool
@@ -189,6 +189,17 @@ class ClusterClient(Redis):
         """
         await (self._topology.refresh() if anew else self._know())
         return self._topology.master_of(slot)
+
+    async def masters(self) -> list[Redis]:
+        """Return the clients of all masters, as the cluster says now.
+
+        Raises:
+            ConnectionError: nobody answers, or some slots have no master.
+        """
+        await self._topology.refresh()
+        for slot in range(SLOTS):
+            self._topology.master_of(slot)
+        return [self.node(address) for address in self._topology.masters]
 
     def node(self, address: HostPort) -> Redis:
         """Return the client of a server."""

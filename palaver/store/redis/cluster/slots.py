@@ -15,7 +15,7 @@ _KEYLESS: Final = frozenset(
     )
 )
 _ALL_KEYS: Final = frozenset(("DEL", "EXISTS", "MGET", "RENAME", "TOUCH", "UNLINK"))
-_BEHIND_A_WORD: Final = frozenset(("MEMORY", "OBJECT"))
+_BEHIND_A_WORD: Final = frozenset(("MEMORY", "OBJECT", "XINFO"))
 
 
 def slot_of(key: str | bytes) -> int:
