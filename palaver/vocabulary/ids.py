@@ -1,6 +1,6 @@
 """Names of runs, conversations and webhooks. An id carries its shard, so the id alone finds the keys.
 
-    run_00b3k9…    prefix, two hex digits of shard, 26 characters of Crockford base32 (130 random bits)
+    run_00b3k9…    prefix, two characters of shard, 26 characters of Crockford base32 (130 random bits)
     conv_00b3k9…   the same, but of 128 bits from which the shard follows: a UUID is the id of a conversation
     run_00k7m2qx_b3k9…    the same of a tenant other than the default one: six characters behind the shard are its tag
     wh_00b3k9…     a webhook: as a run, and its shard says nothing
@@ -14,20 +14,25 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from itertools import count
+from collections.abc import Mapping
+from functools import cache
+from itertools import count, product
 from typing import Final, Literal
 from uuid import UUID, uuid4
 
-MAX_SHARDS: Final = 256
-"""Two hex digits."""
-
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+MAX_SHARDS: Final = len(_ALPHABET) ** 2
+"""Two characters."""
+_OF_ONE_BYTE: Final = 256
+"""Shards that one byte of a hash tells apart: where there are no more, ids are as they always were."""
+_LOW: Final = 16
+"""Bits of a number that, where there are more shards, move it from one shard to another."""
 _TAG_LENGTH: Final = 6
 _PATTERN: Final = re.compile(
-    rf"(run|conv|wh)_([0-9a-f]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})"
+    rf"(run|conv|wh)_([{_ALPHABET}]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})"
 )
 _LETTERS: Final = 26
-_OF_KIND: Final = f"_[0-9a-f]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
+_OF_KIND: Final = f"_[{_ALPHABET}]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
 CONVERSATION_ID: Final = f"^conv{_OF_KIND}"
 """The pattern of the id of a conversation, for documents."""
 RUN_ID: Final = f"^run{_OF_KIND}"
@@ -41,7 +46,7 @@ def new_tag() -> str:
 
 
 def new_run_id(shard: str, tag: str = "") -> str:
-    """A fresh id of a run on ``shard`` (two hex digits), of the tenant with this tag."""
+    """A fresh id of a run on ``shard`` (its two characters), of the tenant with this tag."""
     return f"run_{shard}{_marked(tag)}{_base32(secrets.randbits(130))}"
 
 
@@ -66,7 +71,8 @@ def derived_conversation_id(beside: str, seed: str, shards: int) -> str:
     """The same of a conversation, where there are ``shards`` many."""
     for number in count():
         digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
-        derived = conversation_id(UUID(bytes=digest[:16]), shards, tenant_of(beside))
+        found = _moved(UUID(bytes=digest[:16]), shards, shard_of(beside))
+        derived = conversation_id(found, shards, tenant_of(beside))
         if shard_of(derived) == shard_of(beside):
             break
     return derived
@@ -75,8 +81,8 @@ def derived_conversation_id(beside: str, seed: str, shards: int) -> str:
 def new_conversation_id(shards: int, shard: str | None = None, tag: str = "") -> str:
     """A fresh id of a conversation on ``shard``, or on any of ``shards`` many, of the tenant with this tag."""
     while True:
-        new_id = conversation_id(uuid4(), shards, tag)
-        # One of at most 256 is on the shard, and each costs a few microseconds.
+        new_id = conversation_id(_moved(uuid4(), shards, shard), shards, tag)
+        # Of at most 256, one is on the shard, and each costs a few microseconds. Of more, it is the first.
         if shard is None or shard_of(new_id) == shard:
             return new_id
 
@@ -84,7 +90,29 @@ def new_conversation_id(shards: int, shard: str | None = None, tag: str = "") ->
 def conversation_id(number: UUID, shards: int, tag: str = "") -> str:
     """The id of the conversation that others know by ``number``, where there are ``shards`` many, of the tenant with
     this tag: two tenants may have one of the same number."""
-    return f"conv_{pick_shard(number.hex, shards)}{_marked(tag)}{_base32(number.int)}"
+    return f"conv_{_shard_of_number(number, shards)}{_marked(tag)}{_base32(number.int)}"
+
+
+def _shard_of_number(number: UUID, shards: int) -> str:
+    if shards <= _OF_ONE_BYTE:
+        return pick_shard(number.hex, shards)
+    return all_shards(shards)[_place_of_number(number.int, shards)]
+
+
+def _place_of_number(number: int, shards: int) -> int:
+    high, low = number >> _LOW, number & ((1 << _LOW) - 1)
+    return (int.from_bytes(hashlib.blake2s(high.to_bytes(14)).digest()[:2]) + low) % shards
+
+
+def _moved(number: UUID, shards: int, shard: str | None) -> UUID:
+    """A number that differs in its last bits and is of ``shard``, where there are so many shards that to try others
+    would take milliseconds; else the number itself."""
+    wanted = None if shard is None or shards <= _OF_ONE_BYTE else _places(shards).get(shard)
+    if wanted is None:
+        return number
+    low = number.int & ((1 << _LOW) - 1)
+    moved = low - (_place_of_number(number.int, shards) - wanted) % shards
+    return UUID(int=number.int - low + (moved if moved >= 0 else moved + shards))
 
 
 def _marked(tag: str) -> str:
@@ -130,7 +158,7 @@ def _base32(number: int) -> str:
 
 
 def shard_of(any_id: str) -> str:
-    """The two hex digits of shard that ``any_id`` carries.
+    """The two characters of shard that ``any_id`` carries.
 
     Raises:
         ValueError: when it is no id of a run or a conversation.
@@ -147,14 +175,24 @@ def is_id(prefix: Literal["run", "conv", "wh"], text: str) -> bool:
     return match is not None and match.group(1) == prefix
 
 
+@cache
 def all_shards(shards: int) -> tuple[str, ...]:
-    """The first ``shards`` many, each as two hex digits."""
-    return tuple(f"{shard:02x}" for shard in range(shards))
+    """The first ``shards`` many, each as two characters: hexadecimal digits in the first 256, and one of the other
+    letters in those behind them."""
+    first = [f"{shard:02x}" for shard in range(_OF_ONE_BYTE)]
+    behind = [pair for pair in map("".join, product(_ALPHABET, repeat=2)) if not {*pair} <= {*_ALPHABET[:16]}]
+    return tuple((first + behind)[:shards])
+
+
+@cache
+def _places(shards: int) -> Mapping[str, int]:
+    return {shard: place for place, shard in enumerate(all_shards(shards))}
 
 
 def pick_shard(seed: str, shards: int) -> str:
     """The shard, of ``shards`` many, that ``seed`` always falls on."""
-    return f"{hashlib.blake2s(seed.encode()).digest()[0] % shards:02x}"
+    digest = hashlib.blake2s(seed.encode()).digest()
+    return all_shards(shards)[int.from_bytes(digest[: 1 if shards <= _OF_ONE_BYTE else 2]) % shards]
 
 
 def safe_call_id(text: str) -> bool:
