@@ -172,7 +172,9 @@ class Fleet:
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.delete(keys.worker(worker_id))
         pipeline.zrem(keys.WORKERS, worker_id)
-        _, removed = await pipeline.execute()
+        # Others sweep in its place at once.
+        pipeline.hdel(keys.SWEEPERS, worker_id)
+        _, removed, _ = await pipeline.execute()
         return bool(removed)
 
     async def is_heard(self, worker_id: str) -> bool:

@@ -9,12 +9,12 @@ from typing import Any, Final, Self, get_args
 
 import orjson
 
-from palaver.config.settings import Settings
 from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms, portions
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each, tell_each, whole
 from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
 from palaver.store.scripting.contracts.declaration import Script
@@ -24,7 +24,7 @@ from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.outage_log import outage_reason
-from palaver.vocabulary.ids import all_shards, tenant_of
+from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.step_kinds import LACKED
@@ -35,10 +35,8 @@ _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
-_FEW: Final = 16
-"""Shards that are all looked at each time. Of more, a part is: a look at 256 takes a worker 10 ms."""
-_TURNS: Final = 4
-"""Looks after which all shards had their turn."""
+_LOOKS: Final = 4
+"""Looks in a second for what is due, and for what nobody claims."""
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -61,17 +59,16 @@ class DueItem:
 class DueIndex:
     """The due index and the ready indexes of every shard."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, queues: ToolQueues) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds, queues: ToolQueues) -> None:
         self._redis = redis
         self._scripts = scripts
         self._queues = queues
-        self._looked_at: dict[str, int] = {}
-        """How far the backlogs of a queue were looked through that no worker takes from."""
+        self._looked_at: dict[str, dict[str, int]] = {}
+        """How far the backlog of each shard was looked through, of queues that no worker takes from."""
         self._upcoming: dict[str, float] = {}
         """When the next item of each shard will be due (ms), as far as is known."""
-        self._turns: dict[str, int] = {}
-        """The first shard of the next turn of each kind of visits."""
-        self.shards = all_shards(settings.shards)
+        self.rounds = rounds
+        self.shards = rounds.shards
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
@@ -83,13 +80,18 @@ class DueIndex:
             pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
             pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
 
-        shards = {*self._turn("due"), *(shard for shard, at in self._upcoming.items() if at <= now)}
+        if not self.rounds.few:
+            self._upcoming = {shard: at for shard, at in self._upcoming.items() if self.rounds.has(shard)}
+        shards = {
+            *self.rounds.turn("due", _LOOKS),
+            *(shard for shard, at in self._upcoming.items() if at <= now),
+        }
         for shard in shards:
             self._upcoming.pop(shard, None)
         items: list[DueItem] = []
         for shard, (members, pairs) in await ask_each(self._redis, sorted(shards), put):
             items += map(_due_item, members)
-            for _, at in pairs:
+            for _, at in pairs if self.rounds.has(shard) else ():
                 self._upcoming[shard] = at
         return items, min(((at - now) / 1000 for at in self._upcoming.values()), default=86400.0)
 
@@ -101,7 +103,7 @@ class DueIndex:
             lambda pipeline, shard: pipeline.zrange(
                 keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit
             ),
-            self._turn(f"unclaimed {queue}"),
+            self.rounds.turn(f"unclaimed {queue}", _LOOKS),
         )
         return [_due_item(member, queue) for members in found for member in members][:limit]
 
@@ -174,23 +176,25 @@ class DueIndex:
         found = await self._of_shards(
             lambda pipeline, shard: pipeline.zrange(
                 keys.lacking(shard), f"[{code} ", f"({code}!", bylex=True, offset=0, num=limit
-            )
+            ),
+            self.rounds.turn(f"attended {queue}", 1),
         )
         self._looked_at.pop(queue, None)
         return [_due_item(member.partition(b" ")[2], queue) for members in found for member in members]
 
     async def _waiting_in(self, queue: str, ready_for: float, limit: int) -> list[DueItem]:
-        """Those that are delivered, and a page of the backlogs: the first one again after the last."""
-        before, at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.get(queue, 0)
+        """Those that are delivered, and a page of each backlog: the first one again after the last."""
+        before, looked_at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.setdefault(queue, {})
 
         def put(pipeline: Pipeline, shard: str) -> None:
+            at = looked_at.get(shard, 0)
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
             pipeline.zrange(keys.held_back(shard, queue), "-inf", before, byscore=True, offset=at, num=limit)
 
-        replies = [reply for _, reply in await ask_each(self._redis, self.shards, put)]
-        more = any(len(held_back) == limit for _, held_back in replies)
-        self._looked_at[queue] = at + limit if more else 0
-        return [_due_item(member, queue) for reply in replies for members in reply for member in members]
+        replies = await ask_each(self._redis, self.rounds.turn(f"attended {queue}", 1), put)
+        for shard, (_, held_back) in replies:
+            looked_at[shard] = looked_at.get(shard, 0) + limit if len(held_back) == limit else 0
+        return [_due_item(member, queue) for _, reply in replies for members in reply for member in members]
 
     async def _act(
         self,
@@ -232,7 +236,7 @@ class DueIndex:
         now = await now_ms(self._redis)
         found = await ask_each(
             self._redis,
-            self._turn("expired"),
+            self.rounds.seldom("expired"),
             lambda pipeline, shard: pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit),
         )
         pipeline = self._redis.pipeline(transaction=False)
@@ -249,7 +253,8 @@ class DueIndex:
     async def forget_conversations(self, limit: int = 1000) -> int:
         """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
         replies = await self._scripts.run_for_each(
-            self._turn("conversations"), lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit)
+            self.rounds.seldom("conversations"),
+            lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit),
         )
         return sum(reply.count for _, reply in replies)
 
@@ -257,8 +262,9 @@ class DueIndex:
         """Let go what the queues have room for, of the tenants whose turn it is. Return what is to be published."""
         queues = await self._queues.all()
         replies = await self._scripts.run_for_each(
-            self.shards, lambda shard: Fill(due=keys.due(shard), most=_CAPPED, queues=queues)
+            self.rounds.turn("fill", 1), lambda shard: Fill(due=keys.due(shard), most=_CAPPED, queues=queues)
         )
+        self._scripts.note_busy(shard for shard, reply in replies if reply.deliveries)
         return tuple(delivery for _, reply in replies for delivery in reply.deliveries)
 
     async def depths(self) -> dict[str, tuple[int, float]]:
@@ -309,15 +315,8 @@ class DueIndex:
         self, put: Callable[[Pipeline, str], object], shards: Sequence[str] | None = None
     ) -> list[Any]:
         """The answers of the shards, or of some of them, to one command."""
-        return [reply for _, (reply,) in await ask_each(self._redis, shards or self.shards, put)]
-
-    def _turn(self, visit: str) -> Sequence[str]:
-        """The shards whose turn it is in a round of such visits."""
-        many = max(_FEW, -(-len(self.shards) // _TURNS))
-        begin = self._turns.get(visit, 0)
-        some = self.shards[begin : begin + many]
-        self._turns[visit] = begin + many if begin + many < len(self.shards) else 0
-        return some
+        asked = self.shards if shards is None else shards
+        return [reply for _, (reply,) in await ask_each(self._redis, asked, put)]
 
 
 def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:

@@ -8,20 +8,20 @@ from math import ceil
 from time import monotonic
 from typing import Final, assert_never
 
-from palaver.config.settings import Settings
 from palaver.errors import StaleLease
 from palaver.schemas.tenants import Caps, CapsChange
 from palaver.steps.leases import Lease
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Value
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import is_away
 from palaver.store.scripting.contracts import FindAllowed, Reserve
 from palaver.store.scripting.contracts.caps import Reserved
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.scripts import Command, Scripts
-from palaver.vocabulary.ids import all_shards, step_at
+from palaver.vocabulary.ids import step_at
 
 _NAMES: Final = tuple(Caps.model_fields)
 _WEIGHTS_LAST: Final = 1.0
@@ -36,10 +36,11 @@ _MOST: Final = 10**14 - 1
 class TenantCaps:
     """The caps of each tenant."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._shards = all_shards(settings.shards)
+        self._rounds = rounds
+        self._shards = rounds.shards
         self._first = keys.caps(self._shards[0])
         self._weights: dict[str, int] = {}
         self._read_at = 0.0
@@ -123,7 +124,7 @@ class TenantCaps:
         run and its name. Of many tenants some are looked at, and the next ones the next time. None, if somebody has
         looked less than ``every`` seconds ago."""
         replies = await self._scripts.run_for_each(
-            self._shards,
+            self._rounds.turn("allowed", 1),
             lambda shard: FindAllowed(
                 held=keys.held(shard), meters=keys.meters(shard), every=every, tenants=_AT_ONCE, of_a_tenant=_AT_ONCE
             ),
