@@ -14,8 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count, product
 from typing import Final, Literal
 from uuid import UUID, uuid4
@@ -25,6 +24,8 @@ MAX_SHARDS: Final = len(_ALPHABET) ** 2
 """Two characters."""
 _OF_ONE_BYTE: Final = 256
 """Shards that one byte of a hash tells apart: where there are no more, ids are as they always were."""
+_OF_TENANT: Final = 16
+"""Shards that each tenant has, but for the default one, where there are more than those 256."""
 _LOW: Final = 16
 """Bits of a number that, where there are more shards, move it from one shard to another."""
 _TAG_LENGTH: Final = 6
@@ -69,50 +70,53 @@ def derived_run_id(beside: str, seed: str) -> str:
 
 def derived_conversation_id(beside: str, seed: str, shards: int) -> str:
     """The same of a conversation, where there are ``shards`` many."""
-    for number in count():
-        digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
-        found = _moved(UUID(bytes=digest[:16]), shards, shard_of(beside))
-        derived = conversation_id(found, shards, tenant_of(beside))
-        if shard_of(derived) == shard_of(beside):
-            break
-    return derived
+    digests = (hashlib.sha256(f"{seed} {number}".encode()).digest() for number in count())
+    found = (_on_shard(UUID(bytes=digest[:16]), shards, shard_of(beside), tenant_of(beside)) for digest in digests)
+    return next(filter(None, found))
 
 
 def new_conversation_id(shards: int, shard: str | None = None, tag: str = "") -> str:
     """A fresh id of a conversation on ``shard``, or on any of ``shards`` many, of the tenant with this tag."""
-    while True:
-        new_id = conversation_id(_moved(uuid4(), shards, shard), shards, tag)
-        # Of at most 256, one is on the shard, and each costs a few microseconds. Of more, it is the first.
-        if shard is None or shard_of(new_id) == shard:
-            return new_id
+    if shard is None:
+        return conversation_id(uuid4(), shards, tag)
+    # One of at most 256 is on the shard, and each costs a few microseconds.
+    while (new_id := _on_shard(uuid4(), shards, shard, tag)) is None:
+        pass
+    return new_id
 
 
 def conversation_id(number: UUID, shards: int, tag: str = "") -> str:
     """The id of the conversation that others know by ``number``, where there are ``shards`` many, of the tenant with
     this tag: two tenants may have one of the same number."""
-    return f"conv_{_shard_of_number(number, shards)}{_marked(tag)}{_base32(number.int)}"
-
-
-def _shard_of_number(number: UUID, shards: int) -> str:
     if shards <= _OF_ONE_BYTE:
-        return pick_shard(number.hex, shards)
-    return all_shards(shards)[_place_of_number(number.int, shards)]
+        return _conversation_id(pick_shard(number.hex, shards), number.int, tag)
+    own = shards_of_tenant(tag, shards)
+    return _conversation_id(own[_place_of_number(number.int, len(own))], number.int, tag)
 
 
-def _place_of_number(number: int, shards: int) -> int:
+def _conversation_id(shard: str, number: int, tag: str) -> str:
+    return f"conv_{shard}{_marked(tag)}{_base32(number)}"
+
+
+def _on_shard(number: UUID, shards: int, shard: str, tag: str) -> str | None:
+    """The id of the conversation of that number if it is on ``shard``. Where to try others would take milliseconds, it
+    is one of a number that differs in its last bits.
+
+    Where a tenant has none but older conversations on a shard, one beside these is not found by its number.
+    """
+    if shards <= _OF_ONE_BYTE:
+        found = conversation_id(number, shards, tag)
+        return found if shard_of(found) == shard else None
+    own = shards_of_tenant(tag, shards)
+    low, moved = number.int & ((1 << _LOW) - 1), 0
+    if shard in own:
+        moved = -((_place_of_number(number.int, len(own)) - own.index(shard)) % len(own))
+    return _conversation_id(shard, number.int + (moved if low + moved >= 0 else moved + len(own)), tag)
+
+
+def _place_of_number(number: int, places: int) -> int:
     high, low = number >> _LOW, number & ((1 << _LOW) - 1)
-    return (int.from_bytes(hashlib.blake2s(high.to_bytes(14)).digest()[:2]) + low) % shards
-
-
-def _moved(number: UUID, shards: int, shard: str | None) -> UUID:
-    """A number that differs in its last bits and is of ``shard``, where there are so many shards that to try others
-    would take milliseconds; else the number itself."""
-    wanted = None if shard is None or shards <= _OF_ONE_BYTE else _places(shards).get(shard)
-    if wanted is None:
-        return number
-    low = number.int & ((1 << _LOW) - 1)
-    moved = low - (_place_of_number(number.int, shards) - wanted) % shards
-    return UUID(int=number.int - low + (moved if moved >= 0 else moved + shards))
+    return (int.from_bytes(hashlib.blake2s(high.to_bytes(14)).digest()[:2]) + low) % places
 
 
 def _marked(tag: str) -> str:
@@ -184,15 +188,29 @@ def all_shards(shards: int) -> tuple[str, ...]:
     return tuple((first + behind)[:shards])
 
 
-@cache
-def _places(shards: int) -> Mapping[str, int]:
-    return {shard: place for place, shard in enumerate(all_shards(shards))}
+@lru_cache(maxsize=1024)
+def shards_of_tenant(tag: str, shards: int) -> tuple[str, ...]:
+    """The shards, of ``shards`` many, that new conversations of the tenant with this tag are spread over: all of them
+    for the default tenant, and where there are at most 256; else a few, so that each has a part of a cap that is of
+    use."""
+    every, few = all_shards(shards), parts_of_tenant(shards)
+    if not tag or few == shards:
+        return every
+    # More than enough of them: some are the same.
+    drawn = hashlib.shake_128(tag.encode()).digest(8 * few)
+    places = dict.fromkeys(int.from_bytes(drawn[i : i + 2]) % shards for i in range(0, len(drawn), 2))
+    return tuple(every[place] for place in [*places][:few])
 
 
-def pick_shard(seed: str, shards: int) -> str:
-    """The shard, of ``shards`` many, that ``seed`` always falls on."""
-    digest = hashlib.blake2s(seed.encode()).digest()
-    return all_shards(shards)[int.from_bytes(digest[: 1 if shards <= _OF_ONE_BYTE else 2]) % shards]
+def parts_of_tenant(shards: int) -> int:
+    """The number of these, of a tenant that has a tag: each has so much of its caps."""
+    return shards if shards <= _OF_ONE_BYTE else _OF_TENANT
+
+
+def pick_shard(seed: str, shards: int, tag: str = "") -> str:
+    """The shard, of those that the tenant with this tag has, that ``seed`` always falls on."""
+    own, digest = shards_of_tenant(tag, shards), hashlib.blake2s(seed.encode()).digest()
+    return own[int.from_bytes(digest[: 1 if shards <= _OF_ONE_BYTE else 2]) % len(own)]
 
 
 def safe_call_id(text: str) -> bool:

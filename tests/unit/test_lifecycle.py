@@ -19,8 +19,10 @@ from palaver.vocabulary.ids import (
     new_run_id,
     new_tag,
     of_tenant,
+    parts_of_tenant,
     pick_shard,
     shard_of,
+    shards_of_tenant,
     tenant_of,
     uuid_of,
 )
@@ -112,6 +114,28 @@ def test_any_of_many_shards_can_be_chosen_and_is_as_likely_as_others(shards: int
     assert len(drawn) == shards
     assert max(drawn.values()) < 90
     assert {pick_shard(str(number), shards) for number in range(30 * shards)} == {*all_shards(shards)}
+
+
+def test_of_many_shards_a_tenant_has_a_few_so_that_his_caps_are_not_divided_by_all() -> None:
+    assert shards_of_tenant("", MAX_SHARDS) == all_shards(MAX_SHARDS)
+    assert shards_of_tenant("k7m2qx", 256) == all_shards(256)
+    assert parts_of_tenant(256) == 256
+    used: Counter[str] = Counter()
+    for _ in range(2000):
+        tag = new_tag()
+        own = shards_of_tenant(tag, MAX_SHARDS)
+        assert len({*own}) == parts_of_tenant(MAX_SHARDS) == 16
+        used.update(own)
+    assert len(used) == MAX_SHARDS
+    drawn = {shard_of(new_conversation_id(MAX_SHARDS, None, tag)) for _ in range(500)}
+    assert drawn == {*own} == {pick_shard(str(number), MAX_SHARDS, tag) for number in range(500)}
+    for shard in own:
+        found = new_conversation_id(MAX_SHARDS, shard, tag)
+        assert (shard_of(found), conversation_id(uuid_of(found), MAX_SHARDS, tag)) == (shard, found)
+    # It has older conversations there, of when the shards were fewer.
+    other = next(shard for shard in all_shards(MAX_SHARDS) if shard not in own)
+    assert shard_of(new_conversation_id(MAX_SHARDS, other, tag)) == other
+    assert shard_of(derived_conversation_id(new_run_id(other, tag), "a seed", MAX_SHARDS)) == other
 
 
 def test_an_id_says_whose_it_is() -> None:

@@ -3,6 +3,7 @@ in money: each reserves what it may cost before it begins (ADR 0104)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from math import ceil
 from time import monotonic
@@ -13,7 +14,7 @@ from palaver.schemas.tenants import Caps, CapsChange
 from palaver.steps.leases import Lease
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Value
+from palaver.store.redis.connection import Connection, Value, portions
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import is_away
 from palaver.store.scripting.contracts import FindAllowed, Reserve
@@ -27,6 +28,8 @@ _NAMES: Final = tuple(Caps.model_fields)
 _WEIGHTS_LAST: Final = 1.0
 """Seconds."""
 _MONEY: Final = frozenset({"usd_per_day", "usd_per_month"})
+_TOGETHER: Final = 16
+"""Shards that are told of a change at once."""
 _AT_ONCE: Final = 50
 """Tenants that one look is about, and steps of each."""
 _MOST: Final = 10**14 - 1
@@ -78,8 +81,10 @@ class TenantCaps:
             NotDurable: they may be lost yet.
         """
         changes = {name: getattr(change, name) for name in _NAMES if name in change.model_fields_set}
-        for shard in self._shards if changes else ():
-            await self._scripts.write_durably(_commands(keys.caps(shard), tag, changes))
+        for some in portions(self._shards, _TOGETHER) if changes else ():
+            await asyncio.gather(
+                *(self._scripts.write_durably(_commands(keys.caps(shard), tag, changes)) for shard in some)
+            )
         return await self.get(tag)
 
     @property
