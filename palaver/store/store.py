@@ -124,6 +124,7 @@ class Store:
         self.rewinds = Rewinds(connection, self.rounds)
         self.measuring = Measuring(
             connection,
+            scripts,
             settings,
             self.fleet,
             self.providers,

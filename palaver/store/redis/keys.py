@@ -199,6 +199,11 @@ def shard_of_key(key: Key) -> str | None:
     return key[2:4] if key[4:5] == "}" else None
 
 
+def within_shard(key: Key) -> str:
+    """A key without its hash tag."""
+    return key.partition(":")[2]
+
+
 def worker(worker_id: str) -> str:
     """The report of a worker."""
     return f"palaver:worker:{worker_id}"

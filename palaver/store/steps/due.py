@@ -16,7 +16,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms, portions
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each, tell_each, whole
-from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
+from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Measure, Sweep
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved
 from palaver.store.scripting.contracts.steps import LeftToNewer, RunDue
@@ -37,6 +37,7 @@ _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
 _LOOKS: Final = 4
 """Looks in a second for what is due, and for what nobody claims."""
+_ANY: Final = "00"
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -270,19 +271,18 @@ class DueIndex:
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are ready, delivered or not, and the oldest one's seconds."""
         now, queues = await now_ms(self._redis), await self._queues.all()
-
-        def put(pipeline: Pipeline, shard: str) -> None:
-            for queue in queues:
-                for index in (keys.ready(shard, queue), keys.held_back(shard, queue)):
-                    pipeline.zcard(index)
-                    pipeline.zrange(index, 0, 0, withscores=True)
-
-        there = [reply for _, reply in whole(self.shards, await ask_each(self._redis, self.shards, put))]
+        lists = tuple(
+            keys.within_shard(list_of(_ANY, queue)) for queue in queues for list_of in (keys.ready, keys.held_back)
+        )
+        measured = await self._scripts.run_for_each(
+            self.shards, lambda shard: Measure(due=keys.due(shard), lists=lists)
+        )
+        there = [reply.lists for _, reply in whole(self.shards, measured)]
         by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(queues):
-            of_queue = [part for reply in there for part in reply[4 * i : 4 * (i + 1)]]
-            oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
-            by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
+            of_queue = [part for parts in there for part in parts[2 * i : 2 * (i + 1)]]
+            oldest = [now - part.first for part in of_queue if part.length]
+            by_queue[queue] = (sum(part.length for part in of_queue), max(0.0, max(oldest, default=0) / 1000))
         return by_queue
 
     async def _forget(self, things: Sequence[DueItem]) -> None:
