@@ -4,6 +4,7 @@ makes nobody wait for longer than a round."""
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ from fakeredis import FakeAsyncRedis, FakeServer
 from redis.exceptions import ConnectionError
 
 from palaver.config.settings import Settings
+from palaver.errors import NoRoom
+from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.busy import MARKED_AGAIN, BusyMarks
+from palaver.store.redis.reach import Reach, within
 from palaver.store.redis.rounds import EVERY, FULL_ROUND, SEATS, SILENCE, Rounds
-from palaver.vocabulary.ids import MAX_SHARDS, all_shards
+from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
+from tests.contract.store_driver import StoreDriver
 
 MANY = {*all_shards(MAX_SHARDS)}
 LOOKS = 4
@@ -196,3 +201,28 @@ async def test_while_nobody_can_say_who_shares_each_looks_at_everything(monkeypa
         assert sweepers.looked_at("w0", 4).keys() == MANY
     await sweepers.pass_seconds(SILENCE)
     assert sweepers.parts() == before
+
+
+async def test_a_tenant_has_room_for_as_many_runs_as_all_have(redis: Any, settings: Settings) -> None:
+    store = Store(redis, settings.model_copy(update={"shards": MAX_SHARDS, "max_runs": 64}))
+    driver, begun = StoreDriver(store, redis), list[str]()
+    with within(Reach("k7m2qx")):
+        # Of its 16 shards, each has room for a sixteenth of the runs.
+        while await store.capacity.runs() < 40:
+            with suppress(NoRoom):
+                begun.append((await driver.submit()).run_id)
+    assert len({*map(shard_of, begun)}) <= 16
+    assert await store.capacity.runs_of_a_shard() == 4
+    while await store.capacity.runs() < 64:
+        await driver.submit()
+    # The count is one of lately.
+    assert await store.capacity.runs_of_a_shard() == 4
+    store.capacity._counted_at = None
+    assert await store.capacity.runs_of_a_shard() == 1
+    with within(Reach("k7m2qx")), pytest.raises(NoRoom, match="as many runs"):
+        await _submit_to_each(driver)
+
+
+async def _submit_to_each(driver: StoreDriver) -> None:
+    for _ in range(200):
+        await driver.submit()

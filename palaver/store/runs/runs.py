@@ -198,7 +198,7 @@ class Runs(Listing):
         run_id = child.run_id if child else new_run_id(shard, tenant_of(target))
         content = submission.input
         messages = (Message(role="user", content=content),) if isinstance(content, str) else content
-        agent, ceiling = submission.spec, 0 if nearly_full else self._capacity.runs_of_a_shard()
+        agent, ceiling = submission.spec, 0 if nearly_full else await self._capacity.runs_of_a_shard()
         trace = child.trace if child else new_trace()
         secrets = with_key(submission.secrets, agent)
         hidden = tuple(filter(None, secrets.values()))
