@@ -95,6 +95,8 @@ async def fleet(shards: int, workers: int = 1) -> AsyncIterator[Fleet]:
 
 FIXED = 18
 """The clock for each look, the queues of tools, a place in the index of what is lacked; and who shares, and marks."""
+WAITING = 5
+"""What it costs to wait for a place among those who share."""
 EACH = 2 * _LOOKS + len(QUEUES) * _LOOKS + 4
 """Commands for a shard that is looked at each time, in a second."""
 ONCE = 2 + len(QUEUES) + 4
@@ -113,7 +115,7 @@ async def test_many_shards_cost_little_while_nothing_happens(shards: int, worker
     async with fleet(shards, workers) as many:
         # Two look at each shard, once in a round; a round has a whole number of shards a look, for each visit.
         rounds = min(2, workers) * shards / FULL_ROUND + _LOOKS * min(workers, 16)
-        assert await many.costs() <= workers * FIXED + rounds * ONCE
+        assert await many.costs() <= min(workers, 16) * FIXED + rounds * ONCE + max(0, workers - 16) * WAITING
 
 
 @pytest.mark.parametrize("workers", [1, 4])

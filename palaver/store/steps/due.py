@@ -74,6 +74,8 @@ class DueIndex:
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
         most), as far as is known: of many shards, those are looked at whose turn it is, or that have something due."""
+        if not (turn := self.rounds.turn("due", _LOOKS)):
+            return [], 86400.0
         now = await now_ms(self._redis)
 
         def put(pipeline: Pipeline, shard: str) -> None:
@@ -84,7 +86,7 @@ class DueIndex:
         if not self.rounds.few:
             self._upcoming = {shard: at for shard, at in self._upcoming.items() if self.rounds.has(shard)}
         shards = {
-            *self.rounds.turn("due", _LOOKS),
+            *turn,
             *(shard for shard, at in self._upcoming.items() if at <= now),
         }
         for shard in shards:
@@ -99,12 +101,14 @@ class DueIndex:
     async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
         """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first; of many
         shards, those of some, and of the next ones the next time."""
+        if not (turn := self.rounds.turn(f"unclaimed {queue}", _LOOKS)):
+            return []
         before = await now_ms(self._redis) - int(older_than * 1000)
         found = await self._of_shards(
             lambda pipeline, shard: pipeline.zrange(
                 keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit
             ),
-            self.rounds.turn(f"unclaimed {queue}", _LOOKS),
+            turn,
         )
         return [_due_item(member, queue) for members in found for member in members][:limit]
 
@@ -234,10 +238,12 @@ class DueIndex:
 
     async def forget_expired(self, limit: int = 1000) -> int:
         """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""
+        if not (turn := self.rounds.seldom("expired")):
+            return 0
         now = await now_ms(self._redis)
         found = await ask_each(
             self._redis,
-            self.rounds.seldom("expired"),
+            turn,
             lambda pipeline, shard: pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit),
         )
         pipeline = self._redis.pipeline(transaction=False)
