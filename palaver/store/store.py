@@ -103,7 +103,7 @@ class Store:
         self.spans = SpanOutbox(connection, self.rounds)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
-        self.webhooks = Webhooks(connection, scripts, settings)
+        self.webhooks = Webhooks(connection, scripts, settings, self.rounds)
         self.deliveries = Deliveries(connection, scripts, self.rounds, self.webhooks)
         self.webhook_backlogs = WebhookBacklogs(connection, settings)
         self.audit = AuditLog(connection, scripts, settings)
