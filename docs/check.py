@@ -25,7 +25,7 @@ _LINK: Final = re.compile(r"\]\(([^()\s]+)\)")
 _HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _CELL: Final = re.compile(r"(?<!\\)\|")
 _SENTENCES: Final = re.compile(r"[.!?] +[A-Z`[]")
-_NAMES: Final = re.compile(r"(?:`[^`]*`|\*\w+\*|::|[\s,;·…]|and|or)*")
+_NAMES: Final = re.compile(r"(?:`[^`]*`|\*\w+\*|::|[\s,;·…?]|and|or)*")
 """A cell that lists names, such as tests or codes, may be as long as the list is."""
 
 

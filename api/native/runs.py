@@ -7,9 +7,10 @@ from typing import Annotated
 from pydantic import Field, WithJsonSchema
 from starlette.responses import Response
 
-from palaver.schemas.models import Submission
+from palaver.schemas.models import RunCount, Submission
 
 from .. import operations
+from ..answers import answer
 from ..audit import detail
 from ..headers import EVENT_STREAM, JSON, MAX_WAIT, IdempotencyKey, Offers, PreferredWait
 from ..operations import Backend, Caller, Until
@@ -19,7 +20,7 @@ from ..streams import EventStream
 from .answers import answer_list, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
-from .filters import PAIRS, Entries, Filters
+from .filters import PAIRS, Entries, Filters, Moment
 from .frames import STREAMS, frames, outlet
 from .links import Run, RunList, run_json
 
@@ -33,6 +34,13 @@ class RunsQuery(Query, Filters):
     )
     limit: Number = Field(default=50, ge=1, le=200, description="Runs on a page.")
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
+
+
+class CountQuery(Query):
+    """The runs to count."""
+
+    created_after: Moment | None = Field(default=None, description="Only runs submitted after this time.")
+    created_before: Moment | None = Field(default=None, description="Only runs submitted before this time.")
 
 
 class RunQuery(Query):
@@ -133,6 +141,19 @@ async def list_runs(backend: Backend, query: RunsQuery) -> Response:
     time it may be short, even empty, although `has_more`."""
     page = await operations.list_runs(backend, query.as_filter(), limit=query.limit, cursor=query.cursor)
     return answer_list("runs", query, map(run_json, page.runs), page.next_cursor)
+
+
+@NATIVE.route(
+    "GET",
+    "/v1/runs/count",
+    scope="runs:read",
+    tag="runs",
+    summary="Count runs by status",
+    answers={200: ("How many there are in each.", RunCount)},
+)
+async def count_runs(backend: Backend, query: CountQuery) -> Response:
+    """Count all runs, or those that were submitted between two times."""
+    return answer(await operations.count_runs(backend, query.created_after, query.created_before))
 
 
 @NATIVE.route(

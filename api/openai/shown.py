@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ..operations import StoredEvent
+from .tables import ResponseStatus
 
 SPREAD: Final = 1000
 """More than the events that an event of a run becomes: an answer has 128 calls at most, of four events each."""
-LIFECYCLE: Final = frozenset(
+BEGUN: Final[Mapping[str, ResponseStatus]] = MappingProxyType(
     {
-        "response.created",
-        "response.queued",
-        "response.in_progress",
-        "response.completed",
-        "response.failed",
-        "response.incomplete",
+        "response.created": ResponseStatus.QUEUED,
+        "response.queued": ResponseStatus.QUEUED,
+        "response.in_progress": ResponseStatus.IN_PROGRESS,
     }
 )
-"""Types of events that carry the response itself."""
+FINAL: Final = frozenset({"response.completed", "response.failed", "response.incomplete"})
+"""Types of events that carry the response itself: as it begins, with its status by then, and at its end."""
 
 
 KEEP_ALIVE: Final = b": ka\n\n"

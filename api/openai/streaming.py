@@ -19,12 +19,10 @@ from ..operations import Backend, StoredEvent
 from ..streams import EventStream, Outlet
 from .ids import ResponseId
 from .projection import ResponseProjection
-from .shown import KEEP_ALIVE, LIFECYCLE, QUIET, ShownEvent
+from .shown import BEGUN, FINAL, KEEP_ALIVE, QUIET, ShownEvent
 from .states import read_response, response_object, status_of
-from .tables import ResponseStatus
 
 _PAGE: Final = 500
-_BEGUN: Final = {"response.created": ResponseStatus.QUEUED, "response.queued": ResponseStatus.QUEUED}
 _LOST: Final = "The server has lost events that were sent before: retrieve the response, which has what is true now."
 STREAMS: Final = {
     EVENT_STREAM: {
@@ -129,43 +127,51 @@ class ResponseEvents(EventStream):
 
     async def _written_out(self, outlet: Outlet) -> AsyncGenerator[bytes, None]:
         projection = self._projection
-        if self._missed:
-            yield await self._written(self._missed)
+        async for written in self._on_wire(self._missed):
+            yield written
         if not projection.done:
             batches = operations.follow(self._backend, self._run.id, self._reached, "reasoning", pass_on=outlet.pass_on)
             async with aclosing(batches):
                 async for events in batches:
-                    written = await self._taken(events)
-                    if written or not events or time.monotonic() - self._sent > QUIET:
-                        yield written or KEEP_ALIVE
+                    shown = self._shown(events)
+                    async for written in self._on_wire(shown):
+                        yield written
+                    quiet = not shown and (not events or time.monotonic() - self._sent > QUIET)
+                    if quiet:
+                        yield KEEP_ALIVE
+                    if shown or quiet:
                         self._sent = time.monotonic()
                     if projection.done or self._over:
                         break
         self._over |= projection.done
 
-    async def _taken(self, events: Sequence[StoredEvent]) -> bytes:
-        """Return the frames of the next events of the run."""
+    def _shown(self, events: Sequence[StoredEvent]) -> list[ShownEvent]:
+        """Return what the next events of the run are in the response."""
         shown = list[ShownEvent]()
         for event in events:
             if event.type == EventKind.STREAM_REWOUND:
                 self._over = True
                 lost = {"code": "server_error", "message": _LOST, "param": None}
-                return await self._written(shown) + frame(self._projection.last + 1, "error", lost)
+                return [*shown, ShownEvent(self._projection.last + 1, "error", lost)]
             shown += self._projection.read(event)
             if self._projection.done:
                 break
-        return await self._written(shown)
+        return shown
 
-    async def _written(self, events: list[ShownEvent]) -> bytes:
+    async def _on_wire(self, events: Sequence[ShownEvent]) -> AsyncGenerator[bytes, None]:
+        """Write events; those before the end do not wait until the response was read."""
         written = bytearray()
         for number, kind, fields in events:
-            carried = {"response": await self._as_of(kind)} if kind in LIFECYCLE else fields
+            carried = fields
+            if kind in FINAL:
+                if written:
+                    yield bytes(written)
+                written.clear()
+                # What it is at the end is read: by now it is final.
+                run, projection = await read_response(self._backend, self._response)
+                carried = {"response": response_object(self._response, run, status_of(run, projection), projection)}
+            elif kind in BEGUN:
+                carried = {"response": response_object(self._response, self._run, BEGUN[kind])}
             written += frame(number, kind, carried)
-        return bytes(written)
-
-    async def _as_of(self, kind: str) -> dict[str, Any]:
-        """Return the response as an event of that type has it. What it is at the end is read: by then it is final."""
-        if not self._projection.done or kind in _BEGUN or kind == "response.in_progress":
-            return response_object(self._response, self._run, _BEGUN.get(kind, ResponseStatus.IN_PROGRESS))
-        run, projection = await read_response(self._backend, self._response)
-        return response_object(self._response, run, status_of(run, projection), projection)
+        if written:
+            yield bytes(written)

@@ -50,7 +50,7 @@ from .conversations import (
 )
 from .history import append, fork, withdraw
 from .keys import create_key, list_keys, revoke_key, rotate_key
-from .listing import list_runs
+from .listing import count_runs, list_runs
 from .live_keys import InvalidKey, IssuerUnavailable, LiveKey, LiveToken, is_away, key_ended
 from .log import (
     begins_turn,
@@ -199,6 +199,7 @@ __all__ = [
     "conversation_named",
     "conversation_of",
     "count_conversations",
+    "count_runs",
     "create_batch",
     "create_conversation",
     "create_key",

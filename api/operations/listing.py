@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from palaver.errors import Refused
 from palaver.schemas.filters import RunFilter
+from palaver.schemas.models import RunCount
 from palaver.store.reading.listing import RunPage
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 from .backend import Backend, within_deadline
+
+
+async def count_runs(backend: Backend, after: datetime | None, before: datetime | None) -> RunCount:
+    """Count the runs in each status, of those that were submitted between these times."""
+    return RunCount(statuses=await within_deadline(backend.store.runs.counts(after, before)))
 
 
 async def list_runs(backend: Backend, admitted: RunFilter, *, limit: int, cursor: str | None) -> RunPage:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from uuid import UUID
 
-from palaver.errors import Refused
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import Submission
 from palaver.vocabulary.ids import is_id
@@ -59,10 +58,8 @@ async def submit_to_named(
     """
     await keep_to_named(backend, caller, conversation_id)
     submission = submission.model_copy(update={"conversation_id": conversation_id})
-    try:
-        return await submit(backend, submission, caller, key=key)
-    except Refused as refused:
-        if refused.code != "unknown_conversation" or caller.conversation is not None:
-            raise
-    await create_conversation(backend, NewConversation(id=conversation_id), caller)
-    return await submit(backend, submission, caller, key=key)
+    begins = caller.conversation is None
+    if begins and submission.on_conflict == "steer" and caller.agents is not None:
+        # Which agent hears it is looked at before, and so the conversation has to be there.
+        await create_conversation(backend, NewConversation(id=conversation_id), caller)
+    return await submit(backend, submission, caller, key=key, begins=begins)

@@ -15,7 +15,7 @@ from palaver.telemetry.logs import bind_log_context
 
 from .admission import admit_condensing, admit_retry, admit_submission
 from .backend import Backend, Caller, durable_reply, within_deadline
-from .conversations import has_messages
+from .conversations import chosen_id, has_messages
 from .scopes import keep_to_conversation, refuse_held, require_scope
 from .secrets import carrying_secrets
 
@@ -23,6 +23,8 @@ _FEW: Final = 3
 """Messages, the fewest to condense: the user's newest one stays in any case, and so does the newest one beside it."""
 _ACTING: Final = frozenset({"interrupt", "rollback", "steer"})
 """Reactions to a run that is unfinished which change that run."""
+
+_NO_AGENT: Final = FieldError("/agent", "no_agent", "the conversation has none yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,15 @@ class Taken:
     """The run was there, and the input went into it."""
 
 
-async def submit(backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None) -> Taken:
+async def submit(
+    backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None, begins: bool = False
+) -> Taken:
     """Take a run on, as ``begin`` does, and show it.
 
     Raises:
         Refused: its run was deleted since; and whatever ``begin`` raises.
     """
-    submitted = await begin(backend, submission, caller, key=key, show=True)
+    submitted = await begin(backend, submission, caller, key=key, begins=begins, show=True)
     return Taken(await _run_of(submitted, backend), submitted.replayed, submitted.steered)
 
 
@@ -59,10 +63,16 @@ async def check_submission(backend: Backend, submission: Submission, caller: Cal
 
 
 async def begin(
-    backend: Backend, submission: Submission, caller: Caller, *, key: str | None = None, show: bool = False
+    backend: Backend,
+    submission: Submission,
+    caller: Caller,
+    *,
+    key: str | None = None,
+    begins: bool = False,
+    show: bool = False,
 ) -> Submitted:
-    """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. With
-    ``show`` a new run comes with the answer.
+    """Take a run on: once this answers, it will end by itself. With the same ``key`` again nothing more happens. One
+    that ``begins`` makes its conversation if there is none of that id. With ``show`` a new run comes with the answer.
 
     Raises:
         InsufficientScope: the caller's key is not for it.
@@ -78,18 +88,26 @@ async def begin(
         if caller.conversation is not None:
             await keep_to_conversation(backend, caller, submission.conversation_id or "")
         admitted, lacks = await admit_submission(submission, backend, caller)
+        if begins:
+            chosen_id(backend, submission.conversation_id or "")
         if submission.on_conflict == "steer":
             await within_deadline(backend.store.capacity.admit())
         submitting = backend.store.runs.submit(
-            admitted, received=submission, idempotency_key=key, by=caller.name, lacks=lacks, show=show
+            admitted,
+            received=submission,
+            idempotency_key=key,
+            by=caller.name,
+            begins=begins,
+            lacks=lacks,
+            show=show,
         )
         submitted, unsafe = await durable_reply(submitting)
     except UnknownConversation:
         fault = FieldError("/conversation_id", "unknown_conversation", "is not a conversation, or not any more")
-        raise Refused.of_faults([fault]) from None
+        raise Refused.of_faults([_NO_AGENT if begins else fault]) from None
     except StateConflict as conflict:
         if conflict.code == "no_agent":
-            raise Refused.of_faults([FieldError("/agent", "no_agent", "the conversation has none yet")]) from None
+            raise Refused.of_faults([_NO_AGENT]) from None
         raise await explained(conflict, backend) from None
     failpoint("run.submitted")
     backend.publisher.publish_soon(submitted.deliveries)

@@ -27,11 +27,12 @@ from palaver.schemas.conversation import (
 )
 from palaver.schemas.erasures import Erasure
 from palaver.schemas.listed_model import ListedModel
-from palaver.schemas.models import Run
+from palaver.schemas.models import Run, RunCount
 from palaver.schemas.schedules import ListedSchedule, Schedule
 from palaver.schemas.tenants import TenantInfo, TenantList
 from palaver.schemas.tokens import Token
 from palaver.schemas.webhooks import MadeWebhook, ReplayResult, WebhookDelivery, WebhookInfo, WebhookList
+from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import MIB
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -160,6 +161,11 @@ def agent_of(response: Response) -> ServerAgent:
 def agents_of(page: Page, response: Response) -> tuple[ServerAgent, ...]:
     """The agents of one page."""
     return tuple(_model(ServerAgent, entry, response) for entry in page.data)
+
+
+def run_count_of(response: Response) -> Mapping[RunStatus, int]:
+    """The number of runs in each status. Raises `APIError` when there is none."""
+    return _model(RunCount, _object(response), response).statuses
 
 
 def conversation_of(response: Response) -> Conversation:

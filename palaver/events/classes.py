@@ -91,6 +91,8 @@ class RunRetrying(BaseEvent):
     """The next of the agent's models takes over."""
     rule: str | None = None
     """The rule that decided on a tool call, and why."""
+    cost_usd: float | None = None
+    """US dollars for the attempt that failed, if that cost anything and is known."""
     error: ErrorObject
 
 
@@ -193,6 +195,10 @@ class MessageCreated(BaseEvent):
     """The model that gave it."""
     prompt_tokens: int | None = None
     """Input tokens of that call."""
+    output_tokens: int | None = None
+    """Output tokens of the attempt, all of its calls."""
+    cost_usd: float | None = None
+    """US dollars for the attempt, all of its calls; None if nobody knows."""
     risky_calls: tuple[str, ...] | None = None
     """Ids of its calls of tools that are declared ``risky``; None if it did not come from a model step."""
     refused_calls: tuple[str, ...] = ()

@@ -209,6 +209,12 @@ class Usage(BaseModel):
     """US dollars, by the prices in ``PALAVER_PROVIDERS``; None when the cost of any call is unknown."""
 
 
+class RunCount(BaseModel):
+    """The number of runs in each status."""
+
+    statuses: dict[RunStatus, int]
+
+
 class Waiting(BaseModel):
     """Why nobody works on the run right now."""
 

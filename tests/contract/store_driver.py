@@ -107,10 +107,10 @@ class StoreDriver:
 
     async def submit(self, input: str | tuple[Message, ...] = "hello", **more: Any) -> Submitted:
         """A run with the usual agent, in a trace of its own."""
-        key, show = more.pop("idempotency_key", None), more.pop("show", False)
+        how = {name: more.pop(name) for name in ("idempotency_key", "begins", "show") if name in more}
         more.setdefault("agent", AGENT)
         with Tracing().request(None):
-            return await self.store.runs.submit(Submission(input=input, **more), idempotency_key=key, show=show)
+            return await self.store.runs.submit(Submission(input=input, **more), **how)
 
     async def begin(self, **more: Any) -> tuple[str, Lease]:
         """A run whose first step is leased: its id and the lease."""

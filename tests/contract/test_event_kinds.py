@@ -48,7 +48,8 @@ async def _failures(driver: StoreDriver) -> str:
     lease = await _due(driver, run_id, "1")
     await driver.store.steps.write_deltas([Delta(lease, "Hm.", reasoning=True), Delta(lease, "Let me")])
     (settled,) = await driver.lose(lease)
-    by_rule = RetryAfter(60.0, RATE_LIMITED, rule="rate_limited of the tool's policy")
+    paid = Usage(model_calls=1, cost_usd=0.25)
+    by_rule = RetryAfter(60.0, RATE_LIMITED, rule="rate_limited of the tool's policy", usage=paid)
     await driver.store.steps.settle(await driver.claim(settled.deliveries[0]), by_rule)
     lease = await _due(driver, run_id, "1")
     (delivery,) = await driver.ask(lease, "c1")
@@ -63,9 +64,7 @@ async def _failures(driver: StoreDriver) -> str:
     settled = await driver.store.steps.settle(lease, Continue(Message(role="assistant", content="{"), misfit=misfit))
     lease = await driver.claim(settled.deliveries[0])
     answer = Message(role="assistant", content="no")
-    await driver.store.steps.settle(
-        lease, Finish(answer, StopReason.END_TURN, Usage(model_calls=1), notes, prompt_tokens=10)
-    )
+    await driver.store.steps.settle(lease, Finish(answer, StopReason.END_TURN, paid, notes, prompt_tokens=10))
     return run_id
 
 

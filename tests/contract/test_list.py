@@ -63,6 +63,29 @@ async def _created(redis: Any, run_id: str, status: str, at: int) -> None:
         await redis.zadd(keys.runs(run_id[4:6], listed), {run_id: at})
 
 
+async def test_what_is_counted_between_two_times_is_what_the_list_has(driver: StoreDriver, redis: Any) -> None:
+    for _ in range(3):
+        await driver.submit()
+    run_id, lease = await driver.begin()
+    await driver.finish(lease)
+    made = (await driver.get(run_id)).times.created_at
+    for after, before in (
+        (None, None),
+        (made, None),
+        (None, made),
+        (made - timedelta(hours=1), made + timedelta(0, 1)),
+    ):
+        for sooner in (timedelta(0), timedelta(microseconds=1), timedelta(microseconds=-1)):
+            between = [None if each is None else each + sooner for each in (after, before)]
+            listed = await driver.store.runs.list(
+                RunFilter(created_after=between[0], created_before=between[1]), limit=100
+            )
+            found = [run.status for run in listed.runs]
+            counted = await driver.store.runs.counts(*between)
+            assert counted == {status: found.count(status) for status in RunStatus}
+    assert (await driver.store.runs.counts())[RunStatus.COMPLETED] == 1
+
+
 async def test_several_lists_are_as_one(driver: StoreDriver, redis: Any) -> None:
     """In the order of their submission, whatever has become of them."""
     runs = []

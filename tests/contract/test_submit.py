@@ -143,6 +143,31 @@ async def test_refusals_leave_nothing_behind(driver: StoreDriver, redis: Any) ->
     assert await redis.keys("*") == []
 
 
+async def test_the_first_run_of_a_named_conversation_begins_it(driver: StoreDriver) -> None:
+    named = new_conversation_id(1)
+
+    first, second = [
+        await driver.submit(words, conversation_id=named, begins=True, idempotency_key=words)
+        for words in ("hello", "and?")
+    ]
+    again = await driver.submit("hello", conversation_id=named, begins=True, idempotency_key="hello")
+
+    assert (await driver.store.runs.conversation(named)).active_run == first.run_id
+    assert (await driver.get(second.run_id)).conversation_id == named
+    assert (again.run_id, again.replayed) == (first.run_id, True)
+    lease = await driver.claim(first.deliveries[0])
+    assert [entry.message.content for entry in lease.log.entries] == ["hello"]
+
+
+async def test_a_named_conversation_needs_an_agent_and_something_to_answer(driver: StoreDriver, redis: Any) -> None:
+    for code, agent, words in (("no_agent", None, "hello"), ("nothing_to_answer", AGENT, ())):
+        with pytest.raises(StateConflict) as refused:
+            await driver.submit(words, agent=agent, conversation_id=new_conversation_id(1), begins=True)
+        assert refused.value.code == code
+
+    assert await redis.keys("*") == []
+
+
 async def test_a_busy_conversation_may_refuse(driver: StoreDriver) -> None:
     run_id, lease = await driver.begin()
 

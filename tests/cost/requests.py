@@ -138,6 +138,11 @@ async def _list(api: World, n: int) -> Ask:
     return Ask("/v1/runs?limit=200&tag=no-run-has-this")
 
 
+async def _counted(api: World, n: int) -> Ask:
+    await _many_runs(api, n)
+    return Ask("/v1/runs/count")
+
+
 async def _export(api: World, n: int) -> Ask:
     await _many_runs(api, n)
     return Ask("/v1/tenants/default/export", accept="text/x-ndjson")
@@ -472,6 +477,7 @@ CASES: Final = (
         **AGENT, "client_tools": [
         {"name": "tool", "parameters": _schema(n)}]}, "input": "x"})),
     Case("GET /v1/runs", "runs that a filter looks at", 5_000, _list, counted_at=400),
+    Case("GET /v1/runs/count", "runs", 5_000, _counted, counted_at=400),
     Case("GET /v1/runs", "runs with the longest instructions", 40, _list_long, counted_at=20),
     Case("GET /v1/runs", "runs that calls of one began", limit_of("children"), _list_children, counted_at=50),
     Case("GET /v1/runs/{run_id}", "pending actions", CALLS, _pending),

@@ -222,6 +222,24 @@ window.fetch = async (...request) => {
 };
 """
 """What holds back the answer to an act on many runs until it is released: somebody has time to stop it."""
+
+
+def test_what_each_step_cost_and_how_many_runs_there_are(cluster: Cluster, console: Console) -> None:
+    run = cluster.submit("dear/echo", "word " * 400)
+    cost = cluster.ended(run).usage.cost_usd
+    assert cost is not None
+    assert cost >= 1
+    console.open(f"runs/{run}")
+    console.press("Agent and usage")
+    console.tab.until(f"document.querySelector('[aria-label=\"Usage by step\"]')?.innerText.includes('${cost:.2f}')")
+    console.open("runs?status=failed")
+    completed = cluster.http.get("/v1/runs/count").json()["statuses"]["completed"]
+    console.tab.until(
+        f"document.querySelector('[aria-label=\"All runs by status\"]')?.innerText.includes('completed {completed:,}')"
+    )
+    console.holds()
+
+
 HOSTILE: Final = (
     "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'><svg onload='window.hit = 1'></svg>\n\n"
     "[press](javascript:window.hit=1) [data](data:text/html,<script>window.hit=1</script>) "

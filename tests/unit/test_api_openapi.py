@@ -65,6 +65,7 @@ def test_every_route_is_there() -> None:
         "get /v1/models",
         "get /v1/queues",
         "get /v1/runs",
+        "get /v1/runs/count",
         "get /v1/runs/{run_id}",
         "get /v1/runs/{run_id}/events",
         "get /v1/schedules",

@@ -20,6 +20,7 @@ from api.openai import OPENAI
 from api.openhands import OPENHANDS
 from api.operations import Backend
 from palaver.store.redis.reach import EVERYTHING, within
+from palaver.vocabulary.lifecycle import RunStatus
 from tests.unit.api_world import BODY, assert_problem
 from tests.unit.toy_dialect import TOY
 from tests.unit.two_tenants import (
@@ -152,6 +153,10 @@ async def test_lists_and_counts_have_what_is_ones_own() -> None:
             with asking_as(api, who):
                 runs = (await api.client.get("/v1/runs")).json()
                 assert {run["id"] for run in runs["data"]} == set(own.runs)
+                counted = (await api.client.get("/v1/runs/count")).json()["statuses"]
+                assert counted == {
+                    status: [run["status"] for run in runs["data"]].count(status) for status in RunStatus
+                }
                 waiting = (await api.client.get("/v1/runs?status=requires_action")).json()
                 assert [run["id"] for run in waiting["data"]] == [own.values["run"][1]]
                 conversations = (await api.client.get("/v1/conversations")).json()
@@ -165,6 +170,7 @@ async def test_lists_and_counts_have_what_is_ones_own() -> None:
         with asking_as(api, OPERATOR):
             everybodys = (await api.client.get("/v1/runs")).json()["data"]
             assert {run["id"] for run in everybodys} == {each for own in has.values() for each in own.runs}
+            assert sum((await api.client.get("/v1/runs/count")).json()["statuses"].values()) == len(everybodys)
             assert (await api.client.get("/v1/conversations/count")).json()["count"] == 9
 
 

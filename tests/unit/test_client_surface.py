@@ -59,13 +59,14 @@ class TestAddress:
 METHODS = (
     "agent", "agents", "answer", "append", "approve", "ask", "batch", "batch_results", "batches", "bulk", "cancel",
     "cancel_batch", "change_conversation", "change_webhook", "condense", "conversation", "conversation_events",
-    "conversations", "count_conversations", "create_batch", "create_conversation", "create_key", "create_token",
-    "create_webhook", "delete", "delete_agent", "delete_batch", "delete_conversation", "delete_schedule",
-    "delete_webhook", "deliveries", "deny", "erase_tenant", "events", "export", "export_tenant", "fork", "get", "keys",
-    "list", "messages", "models", "pause", "pause_schedule", "put_agent", "put_schedule", "queues", "replay_deliveries",
-    "respond", "resume", "resume_schedule", "retry", "retry_batch", "revoke_key", "rotate_key", "rotate_webhook", "run",
-    "schedule", "schedules", "secret_names", "send", "set_caps", "set_secrets", "statistics", "steer", "submit",
-    "tenant", "tenants", "trigger_schedule", "usage", "wait", "webhook", "webhooks", "withdraw",
+    "conversations", "count", "count_conversations", "create_batch", "create_conversation", "create_key",
+    "create_token", "create_webhook", "delete", "delete_agent", "delete_batch", "delete_conversation",
+    "delete_schedule", "delete_webhook", "deliveries", "deny", "erase_tenant", "events", "export", "export_tenant",
+    "fork", "get", "keys", "list", "messages", "models", "pause", "pause_schedule", "put_agent", "put_schedule",
+    "queues", "replay_deliveries", "respond", "resume", "resume_schedule", "retry", "retry_batch", "revoke_key",
+    "rotate_key", "rotate_webhook", "run", "schedule", "schedules", "secret_names", "send", "set_caps", "set_secrets",
+    "statistics", "steer", "submit", "tenant", "tenants", "trigger_schedule", "usage", "wait", "webhook", "webhooks",
+    "withdraw",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import pytest
 from api.openai import growing, projection, writing
 from api.openai.ids import ResponseId
 from api.openai.projection import ResponseProjection
-from api.openai.shown import LIFECYCLE, SPREAD, ShownEvent
+from api.openai.shown import BEGUN, FINAL, SPREAD, ShownEvent
 from api.openai.streaming import TailFrames, frame
 from palaver.errors import UnknownRun
 from palaver.events import EventKind
@@ -166,8 +166,8 @@ def check_numbers_grow(seed: int) -> None:
         assert all(one < two for one, two in pairwise(numbers)), seed
         begun = "response.in_progress" if part else "response.queued"
         assert [each.type for each in found][:2] == ["response.created", begun], seed
-        ends = [place for place, each in enumerate(found) if each.type in LIFECYCLE][2 if part else 3 :]
-        assert ends == [len(found) - 1] or found[-1].type in LIFECYCLE, seed
+        ends = [place for place, each in enumerate(found) if each.type in {*BEGUN, *FINAL}][2 if part else 3 :]
+        assert ends == [len(found) - 1] or found[-1].type in FINAL, seed
 
 
 def check_numbers_are_the_same_where_deltas_are_joined(seed: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
@@ -23,7 +23,7 @@ from palaver.client.aio.tenants import AsyncTenants
 from palaver.client.aio.transport import ApiTransport
 from palaver.client.aio.waiting import LONG_POLL, RunWaiter
 from palaver.client.aio.webhooks import AsyncWebhooks
-from palaver.client.answers import models_of, object_of, run_of, runs_of
+from palaver.client.answers import models_of, object_of, run_count_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
@@ -193,6 +193,13 @@ class AsyncPalaver(
             async for page, response in run_pages:
                 for run in runs_of(page, response):
                     yield run
+
+    async def count(
+        self, *, created_after: datetime | None = None, created_before: datetime | None = None
+    ) -> Mapping[RunStatus, int]:
+        """Count the runs in each status; of those that were submitted between these times, if they are given. Raises as
+        `list`."""
+        return run_count_of(await self._transport.call(runs.count_runs(created_after, created_before)))
 
     async def events(
         self, run_id: str, after: int = 0, *, include: Literal["reasoning"] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel
@@ -80,6 +81,12 @@ def list_runs(filters: Mapping[str, Any], limit: int, cursor: str | None) -> Req
     """``GET /v1/runs``: one page of those that `run_filter` means."""
     query = {name: parameter(value) for name, value in filters.items()}
     return Request("GET", "/v1/runs", query={**query, **page_of(limit, cursor)})
+
+
+def count_runs(after: datetime | None, before: datetime | None) -> Request:
+    """``GET /v1/runs/count``: of those that were submitted between these times. Raises as `run_filter`."""
+    admitted = run_filter({"created_after": after, "created_before": before})
+    return Request("GET", "/v1/runs/count", query={name: parameter(value) for name, value in admitted.items()})
 
 
 def act_on_runs(action: str, options: BulkOptions, *, dry_run: bool, limit: int, cursor: str | None) -> Request:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
-from palaver.client.answers import models_of, object_of, run_of, runs_of
+from palaver.client.answers import models_of, object_of, run_count_of, run_of, runs_of
 from palaver.client.config import Config
 from palaver.client.errors import ClientError
 from palaver.client.exported import Exported
@@ -193,6 +193,13 @@ class Palaver(
         with closing(pages(self._transport, partial(runs.list_runs, admitted), limit)) as run_pages:
             for page, response in run_pages:
                 yield from runs_of(page, response)
+
+    def count(
+        self, *, created_after: datetime | None = None, created_before: datetime | None = None
+    ) -> Mapping[RunStatus, int]:
+        """Count the runs in each status; of those that were submitted between these times, if they are given. Raises as
+        `list`."""
+        return run_count_of(self._transport.call(runs.count_runs(created_after, created_before)))
 
     def events(
         self, run_id: str, after: int = 0, *, include: Literal["reasoning"] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
 import orjson
@@ -16,12 +17,17 @@ from palaver.store.reading import records
 from palaver.store.reading.finding import Search, ShardLists, find
 from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
+from palaver.store.redis.connection import Pipeline
+from palaver.store.redis.visits import ask_each, whole
 from palaver.store.scripting.contracts.listing import FieldTest
 from palaver.vocabulary.ids import is_id, shard_of
+from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _CLOCK_STEP: Final = 60_000
 """ms by which Redis's clock may have been set back between a conversation and a run of it."""
+_NEARLY_ONE: Final = timedelta(microseconds=999)
+"""What makes the next millisecond of a time that is within one."""
 _TOGETHER: Final = 25
 """Runs that are read at once."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -60,6 +66,23 @@ class Listing(Reading):
 
         page = await find(self._scripts, search, read, limit=limit, place=place)
         return RunPage(page.results, records.cursor(page.behind) if page.behind else None)
+
+    async def counts(self, after: datetime | None = None, before: datetime | None = None) -> dict[RunStatus, int]:
+        """Return the number of runs in each status; of those that were submitted between these times, if they are
+        given."""
+        oldest = f"({records.millis(after)}" if after else "-inf"
+        newest = f"({records.millis(before + _NEARLY_ONE)}" if before else "+inf"
+        lists = [(status, of) for status in RunStatus for of in keys.reached_owners()]
+
+        def put(pipeline: Pipeline, shard: str) -> None:
+            for status, of in lists:
+                pipeline.zcount(keys.runs(shard, status, of), oldest, newest)
+
+        counted = dict.fromkeys(RunStatus, 0)
+        for _, numbers in whole(self.shards, await ask_each(self._redis, self.shards, put)):
+            for (status, _), number in zip(lists, numbers, strict=True):
+                counted[status] += number
+        return counted
 
     async def _children(self, parent: str, admitted: RunFilter, limit: int, place: tuple[int, str] | None) -> RunPage:
         """Return a page of the runs that calls of ``parent`` began, from those that its record names. A place is how

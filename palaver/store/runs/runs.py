@@ -107,15 +107,17 @@ class Runs(Listing):
         received: Submission | None = None,
         idempotency_key: str | None = None,
         by: str | None = None,
+        begins: bool = False,
         condenses: bool = False,
         lacks: str | None = None,
         show: bool = False,
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
-        who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``condenses`` does
-        nothing else. ``lacks`` is what no worker has that its first step needs, as in ``waiting``; None if one may be
-        there. With ``show`` a new run comes with the answer. ``received`` is the submission as it came, if it was
-        completed since: the idempotency key is that of the former.
+        who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``begins`` makes its
+        conversation if there is none of that id. One that ``condenses`` does nothing else. ``lacks``
+        is what no worker has that its first step needs, as in ``waiting``; None if one may be there. With ``show`` a
+        new run comes with the answer. ``received`` is the submission as it came, if it was completed since: the
+        idempotency key is that of the former.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
@@ -140,7 +142,7 @@ class Runs(Listing):
             submit = await self.to_submit(submission, target, "new", key, by=by, lacks=lacks)
             return await self.take_on(submit, show=show)
         check_conversation_id(conversation_id)
-        kind: SubmitKind = "condense" if condenses else "known"
+        kind: SubmitKind = "condense" if condenses else "named" if begins else "known"
         submit = await self.to_submit(submission, conversation_id, kind, key, by=by, lacks=lacks)
         return await self.take_on(submit, show=show)
 

@@ -177,6 +177,10 @@ def _message(lease: Lease, verdict: _Work, message: Message, shown: Shown) -> Ne
     data |= {"step": lease.step, "model": lease.agent.model, "message": _compact(message)}
     if isinstance(verdict, Continue | Finish) and verdict.prompt_tokens:
         data["prompt_tokens"] = verdict.prompt_tokens
+    if verdict.usage.model_calls:
+        data["output_tokens"] = verdict.usage.output_tokens
+        if verdict.usage.cost_usd is not None:
+            data["cost_usd"] = verdict.usage.cost_usd
     if isinstance(verdict, Continue) and message.tool_calls:
         data |= _about_calls(lease, verdict, message.tool_calls)
     opaque = None if isinstance(verdict, RetryAfter) else verdict.opaque

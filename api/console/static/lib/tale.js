@@ -62,6 +62,11 @@ function settle(tale, event, error) {
   return step;
 }
 
+/** Add what an attempt cost. What a step cost is unknown as soon as that of one attempt is. */
+function spend(step, dollars) {
+  step.cost = dollars === null || step.cost === null ? null : (step.cost ?? 0) + dollars;
+}
+
 function live(tale, event) {
   const key = keyOf(event);
   const known = tale.live.get(key);
@@ -83,7 +88,8 @@ const TOLD = {
     if (event.step) {
       tale.live.delete(keyOf(event));
       const step = settle(tale, event, event.error);
-      Object.assign(step, { model: event.model, tokens: event.prompt_tokens, message });
+      Object.assign(step, { model: event.model, tokens: event.prompt_tokens, output: event.output_tokens, message });
+      if (event.output_tokens !== null) spend(step, event.cost_usd);
     }
     for (const call of message.tool_calls) tale.calls.set(keyOf(event, call.id), { ...call, step: event.step, at: event.at });
     tale.messages.push({ ...event, thought: before?.thought, key: `${event.run_id} ${event.seq} ${event.position ?? ""}` });
@@ -111,6 +117,7 @@ const TOLD = {
     endAttempt(step, event.at, "failed", event.error);
     step.waits.push({ kind: "backoff", why: event.error.class, from: event.at, to: later(event.at, event.delay) });
     Object.assign(step, { state: "retrying", error: event.error });
+    if (event.cost_usd) spend(step, event.cost_usd);
     tale.live.delete(keyOf(event));
   },
   "run.waiting": (tale, event) => {

@@ -1,5 +1,6 @@
 // Runs: what there is, newest first, as the filters in the address say.
 import { html, useState } from "../lib/html.js";
+import { request, useLive } from "../lib/api.js";
 import { openDialog } from "../lib/dialogs.js";
 import { useKeys } from "../lib/keys.js";
 import { ALL_PAGES, Chips, Extent, Older, useList } from "../lib/lists.js";
@@ -9,7 +10,7 @@ import { may } from "../lib/session.js";
 import { line } from "../lib/text.js";
 import { Lasting, Time } from "../lib/time.js";
 import { Bulk } from "./runs/bulk.js";
-import { ERRORS, ORDERS, SHORTCUTS, STATUSES, TIMES, asked } from "./runs/filters.js";
+import { ERRORS, ORDERS, SHORTCUTS, STATUSES, TIMES, asked, timesOf } from "./runs/filters.js";
 
 const CHIPS = ["tag", "conversation_id", "parent", "metadata", "stop_reason", "error_code", "provider", "retried",
   "created_after", "created_before", "ended_after", "ended_before"];
@@ -57,11 +58,15 @@ function Filters({ query }) {
   </form>`;
 }
 
-function Counts({ list }) {
-  const counted = new Map();
-  for (const run of list.rows) counted.set(run.status, (counted.get(run.status) ?? 0) + 1);
-  return html`<p class="row counts">${STATUSES.filter((name) => counted.has(name)).map((name) => html`
-    <button class="small" onClick=${() => setQuery({ status: name })}><${Status} status=${name} /> ${count(counted.get(name))}</button>`)}
+/** How many runs there are in each status: all that the times admit, or with other filters those that are loaded. */
+function Counts({ list, query }) {
+  const times = timesOf(query);
+  const { data } = useLive(
+    async (signal) => times && (await request("GET", "v1/runs/count", { query: timesOf(query), signal })).statuses, [JSON.stringify(query)], times ? 3000 : 0);
+  const counted = data ?? {};
+  if (!data) for (const run of list.rows) counted[run.status] = (counted[run.status] ?? 0) + 1;
+  return html`<p class="row counts" aria-label=${data ? "All runs by status" : "These runs by status"}>${STATUSES.filter((name) => counted[name]).map((name) => html`
+    <button class="small" onClick=${() => setQuery({ status: name })}><${Status} status=${name} /> ${count(counted[name])}</button>`)}
     <${Extent} list=${list} /></p>`;
 }
 
@@ -114,7 +119,7 @@ export default function Runs({ query }) {
     <${Shortcuts} query=${query} />
     <${Filters} query=${query} /><${Chips} query=${query} names=${CHIPS} />
     <${Trouble} problem=${problem} />
-    ${loaded ? html`<${Counts} list=${list} />
+    ${loaded ? html`<${Counts} list=${list} query=${query} />
       <${Table} label="Runs" rows=${rows} keyOf=${(run) => run.id} columns=${columnsFor(query)} chosen=${chosen}
         kindOf=${(run) => (run.status === "failed" ? "fault" : "")}
         empty=${list.goesOn ? "None of the newest ones fits: look at older ones." : html`No run fits. ${Object.keys(query).length ? html`<${To} path="runs">All runs<//>` : html`<${To} path="playground">Begin one<//>`}`} />

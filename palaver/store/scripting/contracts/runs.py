@@ -14,7 +14,7 @@ from palaver.store.scripting.contracts.secrets import NewSecret
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.lifecycle import RunStatus
 
-SubmitKind = Literal["new", "known", "retry", "fork", "condense"]
+SubmitKind = Literal["new", "named", "known", "retry", "fork", "condense"]
 """To a new conversation; to a known one; to that, but only right behind the run that it goes on with; to a copy. To
 a known one that it condenses: it does nothing else."""
 

@@ -74,9 +74,10 @@ end
 local function retry_step(name, step)
   count_lease(step, StepOutcome.RETRIED, args.failed)
   count(Series.RETRIES .. ' ' .. args.failed)
+  local cost = args.used.cost or 0
   emit(EventKind.RUN_RETRYING, '{"step":"' .. name .. '","attempt":' .. try_of(step) .. ',"delay":'
     .. (args.delay_ms / 1000) .. ',"fallback":' .. tostring(args.fallback) .. (args.rule and ',"rule":' .. cjson.encode(args.rule) or '')
-    .. ',"error":' .. args.error .. '}')
+    .. (cost > 0 and string.format(',"cost_usd":%.9f', cost / 1e9) or '') .. ',"error":' .. args.error .. '}')
   if args.fallback then
     MODEL = redis.call('HINCRBY', RUN, 'model', 1)
     step.base, step.first = step.attempt, nil

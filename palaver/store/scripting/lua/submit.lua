@@ -27,7 +27,9 @@ local active, later = kept[2], start_after and start_after > NOW
 local copy = kind == SubmitKind.FORK and find_copy(args.copy, args.copied_through, keys.forked)
 if kind == SubmitKind.FORK and not copy then return refused(RefusalCode.CONVERSATION_CHANGED) end
 if copy then ENTRIES, BYTES = tonumber(copy[1]), tonumber(copy[2]) end
-if kind ~= SubmitKind.NEW and kind ~= SubmitKind.FORK and (not kept[1] or kept[8]) then return reply.unknown() end
+local begins = kind == SubmitKind.NEW or kind == SubmitKind.FORK or kind == SubmitKind.NAMED
+if not begins and (not kept[1] or kept[8]) then return reply.unknown() end
+if kept[8] then return refused(RefusalCode.CONVERSATION_BUSY) end
 if kind == SubmitKind.RETRY and (active or not kept[6] or cjson.decode(kept[6]).run_id ~= args.retried_from) then
   return refused(RefusalCode.CONVERSATION_MOVED_ON)
 end
@@ -36,8 +38,9 @@ if kind == SubmitKind.RETRY then
   if not args.messages then return refused(RefusalCode.NOTHING_TO_RETRY) end
 end
 -- It is to answer what is there. Behind a run that is being cancelled nobody knows yet what that will be.
-local silent = kind == SubmitKind.CONDENSE or kind == SubmitKind.KNOWN and #args.messages == 0
-if kind == SubmitKind.KNOWN and silent and not (active or has_something_to_answer()) then
+local quiet = (kind == SubmitKind.KNOWN or kind == SubmitKind.NAMED) and #args.messages == 0
+local silent = kind == SubmitKind.CONDENSE or quiet
+if quiet and not (active or has_something_to_answer()) then
   return refused(RefusalCode.NOTHING_TO_ANSWER)
 end
 if not keep_secrets(CONV, args.secrets, true, args.endpoint) then return refused(RefusalCode.SECRETS_FULL) end

@@ -1,7 +1,7 @@
 // The steps of a run, one line each: what failed is bold, input and output unfold in place.
 import { html, useState } from "../../lib/html.js";
 import { Plain, line, pretty, visible } from "../../lib/text.js";
-import { Status, Table, count } from "../../lib/parts.js";
+import { Status, Table, count, money } from "../../lib/parts.js";
 import { textOf } from "../../lib/transcript.js";
 import { duration } from "../../lib/time.js";
 
@@ -51,7 +51,8 @@ function Line({ tale, step }) {
 
 const USAGE = (tale) => [
   ["step", (step) => step.name], ["what", (step) => visible(nameOf(tale, step))], ["model", (step) => step.model ?? "–"],
-  ["prompt tokens", (step) => count(step.tokens), { class: "number" }],
+  ["tokens in", (step) => count(step.tokens), { class: "number" }], ["out", (step) => count(step.output), { class: "number" }],
+  ["cost", (step) => money(step.cost), { class: "number" }],
   ["tries", (step) => count(step.attempts.at(-1)?.number), { class: "number" }], ["took", took, { class: "number" }],
 ];
 

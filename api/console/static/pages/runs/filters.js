@@ -39,6 +39,12 @@ export function asked(query) {
   return { ...Object.fromEntries(named), ...Object.fromEntries(times) };
 }
 
+/** The times between which the filters admit runs of any status; null if they ask for more than that. */
+export function timesOf({ status, by, ...query }) {
+  const { created_after, created_before, ...more } = asked(query);
+  return Object.values(more).some(Boolean) ? null : { created_after, created_before };
+}
+
 /** The filter of an act on many runs; null if it admits all. */
 export function filterOf(query) {
   const filter = Object.fromEntries(Object.entries(asked(query)).filter(([name, value]) => value && TEXTS.includes(name)));
