@@ -31,8 +31,8 @@ S = TypeVar("S", bound=BaseSettings)
 _PREFIX: Final = "PALAVER_"
 SECRET: Final = ("redis_url", "broker_url", "api_keys", "metrics_keys", "queues_keys", "secret_key")
 """Settings that may stand in a file, which ``PALAVER_<NAME>_FILE`` names."""
-_ON_CLUSTER: Final = 128
-"""Shards of a cluster: few enough to be looked at by every worker, and spread over three or four masters within 5 %."""
+_ON_CLUSTER: Final = 1024
+"""Shards of a cluster: spread over three masters within 4 %, over ten within 11 %."""
 _SHORTEST_KEY: Final = 16
 _ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
@@ -63,7 +63,7 @@ class Settings(IssuerSettings):
     broker_url: str | None = Field(default=None, validate_default=True)
     """The broker that deliveries go to, a Redis or a RabbitMQ (``amqp://``); default: the same Redis."""
     shards: int = Field(default_factory=lambda data: _shards(data), ge=1, le=MAX_SHARDS)
-    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster, 128 there. May grow, ids carry
+    """Hash tags that new conversations are spread over; 1 unless Redis is a cluster, 1,024 there. May grow, ids carry
     theirs."""
     providers: Path | None = None
     """The TOML file of model providers."""

@@ -36,6 +36,7 @@ from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, is_absent, is_closed
 from palaver.store.redis.pool import driver
 from palaver.store.redis.pools import pool_of
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.shared_client import SharedClient
 from palaver.store.redis.visits import is_away
 from palaver.store.runs.bulk import BulkControl
@@ -87,22 +88,23 @@ class Store:
         self.bulk = BulkControl(scripts, self.runs)
         self.steps = Steps(connection, scripts, settings)
         self.queues = ToolQueues(connection)
-        self.due = DueIndex(connection, scripts, settings, self.queues)
+        self.rounds = Rounds(connection, settings)
+        self.due = DueIndex(connection, scripts, self.rounds, self.queues)
         self.feeds = Feeds(connection, redis.channels if isinstance(redis, SharedClient) else None)
         self.conversation_feeds = ConversationFeeds(connection, self.feeds, self.runs)
         self.fleet = Fleet(connection, settings)
         self.tools = Tools(connection)
         self.tenants = Tenants(connection, scripts)
-        self.caps = TenantCaps(connection, scripts, settings)
+        self.caps = TenantCaps(connection, scripts, self.rounds)
         self.waiting_tenants = WaitingTenants(connection, settings, self.queues)
-        self.statistics = Statistics(connection, scripts, settings)
+        self.statistics = Statistics(connection, scripts, self.rounds)
         self.erasures = Erasures(connection, scripts, settings, self.due, self.queues, self.statistics)
         self.lacking = LackingIndex(connection, settings)
-        self.spans = SpanOutbox(connection, settings)
+        self.spans = SpanOutbox(connection, self.rounds)
         self.usage = UsageLedger(connection, settings)
         self.api_keys = ApiKeys(connection, scripts)
-        self.webhooks = Webhooks(connection, scripts, settings)
-        self.deliveries = Deliveries(connection, scripts, settings, self.webhooks)
+        self.webhooks = Webhooks(connection, scripts, settings, self.rounds)
+        self.deliveries = Deliveries(connection, scripts, self.rounds, self.webhooks)
         self.webhook_backlogs = WebhookBacklogs(connection, settings)
         self.audit = AuditLog(connection, scripts, settings)
         self.signing_keys = SigningKeys(connection, scripts, settings)
@@ -119,9 +121,10 @@ class Store:
             settings,
         )
         self.providers = Providers(connection, scripts, settings)
-        self.rewinds = Rewinds(connection, settings)
+        self.rewinds = Rewinds(connection, self.rounds)
         self.measuring = Measuring(
             connection,
+            scripts,
             settings,
             self.fleet,
             self.providers,
@@ -192,6 +195,7 @@ class Store:
         """Give the connections back."""
         await self.conversation_feeds.close()
         await self.feeds.close()
+        await self.scripts.close()
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 

@@ -1,6 +1,6 @@
 """Names of runs, conversations and webhooks. An id carries its shard, so the id alone finds the keys.
 
-    run_00b3k9…    prefix, two hex digits of shard, 26 characters of Crockford base32 (130 random bits)
+    run_00b3k9…    prefix, two characters of shard, 26 characters of Crockford base32 (130 random bits)
     conv_00b3k9…   the same, but of 128 bits from which the shard follows: a UUID is the id of a conversation
     run_00k7m2qx_b3k9…    the same of a tenant other than the default one: six characters behind the shard are its tag
     wh_00b3k9…     a webhook: as a run, and its shard says nothing
@@ -14,20 +14,26 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from itertools import count
+from functools import cache, lru_cache
+from itertools import count, product
 from typing import Final, Literal
 from uuid import UUID, uuid4
 
-MAX_SHARDS: Final = 256
-"""Two hex digits."""
-
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+MAX_SHARDS: Final = len(_ALPHABET) ** 2
+"""Two characters."""
+_OF_ONE_BYTE: Final = 256
+"""Shards that one byte of a hash tells apart: where there are no more, ids are as they always were."""
+_OF_TENANT: Final = 16
+"""Shards that each tenant has, but for the default one, where there are more than those 256."""
+_LOW: Final = 16
+"""Bits of a number that, where there are more shards, move it from one shard to another."""
 _TAG_LENGTH: Final = 6
 _PATTERN: Final = re.compile(
-    rf"(run|conv|wh)_([0-9a-f]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})"
+    rf"(run|conv|wh)_([{_ALPHABET}]{{2}})(?:([{_ALPHABET}]{{{_TAG_LENGTH}}})_)?([{_ALPHABET}]{{26}})"
 )
 _LETTERS: Final = 26
-_OF_KIND: Final = f"_[0-9a-f]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
+_OF_KIND: Final = f"_[{_ALPHABET}]{{2}}([{_ALPHABET}]{{{_TAG_LENGTH}}}_)?[{_ALPHABET}]{{26}}$"
 CONVERSATION_ID: Final = f"^conv{_OF_KIND}"
 """The pattern of the id of a conversation, for documents."""
 RUN_ID: Final = f"^run{_OF_KIND}"
@@ -41,7 +47,7 @@ def new_tag() -> str:
 
 
 def new_run_id(shard: str, tag: str = "") -> str:
-    """A fresh id of a run on ``shard`` (two hex digits), of the tenant with this tag."""
+    """A fresh id of a run on ``shard`` (its two characters), of the tenant with this tag."""
     return f"run_{shard}{_marked(tag)}{_base32(secrets.randbits(130))}"
 
 
@@ -64,27 +70,53 @@ def derived_run_id(beside: str, seed: str) -> str:
 
 def derived_conversation_id(beside: str, seed: str, shards: int) -> str:
     """The same of a conversation, where there are ``shards`` many."""
-    for number in count():
-        digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
-        derived = conversation_id(UUID(bytes=digest[:16]), shards, tenant_of(beside))
-        if shard_of(derived) == shard_of(beside):
-            break
-    return derived
+    digests = (hashlib.sha256(f"{seed} {number}".encode()).digest() for number in count())
+    found = (_on_shard(UUID(bytes=digest[:16]), shards, shard_of(beside), tenant_of(beside)) for digest in digests)
+    return next(filter(None, found))
 
 
 def new_conversation_id(shards: int, shard: str | None = None, tag: str = "") -> str:
     """A fresh id of a conversation on ``shard``, or on any of ``shards`` many, of the tenant with this tag."""
-    while True:
-        new_id = conversation_id(uuid4(), shards, tag)
-        # One of at most 256 is on the shard, and each costs a few microseconds.
-        if shard is None or shard_of(new_id) == shard:
-            return new_id
+    if shard is None:
+        return conversation_id(uuid4(), shards, tag)
+    # One of at most 256 is on the shard, and each costs a few microseconds.
+    while (new_id := _on_shard(uuid4(), shards, shard, tag)) is None:
+        pass
+    return new_id
 
 
 def conversation_id(number: UUID, shards: int, tag: str = "") -> str:
     """The id of the conversation that others know by ``number``, where there are ``shards`` many, of the tenant with
     this tag: two tenants may have one of the same number."""
-    return f"conv_{pick_shard(number.hex, shards)}{_marked(tag)}{_base32(number.int)}"
+    if shards <= _OF_ONE_BYTE:
+        return _conversation_id(pick_shard(number.hex, shards), number.int, tag)
+    own = shards_of_tenant(tag, shards)
+    return _conversation_id(own[_place_of_number(number.int, len(own))], number.int, tag)
+
+
+def _conversation_id(shard: str, number: int, tag: str) -> str:
+    return f"conv_{shard}{_marked(tag)}{_base32(number)}"
+
+
+def _on_shard(number: UUID, shards: int, shard: str, tag: str) -> str | None:
+    """The id of the conversation of that number if it is on ``shard``. Where to try others would take milliseconds, it
+    is one of a number that differs in its last bits.
+
+    Where a tenant has none but older conversations on a shard, one beside these is not found by its number.
+    """
+    if shards <= _OF_ONE_BYTE:
+        found = conversation_id(number, shards, tag)
+        return found if shard_of(found) == shard else None
+    own = shards_of_tenant(tag, shards)
+    low, moved = number.int & ((1 << _LOW) - 1), 0
+    if shard in own:
+        moved = -((_place_of_number(number.int, len(own)) - own.index(shard)) % len(own))
+    return _conversation_id(shard, number.int + (moved if low + moved >= 0 else moved + len(own)), tag)
+
+
+def _place_of_number(number: int, places: int) -> int:
+    high, low = number >> _LOW, number & ((1 << _LOW) - 1)
+    return (int.from_bytes(hashlib.blake2s(high.to_bytes(14)).digest()[:2]) + low) % places
 
 
 def _marked(tag: str) -> str:
@@ -130,7 +162,7 @@ def _base32(number: int) -> str:
 
 
 def shard_of(any_id: str) -> str:
-    """The two hex digits of shard that ``any_id`` carries.
+    """The two characters of shard that ``any_id`` carries.
 
     Raises:
         ValueError: when it is no id of a run or a conversation.
@@ -147,14 +179,38 @@ def is_id(prefix: Literal["run", "conv", "wh"], text: str) -> bool:
     return match is not None and match.group(1) == prefix
 
 
+@cache
 def all_shards(shards: int) -> tuple[str, ...]:
-    """The first ``shards`` many, each as two hex digits."""
-    return tuple(f"{shard:02x}" for shard in range(shards))
+    """The first ``shards`` many, each as two characters: hexadecimal digits in the first 256, and one of the other
+    letters in those behind them."""
+    first = [f"{shard:02x}" for shard in range(_OF_ONE_BYTE)]
+    behind = [pair for pair in map("".join, product(_ALPHABET, repeat=2)) if not {*pair} <= {*_ALPHABET[:16]}]
+    return tuple((first + behind)[:shards])
 
 
-def pick_shard(seed: str, shards: int) -> str:
-    """The shard, of ``shards`` many, that ``seed`` always falls on."""
-    return f"{hashlib.blake2s(seed.encode()).digest()[0] % shards:02x}"
+@lru_cache(maxsize=1024)
+def shards_of_tenant(tag: str, shards: int) -> tuple[str, ...]:
+    """The shards, of ``shards`` many, that new conversations of the tenant with this tag are spread over: all of them
+    for the default tenant, and where there are at most 256; else a few, so that each has a part of a cap that is of
+    use."""
+    every, few = all_shards(shards), parts_of_tenant(shards)
+    if not tag or few == shards:
+        return every
+    # More than enough of them: some are the same.
+    drawn = hashlib.shake_128(tag.encode()).digest(8 * few)
+    places = dict.fromkeys(int.from_bytes(drawn[i : i + 2]) % shards for i in range(0, len(drawn), 2))
+    return tuple(every[place] for place in [*places][:few])
+
+
+def parts_of_tenant(shards: int) -> int:
+    """The number of these, of a tenant that has a tag: each has so much of its caps."""
+    return shards if shards <= _OF_ONE_BYTE else _OF_TENANT
+
+
+def pick_shard(seed: str, shards: int, tag: str = "") -> str:
+    """The shard, of those that the tenant with this tag has, that ``seed`` always falls on."""
+    own, digest = shards_of_tenant(tag, shards), hashlib.blake2s(seed.encode()).digest()
+    return own[int.from_bytes(digest[: 1 if shards <= _OF_ONE_BYTE else 2]) % len(own)]
 
 
 def safe_call_id(text: str) -> bool:

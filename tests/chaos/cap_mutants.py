@@ -96,8 +96,8 @@ CAP_MUTANTS: Final = by_name(
         "one more in the queue",
         _CAPS,
         f"{_LUA}submit.lua",
-        ">= most_queued / Setting.SHARDS then",
-        "> most_queued / Setting.SHARDS then",
+        ">= most_queued / parts_of(OWNER) then",
+        "> most_queued / parts_of(OWNER) then",
     ),
     _mutant(
         "another's queue",

@@ -37,7 +37,7 @@ QUEUE_MUTANTS: Final = by_name(
     _mutant(
         "a wait that is said once", f"{_LUA}attend.lua", "if not is_told() then wait_for", "if false then wait_for"
     ),
-    _mutant("a backlog that is looked at in part", f"{_STEPS}due.py", "at + limit if more else 0", "0"),
+    _mutant("a backlog that is looked at in part", f"{_STEPS}due.py", "limit if len(held_back) == limit else 0", "0"),
     _mutant("queues without number", f"{_STEPS}queues.py", "if over > 0:", "if False:"),
 )
 

@@ -188,6 +188,8 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     for text, ttl, value in await _everything(redis):
         if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.WORKER_QUEUES, keys.TENANTS):
             continue
+        if text in (keys.SWEEPERS, keys.BUSY):
+            continue
         if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
             continue

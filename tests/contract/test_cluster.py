@@ -18,10 +18,12 @@ from palaver.errors import ConfigurationError, NotDurable
 from palaver.schemas.models import AgentSpec, Submission
 from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.store.redis.cluster.client import PATIENCE, ClusterClient
+from palaver.store.redis.cluster.client import HOME, PATIENCE, ClusterClient
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
+from palaver.store.redis.rounds import FULL_ROUND
 from palaver.store.redis.visits import Gap, telling
-from palaver.vocabulary.ids import all_shards, shard_of
+from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
+from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.waitaof import need_waitaof
 from tests.redis_cluster import WAITS, RedisCluster
 from tests.waiting import aeventually
@@ -188,6 +190,53 @@ async def _submitted(store: Store) -> Any:
 
 def _echo() -> Submission:
     return Submission(agent=AgentSpec(model="fake/echo"), input="hello")
+
+
+async def test_what_happens_in_one_of_very_many_shards_is_seen_at_once_and_where_its_mark_is_lost_in_a_round(
+    cluster: RedisCluster,
+) -> None:
+    async with _store(cluster, shards=MAX_SHARDS) as api, _store(cluster, shards=MAX_SHARDS) as worker:
+        now = 0.0
+        worker.rounds._clock = lambda: now
+        await worker.rounds.share("w1")
+
+        async def looks_until_found(run_id: str) -> int:
+            """Looks of a sweeper until it finds a delivery that nobody claims: four a second."""
+            nonlocal now
+            for number in range(1, 4 * round(FULL_ROUND) + 5):
+                now += 0.25
+                await worker.rounds.share("w1")
+                if any(item.run_id == run_id for item in await worker.due.unclaimed(MODEL.queue, 0, 100)):
+                    return number
+            raise AssertionError("nobody finds it")
+
+        for _ in range(3):
+            begun = (await api.runs.submit(_echo())).run_id
+            marks: Any = api.scripts._marks
+            await marks._saying
+            assert await looks_until_found(begun) <= 8
+        api.scripts._marks = None
+        unmarked = [(await api.runs.submit(_echo())).run_id for _ in range(5)]
+        assert max([await looks_until_found(run_id) for run_id in unmarked]) > 8
+
+        # A process knows no part of it while nobody can say: it looks at what is there.
+        lost = cluster.master_of(HOME)
+        there = next(run_id for run_id in unmarked if cluster.master_of(slot_of(keys.run(run_id))) is not lost)
+        lost.kill()
+        now += 1
+        await worker.rounds.share("w1")
+        assert worker.rounds._busy == sorted(worker.rounds.shards)
+        assert await looks_until_found(there) <= 4 * MAX_SHARDS // 256 + 8
+
+
+async def test_metrics_and_queues_of_very_many_shards_are_a_few_messages_to_each_master(cluster: RedisCluster) -> None:
+    async with _store(cluster, shards=MAX_SHARDS) as store:
+        for _ in range(20):
+            await store.runs.submit(_echo())
+        assert (await store.measuring.read([]))["palaver_runs"][("queued",)] == 20
+        assert (await store.due.depths())[MODEL.queue][0] == 20
+        assert await store.capacity.runs() >= 20
+        assert len((await store.runs.list({}, limit=50)).runs) == 20
 
 
 class Counted(ClusterClient):

@@ -14,6 +14,7 @@ from palaver.errors import ErrorClass, Failure, StateConflict, UnknownConversati
 from palaver.schemas.filters import RunFilter
 from palaver.schemas.models import Retry
 from palaver.store import Store
+from palaver.store.reading import finding
 from palaver.store.reading.finding import Part, look
 from palaver.store.redis import keys
 from palaver.store.runs.runs import Submitted
@@ -302,3 +303,24 @@ async def test_shards_share_nothing(driver: StoreDriver, settings: Settings) -> 
     assert second.run_id[4:6] == lease.conversation_id[5:7] == first[4:6]
     held = [lease, *(replace(lease, run_id=run_id) for run_id in runs)]
     assert await driver.store.steps.renew(held) == [1] + [0] * 20
+
+
+async def test_pages_are_whole_and_in_order_where_each_of_many_shards_is_asked_for_a_part(
+    redis: Any, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "_LEAST", 2)
+    driver = StoreDriver(Store(redis, settings.model_copy(update={"shards": 20})), redis)
+    # Of one conversation, and so of one shard, there are more than that shard is asked for.
+    first = await driver.submit()
+    conversation = (await driver.store.runs.get(first.run_id)).conversation_id
+    mine = [first.run_id]
+    for number in range(30):
+        beside = {"conversation_id": conversation, "on_conflict": "enqueue"} if number < 12 else {}
+        mine.append((await driver.submit(**beside)).run_id)
+    for limit in (4, 13, 100):
+        pages = await _pages(driver, limit)
+        listed = [run_id for page in pages for run_id in page]
+        assert sorted(listed) == sorted(mine)
+        created = [(await driver.store.runs.get(run_id)).times.created_at for run_id in listed]
+        assert created == sorted(created, reverse=True)
+        assert {len(page) for page in pages[:-1]} <= {limit}

@@ -19,6 +19,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts.providers import Wait
+from palaver.vocabulary.ids import MAX_SHARDS, shard_of, shards_of_tenant
 from palaver.vocabulary.lifecycle import StopReason, WaitReason
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
@@ -391,3 +392,13 @@ async def test_with_several_shards_each_has_its_part(redis: Any, settings: Setti
     assert {keys.caps(f"{shard:02}"): 2 for shard in range(4)} == {
         key.decode(): await redis.hlen(key) for key in await redis.keys("*:caps")
     }
+
+
+async def test_of_many_shards_a_tenant_has_a_few_and_each_of_them_its_part(redis: Any, settings: Settings) -> None:
+    store = Store(redis, settings.model_copy(update={"shards": MAX_SHARDS}))
+    driver = StoreDriver(store, redis)
+    await cap(store, usd_per_day=1, max_queued=32)
+    leases = [await begin(driver) for _ in range(20)]
+    assert {shard_of(lease.conversation_id) for lease in leases} <= {*shards_of_tenant(TAG, MAX_SHARDS)}
+    assert await reserve(store, leases[0], 0.07, 0.07) is not None
+    assert await reserve(store, leases[0], 0.06, 0.0625) is None

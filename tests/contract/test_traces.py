@@ -18,6 +18,7 @@ from palaver.schemas.models import Message
 from palaver.steps.verdicts import Finish
 from palaver.store.reading.spans import SpanOutbox
 from palaver.store.redis import keys
+from palaver.store.redis.rounds import Rounds
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver, approve
@@ -197,7 +198,7 @@ async def test_what_another_worker_sends_meanwhile_is_not_sent_twice(
     _, lease = await driver.begin()
     await driver.finish(lease)
     (_, fields), *_ = await driver.store.spans.read("00", 10)
-    outbox = SpanOutbox(driver.redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=3))
+    outbox = SpanOutbox(driver.redis, Rounds(driver.redis, Settings(redis_url="redis://127.0.0.1:1/0", shards=3)))
     first, second = outbox.shards = outbox.shards[1:]
     for shard in (first, second):
         await driver.redis.xadd(keys.spans(shard), fields)

@@ -39,6 +39,7 @@ from palaver.store.scripting.contracts import (
     FoldJournal,
     ForgetEvents,
     MarkRuns,
+    Measure,
     WriteReceipt,
 )
 from palaver.store.scripting.contracts.batches import EndedCell
@@ -805,6 +806,13 @@ async def _wait_for_caps(driver: StoreDriver, n: int) -> None:
             await driver.store.steps.settle(lease, Postpone(wait.seconds, wait.code, WaitReason.TENANT_LIMIT))
 
 
+async def _measure(driver: StoreDriver, n: int) -> Act:
+    lists = tuple(f"runs:{i}" for i in range(64 * n))
+    for each in lists:
+        await driver.redis.zadd(f"{{p00}}:{each}", {"a": 1})
+    return lambda: driver.store.scripts.run(Measure(due=keys.due("00"), lists=lists))
+
+
 async def _find_allowed(driver: StoreDriver, n: int) -> Act:
     """All of them may begin at once."""
     await _wait_for_caps(driver, n)
@@ -937,6 +945,7 @@ CASES: Final = (
     Case("delete_run", "8 entries of the log", _delete_run, most=120),
     Case("delete_conversation", "8 entries of the log", _delete_conversation, most=120),
     Case("delete_conversation", "entries of 400 KB", _delete_heavy, most=32),
+    Case("measure", "64 lists", _measure),
     Case("find_allowed", "tenants with steps that may begin", _find_allowed, most=50),
     Case("reserve", "tenants with steps that wait", _reserve, most=50),
     Case("fold_journal", "tallies of a tenant each", _fold_journal, most=300 * 6),

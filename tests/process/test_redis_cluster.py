@@ -13,7 +13,7 @@ from palaver.schemas.models import Run
 from palaver.store.redis import keys
 from palaver.store.redis.cluster.client import HOME, PATIENCE
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
-from palaver.vocabulary.ids import all_shards, shard_of
+from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
 from tests.process.cluster import Cluster
 from tests.process.redis_clusters import has_another_master, on
 from tests.redis_cluster import RedisCluster
@@ -55,7 +55,7 @@ def promised(cluster: Cluster) -> str:
 def test_a_master_without_a_replica_stops_its_own_runs_alone(tmp_path: Path, number: int) -> None:
     with RedisCluster() as masters, on(masters, tmp_path) as cluster:
         lost = masters.servers[number]
-        there = {shard: masters.master_of(slot_of(keys.due(shard))) is not lost for shard in all_shards(128)}
+        there = {shard: masters.master_of(slot_of(keys.due(shard))) is not lost for shard in all_shards(MAX_SHARDS)}
         # The first master has what all share: the fleet, and the gate of the provider.
         assert masters.master_of(HOME) is not lost is not masters.master_of(slot_of(keys.of_gate("fake").gate))
         begun = [cluster.submit("tool-20", tools=["record"]) for _ in range(20)]

@@ -179,6 +179,7 @@ async def test_many_who_ask_are_one_question_to_the_store() -> None:
         store: Store = api.store
         store.measuring = counting = Counting(
             api.redis,  # type: ignore[arg-type]
+            store.scripts,
             SETTINGS,
             store.fleet,
             store.providers,

@@ -61,7 +61,9 @@ async def running(runtime: Runtime, *, sweeps: bool) -> AsyncIterator[Runtime]:
         await runtime.publish_queues()
         # Who is ready can be given work.
         await keeper.report(in_flight=0)
-        sweeper = Sweeper(runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds)
+        sweeper = Sweeper(
+            runtime.store, runtime.publisher, runtime.publish, runtime.settings.lease_seconds, runtime.worker_id
+        )
         chores += [sweeper.run, sweeper.repair, sweeper.look_for_workers, deaths.run, runtime.store.rewinds.watch]
         chores += [runtime.store.statistics.keep]
         chores += tracing_chores(runtime.settings, os.environ, runtime.store, runtime.worker_id)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from math import ceil
 from typing import Final
 
 from palaver.delivery.publishing import LoopPublisher, Publish, deliver_now, follow_up
@@ -28,6 +29,8 @@ _FORGET: Final = 1.0
 caps of its tenant allow by now."""
 _LOOK: Final = 1.0
 """Seconds between two looks for the workers of queues that tools name."""
+_COUNT: Final = 1.0
+"""Seconds between two counts of the deliveries in many shards."""
 _AT_ONCE: Final = 16
 """Deliveries that are sent again at once."""
 
@@ -41,13 +44,17 @@ class Sweeper:
         publisher: LoopPublisher,
         publish: Publish,
         lease_seconds: float,
+        worker_id: str,
     ) -> None:
         self._store = store
+        self._worker_id = worker_id
         self._publisher = publisher
         self._publish = publish
         self._lease = lease_seconds
         self._looked: float | None = None
         self._forgot = 0.0
+        self._counted: dict[str, float] = {}
+        """When the deliveries of each queue were counted last."""
         self._own: tuple[str, ...] = ()
         """The queues that tools name, as they were seen last."""
 
@@ -56,6 +63,7 @@ class Sweeper:
         clock = asyncio.get_running_loop().time
         while True:
             before = self._looked
+            await self._store.rounds.share(self._worker_id)
             things, upcoming = await self._store.due.due()
             self._looked = clock()
             if before is not None and self._looked - before > self._lease / 2:
@@ -117,6 +125,20 @@ class Sweeper:
         if not unclaimed:
             return
         waiting = await self._publisher.depth(broker_queue(queue))
-        lost = await self._store.due.delivered(queue) - waiting
+        if waiting:
+            if not self._counts_again(queue):
+                return
+            # Others who share the shards look for their part of them.
+            lost = ceil((await self._store.due.delivered(queue) - waiting) / self._store.rounds.sweepers)
+            unclaimed = unclaimed[: max(0, lost)]
         # The script checks again, and does not touch deliveries that are too young.
-        await self._sweep(unclaimed[: max(0, lost)], _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)
+        await self._sweep(unclaimed, _UNCLAIMED_AFTER if waiting else _SURELY_AFTER)
+
+    def _counts_again(self, queue: str) -> bool:
+        """Tell whether to count what is delivered to a queue. It is asked of every shard: where they are many, all who
+        share them do so once a second together."""
+        rounds, now = self._store.rounds, asyncio.get_running_loop().time()
+        if not rounds.few and now < self._counted.get(queue, 0.0) + _COUNT * rounds.sweepers:
+            return False
+        self._counted[queue] = now
+        return True

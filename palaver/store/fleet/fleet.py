@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
 from palaver.store.redis import keys
+from palaver.store.redis.busy import FEW
 from palaver.store.redis.connection import (
     Connection,
     Listener,
@@ -123,6 +124,7 @@ class Fleet:
 
     def __init__(self, redis: Connection, settings: Settings) -> None:
         self._redis = redis
+        self._shares = settings.shards > FEW
         self._ttl = max(3, round(settings.heartbeat * 3))
         self._lease_ms = int(settings.lease_seconds * 1000)
 
@@ -173,6 +175,10 @@ class Fleet:
         pipeline.delete(keys.worker(worker_id))
         pipeline.zrem(keys.WORKERS, worker_id)
         _, removed = await pipeline.execute()
+        if self._shares:
+            # Others sweep in its place at once.
+            pipeline.hdel(keys.SWEEPERS, worker_id)
+            await pipeline.execute(raise_on_error=False)
         return bool(removed)
 
     async def is_heard(self, worker_id: str) -> bool:

@@ -19,8 +19,10 @@ from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Providers
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity, Memory
-from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms
+from palaver.store.redis.connection import Connection, Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each, whole
+from palaver.store.scripting.contracts.listing import Length, Measure
+from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.server.server_state import NO_EVICTION, ServerState
 from palaver.store.steps.queues import ToolQueues
@@ -29,8 +31,9 @@ from palaver.telemetry.metrics import COUNTED, Metric
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 
-_AT_ONCE: Final = 16
+_AT_ONCE: Final = 32
 """Shards that are read in one go: others get their turn in between."""
+_ANY: Final = "00"
 _COUNTED: Final[Mapping[str, Metric]] = {metric.series: metric for metric in COUNTED}
 
 
@@ -39,13 +42,13 @@ class _WaitingLine:
     """The waiters for one thing: their number, and since when the first of them waits (ms)."""
 
     length: int = 0
-    since: float | None = None
+    since: int | None = None
 
-    def add(self, length: int, first: Sequence[tuple[bytes, float]]) -> None:
+    def add(self, part: Length) -> None:
         """The part of it in another shard."""
-        self.length += length
-        for _, since in first:
-            self.since = since if self.since is None else min(self.since, since)
+        self.length += part.length
+        if part.length:
+            self.since = part.first if self.since is None else min(self.since, part.first)
 
     def seconds(self, now: int) -> float:
         """For how long its first has waited; 0 if there is none, or if its time is still to come."""
@@ -65,13 +68,27 @@ class _Shards:
     ready: dict[str, _WaitingLine] = field(default_factory=dict)
     due: _WaitingLine = field(default_factory=_WaitingLine)
 
-    def lines(self, shard: str) -> Iterator[tuple[_WaitingLine, str]]:
-        """Each line, and the key of the shard's part of it."""
-        yield from ((line, keys.waiting(shard, reason)) for reason, line in self.waiting.items())
-        yield from ((line, keys.pending(shard, action_type)) for action_type, line in self.pending.items())
-        yield from ((line, keys.ready(shard, queue)) for queue, line in self.ready.items())
-        yield from ((line, keys.held_back(shard, queue)) for queue, line in self.ready.items())
-        yield self.due, keys.due(shard)
+    def lists(self) -> tuple[str, ...]:
+        """The lists of a shard that are measured: those of runs, then the parts of each line."""
+        runs = (keys.runs(_ANY, status, owner) for status in RunStatus for owner in keys.ALL_TENANTS)
+        return tuple(keys.within_shard(key) for key in (*runs, *(key for _, key in self._lines())))
+
+    def add(self, counts: Fields, lengths: Sequence[Length]) -> None:
+        """What a shard has: its counts, and the lengths of those lists."""
+        self.counts.update({series.decode(): int(number) for series, number in counts.items()})
+        left = iter(lengths)
+        for status in RunStatus:
+            self.runs[status] += sum(next(left).length for _ in keys.ALL_TENANTS)
+        for line, _ in self._lines():
+            line.add(next(left))
+
+    def _lines(self) -> Iterator[tuple[_WaitingLine, str]]:
+        """Each line, and the key of a shard's part of it."""
+        yield from ((line, keys.waiting(_ANY, reason)) for reason, line in self.waiting.items())
+        yield from ((line, keys.pending(_ANY, action_type)) for action_type, line in self.pending.items())
+        yield from ((line, keys.ready(_ANY, queue)) for queue, line in self.ready.items())
+        yield from ((line, keys.held_back(_ANY, queue)) for queue, line in self.ready.items())
+        yield self.due, keys.due(_ANY)
 
 
 class Measuring:
@@ -80,6 +97,7 @@ class Measuring:
     def __init__(
         self,
         redis: Connection,
+        scripts: Scripts,
         settings: Settings,
         fleet: Fleet,
         providers: Providers,
@@ -90,6 +108,7 @@ class Measuring:
     ) -> None:
         """``more`` reads what another room of the store says of itself."""
         self._redis = redis
+        self._scripts = scripts
         self._shards = all_shards(settings.shards)
         self._fleet = fleet
         self._providers = providers
@@ -97,7 +116,7 @@ class Measuring:
         self._rewinds = rewinds
         self._queues = queues
         self._more = more
-        self._last: dict[str, Sequence[Any]] = {}
+        self._last: dict[str, tuple[Fields, Sequence[Length]]] = {}
         """The answers of each shard, as they were read last."""
 
     async def read(self, providers: Iterable[str]) -> Samples:
@@ -138,35 +157,19 @@ class Measuring:
 
     async def _read_shards(self) -> _Shards:
         totals = _Shards(ready={queue: _WaitingLine() for queue in await self._queues.all()})
-        for first in range(0, len(self._shards), _AT_ONCE):
-            shards = self._shards[first : first + _AT_ONCE]
-            self._last.update(
-                await ask_each(self._redis, shards, lambda pipeline, shard: _ask(pipeline, totals, shard))
+        lists = totals.lists()
+        for shards in portions(self._shards, _AT_ONCE):
+            counts = await ask_each(self._redis, shards, lambda pipeline, shard: pipeline.hgetall(keys.counts(shard)))
+            measured = dict(
+                await self._scripts.run_for_each(
+                    [shard for shard, _ in counts], lambda shard: Measure(due=keys.due(shard), lists=lists)
+                )
             )
+            self._last.update({each: (said, measured[each].lists) for each, (said,) in counts if each in measured})
             # One that is away stands still: what was read of it last.
-            for shard, replies in whole(shards, [(each, self._last[each]) for each in shards if each in self._last]):
-                _take(iter(replies), totals, shard)
+            for _, last in whole(shards, [(each, self._last[each]) for each in shards if each in self._last]):
+                totals.add(*last)
         return totals
-
-
-def _ask(pipeline: Pipeline, of: _Shards, shard: str) -> None:
-    pipeline.hgetall(keys.counts(shard))
-    for status in RunStatus:
-        for owner in keys.ALL_TENANTS:
-            pipeline.zcard(keys.runs(shard, status, owner))
-    for _, key in of.lines(shard):
-        pipeline.zcard(key)
-        pipeline.zrange(key, 0, 0, withscores=True)
-
-
-def _take(replies: Iterator[Any], of: _Shards, shard: str) -> None:
-    """In the order in which ``_ask`` asked."""
-    counts: Fields = next(replies)
-    of.counts.update({series.decode(): int(number) for series, number in counts.items()})
-    for status in RunStatus:
-        of.runs[status] += sum(next(replies) for _ in keys.ALL_TENANTS)
-    for line, _ in of.lines(shard):
-        line.add(next(replies), next(replies))
 
 
 def _counted(counts: Mapping[str, int]) -> Samples:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import ceil
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from palaver.store.redis.busy import FEW
 from palaver.store.redis.connection import portions
 from palaver.store.redis.keys import Key
 from palaver.store.redis.visits import whole
@@ -16,6 +18,9 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _AT_ONCE: Final = 250
 """Members that one script looks at: 1 to 2 ms of Redis, in which nobody else is served."""
+_LEAST: Final = 16
+_SPREAD: Final = 8
+"""Of many shards each is asked for so much of a page, and for those at least."""
 _PATIENCE: Final = 1.0
 """Seconds after which a page ends where it is: others look for something, too."""
 _TOGETHER: Final = 25
@@ -69,6 +74,8 @@ class ListPage(NamedTuple, Generic[T]):
 
 async def look(scripts: Scripts, search: Search, place: Place | None, limit: int) -> Part:
     """The next part of the lists behind ``place``, with ``limit`` that passed the tests at most."""
+    # Of many shards each has few of a page, and where one has more the part ends there.
+    most = limit if len(search.shards) <= FEW else min(limit, max(_LEAST, ceil(limit / _SPREAD)))
     answers = await scripts.run_for_each(
         search.shards,
         lambda shard: Find(
@@ -78,7 +85,7 @@ async def look(scripts: Scripts, search: Search, place: Place | None, limit: int
             begin_id=place and place[1],
             last=search.last,
             most_looked=_AT_ONCE,
-            most_matches=limit,
+            most_matches=most,
             lists=tuple(map(Index, shard.lists)),
             tests=search.tests,
         ),

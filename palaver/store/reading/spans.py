@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from palaver.config.settings import Settings
 from palaver.events import EventKind
 from palaver.store.reading.events import LogEntry, from_log
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, StreamEntry
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import is_away
-from palaver.vocabulary.ids import all_shards
 
 HOLD: Final = 5
 """Seconds after which another worker sends in the place of one that says nothing more."""
@@ -26,13 +25,15 @@ HOLD: Final = 5
 class SpanOutbox:
     """The records of every shard."""
 
-    def __init__(self, redis: Connection, settings: Settings) -> None:
+    def __init__(self, redis: Connection, rounds: Rounds) -> None:
         self._redis = redis
-        self.shards = all_shards(settings.shards)
+        self._rounds = rounds
+        self.shards = rounds.shards
 
     def there(self) -> Iterator[str]:
-        """The shards whose server answers, as far as is known."""
-        return (shard for shard in self.shards if not is_away(self._redis, keys.spans(shard)))
+        """The shards whose server answers, as far as is known; of many, those whose turn it is."""
+        shards = self.shards if self._rounds.few else self._rounds.turn("spans", 1)
+        return (shard for shard in shards if not is_away(self._redis, keys.spans(shard)))
 
     async def hold(self, shard: str, worker: str) -> bool:
         """Tell whether ``worker`` is the one that sends for the next ``HOLD`` seconds."""

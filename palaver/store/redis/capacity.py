@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -15,11 +15,14 @@ from palaver.errors import NoRoom
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.visits import ask_each, whole
-from palaver.vocabulary.ids import all_shards
+from palaver.vocabulary.ids import all_shards, parts_of_tenant
 from palaver.vocabulary.limits import count_exceeded
 
 _FRESH: Final = 1.0
 """Seconds for which a memory reading is reused: a process asks Redis no more often, however many runs are submitted."""
+
+_COUNTED_FOR: Final = 10.0
+"""Seconds for which a count of the runs in very many shards is reused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Capacity:
         self._clock = clock
         self._memory = Memory()
         self._looked_at: float | None = None
+        self._counted = 0
+        self._counted_at: float | None = None
         self._taken_before = 0
         """The number of bytes taken in before the reading was requested."""
 
@@ -81,17 +86,32 @@ class Capacity:
             count_exceeded("memory")
             raise NoRoom("store_nearly_full", "the store has no memory left for more")
 
-    def runs_of_a_shard(self) -> int:
-        """Entries of a shard's due index beyond which it takes no run on."""
-        return ceil(self._max_runs / len(self._shards))
+    async def runs_of_a_shard(self) -> int:
+        """Entries of a shard's due index beyond which it takes no run on. Where a tenant has only a few of the shards,
+        these have room for as many as all, as long as the count of all is not reached."""
+        parts = parts_of_tenant(len(self._shards))
+        if parts < len(self._shards) and await self._all_runs() >= self._max_runs:
+            return 1
+        return ceil(self._max_runs / parts)
+
+    async def _all_runs(self) -> int:
+        """The runs of those shards that answer, as they were lately."""
+        now = self._clock()
+        if self._counted_at is None or now - self._counted_at >= _COUNTED_FOR:
+            # As with memory: before the answer.
+            self._counted_at = now
+            self._counted = sum(size for _, (size,) in await self._sizes())
+        return self._counted
+
+    async def _sizes(self) -> list[tuple[str, Sequence[int]]]:
+        return await ask_each(self._redis, self._shards, lambda pipeline, shard: pipeline.zcard(keys.due(shard)))
 
     async def runs(self) -> int:
         """Unfinished runs, about: those that are worked on or wait for a time count twice.
 
         It is the size of the due index, which has an entry for each of them: no counter that could drift.
         """
-        sizes = await ask_each(self._redis, self._shards, lambda pipeline, shard: pipeline.zcard(keys.due(shard)))
-        return sum(size for _, (size,) in whole(self._shards, sizes))
+        return sum(size for _, (size,) in whole(self._shards, await self._sizes()))
 
     async def _look(self) -> Memory:
         try:

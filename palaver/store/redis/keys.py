@@ -68,6 +68,10 @@ palaver:worker-tools zset   digests of these sets, by time of report  trimmed by
 palaver:worker-queues zset  queues that tools name or workers take from, besides those of step kinds, by time of
                             report  trimmed by age                                             no TTL
 palaver:worker-providers zset  providers that workers can call, by time of report  trimmed by age   no TTL
+{palaver:workers}:sweepers hash  those who share the shards of a store with many, each with a number that it increments
+                            while it is there                                                  no TTL
+{palaver:workers}:busy hash  for each of many shards a number that is incremented when something happens there; a hint
+                                                                                               no TTL
 palaver:tenants    hash     tenants by name, their names by tag, and which are being erased    no TTL
 palaver:cancel:<worker>     pub/sub channel: runs that this worker must let go
 
@@ -160,6 +164,8 @@ WORKER_QUEUES = "palaver:worker-queues"
 WORKER_PROVIDERS = "palaver:worker-providers"
 PROVIDERS = "palaver:providers"
 TENANTS = "palaver:tenants"
+SWEEPERS: Final = f"{{{WORKERS}}}:sweepers"
+BUSY: Final = f"{{{WORKERS}}}:busy"
 _API_KEYS: Final = "{palaver:keys}"
 _SCHEDULES: Final = "{palaver:schedules}"
 _BATCHES: Final = "{palaver:batches}"
@@ -186,6 +192,16 @@ def run_prefix(shard: str) -> str:
 def conversation_prefix(shard: str) -> str:
     """The beginning of the keys of a shard's conversations."""
     return f"{{p{shard}}}:conv:"
+
+
+def shard_of_key(key: Key) -> str | None:
+    """The shard that a key is of; None if it is of none."""
+    return key[2:4] if key[4:5] == "}" else None
+
+
+def within_shard(key: Key) -> str:
+    """A key without its hash tag."""
+    return key.partition(":")[2]
 
 
 def worker(worker_id: str) -> str:

@@ -22,6 +22,7 @@ from palaver.store.reading.reading import check_conversation_id, reads_of, shown
 from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
+from palaver.store.redis.reach import reach
 from palaver.store.scripting.contracts import Cancel, CopyLog, Submit
 from palaver.store.scripting.contracts.logs import Copied
 from palaver.store.scripting.contracts.replies import Ended, Mismatch, Moved, Unknown
@@ -137,7 +138,7 @@ class Runs(Listing):
             # It knows which servers answer.
             await self._capacity.memory()
             # An idempotency key is found again by its own shard.
-            target = self.new_conversation(pick_shard(key.digest, len(self.shards)) if key.digest else None)
+            target = self.new_conversation(self._shard_of_key(key.digest) if key.digest else None)
             submit = await self.to_submit(submission, target, "new", key, by=by, lacks=lacks)
             return await self.take_on(submit, show=show)
         check_conversation_id(conversation_id)
@@ -153,10 +154,13 @@ class Runs(Listing):
         pipeline = self._redis.pipeline(transaction=False)
         for text in idempotency_keys:
             digest = idempotency(text, "", by).digest
-            shard = pick_shard(digest, len(self.shards)) if beside is None else shard_of(beside)
+            shard = self._shard_of_key(digest) if beside is None else shard_of(beside)
             pipeline.hget(keys.idempotency(shard, digest), "run")
         found = [run_id for run_id in await pipeline.execute() if run_id is not None]
         return found[0].decode() if found else None
+
+    def _shard_of_key(self, digest: str) -> str:
+        return pick_shard(digest, len(self.shards), reach().tenant)
 
     async def take_on(self, submit: Submit, *, show: bool = False) -> Submitted:
         """Submit what `to_submit` made, and return the outcome. With ``show`` a new run comes with it.
@@ -196,7 +200,7 @@ class Runs(Listing):
         run_id = child.run_id if child else new_run_id(shard, tenant_of(target))
         content = submission.input
         messages = (Message(role="user", content=content),) if isinstance(content, str) else content
-        agent, ceiling = submission.spec, 0 if nearly_full else self._capacity.runs_of_a_shard()
+        agent, ceiling = submission.spec, 0 if nearly_full else await self._capacity.runs_of_a_shard()
         trace = child.trace if child else new_trace()
         secrets = with_key(submission.secrets, agent)
         hidden = tuple(filter(None, secrets.values()))

@@ -19,6 +19,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import CorruptRecord, NewerVersion, NotDurable
+from palaver.store.redis.busy import FEW, BusyMarks
 from palaver.store.redis.connection import Connection, Value
 from palaver.store.redis.keys import promised
 from palaver.store.redis.visits import AWAY, answered
@@ -59,6 +60,7 @@ class Scripts:
         """Whoever looks through lists has it, a part at a time."""
         self.taken = 0
         """Bytes that this process has asked Redis to store for clients, since it began."""
+        self._marks = BusyMarks(redis) if settings.shards > FEW else None
         self._wait = _waiting(settings.durability)
         self._clustered = settings.clustered
         self._sources = _sources(ScriptSettings.of(settings, sends=send), VERSION)
@@ -123,8 +125,20 @@ class Scripts:
 
     async def run_for_each(self, things: Sequence[T], make: Callable[[T], Script[R]]) -> list[tuple[T, R]]:
         """The reply of the script that ``make`` makes for each of these, as `answered` has them: without those whose
-        server is away. Raises as that."""
-        return answered(things, await self.run_each(map(make, things)))
+        server is away. Raises as that. To visit a shard is not to be busy there."""
+        scripts = [*map(make, things)]
+        return answered(things, _replies(scripts, await self._answers(scripts, (), visit=True)))
+
+    def note_busy(self, shards: Iterable[str]) -> None:
+        """Mark these shards for those who sweep, where there are many."""
+        if self._marks is not None:
+            for shard in shards:
+                self._marks.touch(shard)
+
+    async def close(self) -> None:
+        """Say no more of what is busy."""
+        if self._marks is not None:
+            await self._marks.close()
 
     async def run_all_durably(self, scripts: Iterable[Script[R]]) -> tuple[list[R | Exception], bool]:
         """The reply of each script, or the error that it answered with; and whether what they wrote is as durable as
@@ -171,32 +185,38 @@ class Scripts:
             return replies, read_answers, False
         return replies, read_answers, _reached(reached) >= enough
 
-    async def _answers(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
+    async def _answers(
+        self, scripts: Sequence[Script[Any]], then: Sequence[Command], *, visit: bool = False
+    ) -> list[Any]:
         """The answers of scripts and of the commands behind them, errors among them. Scripts that the server does not
         have are loaded and sent again, with the commands."""
-        answers = await self._pipeline(scripts, then)
+        answers = await self._pipeline(scripts, then, visit=visit)
         missed = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
         if missed:
             for name in {scripts[i].name for i in missed}:
                 await self._redis.script_load(self._sources[name])
-            again = await self._pipeline([scripts[i] for i in missed], then)
+            again = await self._pipeline([scripts[i] for i in missed], then, visit=visit)
             places = [*missed, *range(len(scripts), len(answers))]
             for i, answer in zip(places, again, strict=True):
                 answers[i] = answer
         return answers
 
-    def _packed(self, script: Script[Any]) -> tuple[list[str], list[Value]]:
+    def _packed(self, script: Script[Any], *, visit: bool = False) -> tuple[list[str], list[Value]]:
         keys, args = script.pack()
+        if self._marks is not None and not visit:
+            self._marks.touch_of(keys[0])
         if script.grows:
             self.taken += sum(len(arg) for arg in args if isinstance(arg, str | bytes))
         return keys, args
 
-    async def _pipeline(self, scripts: Sequence[Script[Any]], then: Sequence[Command]) -> list[Any]:
+    async def _pipeline(
+        self, scripts: Sequence[Script[Any]], then: Sequence[Command], *, visit: bool = False
+    ) -> list[Any]:
         if not scripts:
             return []
         pipeline = self._redis.pipeline(transaction=False)
         for script in scripts:
-            keys, args = self._packed(script)
+            keys, args = self._packed(script, visit=visit)
             pipeline.evalsha(self._shas[script.name], len(keys), *keys, *args)
         for command in then:
             pipeline.execute_command(*command)

@@ -27,6 +27,7 @@ from palaver.store.scripting.contracts.webhooks import AttemptOutcome, Switch
 from palaver.store.scripting.log_entries import EVERY_RUN
 from palaver.telemetry.metrics import COUNTED, OTHER, StepOutcome, TokenType
 from palaver.vocabulary import ledger
+from palaver.vocabulary.ids import parts_of_tenant
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StepState, StopReason, WaitReason
 from palaver.vocabulary.limits import LIMITS
 from palaver.vocabulary.step_kinds import KINDS, LACKED, OF_TOOLS, RANK, RECOVERED, USUAL_PRIORITY, WINDOW
@@ -52,6 +53,7 @@ class ScriptSettings(NamedTuple):
     probe_interval_ms: int
     usage_retention: int
     shards: int
+    tenant_shards: int
     sends: bool
     """Scripts send their deliveries to the broker, which is the same server."""
     clustered: bool = False
@@ -75,6 +77,7 @@ class ScriptSettings(NamedTuple):
             probe_interval_ms=int(settings.probe_interval * 1000),
             usage_retention=int(settings.usage_retention),
             shards=settings.shards,
+            tenant_shards=parts_of_tenant(settings.shards),
             sends=sends and settings.one_server,
             clustered=settings.clustered,
         )

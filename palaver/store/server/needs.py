@@ -22,6 +22,7 @@ _AGENTS: Final = "{palaver:agents}:preflight"
 _WEBHOOKS: Final = "{palaver:webhooks}:preflight"
 _BATCHES: Final = "{palaver:batches}:preflight"
 _SCHEDULES: Final = "{palaver:schedules}:preflight"
+_SHARED: Final = "{palaver:workers}:preflight"
 _CHANNEL: Final = f"{{p{all_shards(1)[0]}}}:feed:preflight"
 _BINDING: Final = "_kombu.binding.preflight"
 _EVENTS: Final = "/{db}.celeryev/*"
@@ -123,11 +124,13 @@ _NEEDS: Final[Mapping[tuple[Role, Place], Sequence[str]]] = {
 _OF_CLUSTERS: Final = (
     "asking",
     "cluster slots",
+    f"hincrby {_SHARED} f 1",
     f"spublish {_CHANNEL} 1",
     f"ssubscribe {_CHANNEL}",
     f"sunsubscribe {_CHANNEL}",
 )
-"""What is asked of the masters of a cluster beside that: which slots they have, and for the channels of these."""
+"""What is asked of the masters of a cluster beside that: which slots they have, for the channels of these, and for how
+workers share its shards."""
 _WAITS: Final = {"fsync": "waitaof 1 0 1", "replicas": "wait 0 1"}
 ESSENTIAL: Final = frozenset(
     {*_SCRIPTS, "blmpop", "eval", "evalsha", "script|load", "time", "cluster|slots", "spublish"}

@@ -16,12 +16,11 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
-from palaver.config.settings import Settings
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each, is_away
 from palaver.telemetry.metrics import METRICS
-from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import KINDS
 
 log = logging.getLogger("palaver.store.server.rewinds")
@@ -66,9 +65,9 @@ class _State:
 class Rewinds:
     """The last known state of the store, compared with its present one."""
 
-    def __init__(self, redis: Connection, settings: Settings) -> None:
+    def __init__(self, redis: Connection, rounds: Rounds) -> None:
         self._redis = redis
-        self._shards = all_shards(settings.shards)
+        self._rounds = rounds
         self._known: _State | None = None
 
     async def watch(self) -> None:
@@ -126,7 +125,7 @@ class Rewinds:
             else:
                 pipeline.hmget(keys.counts(shard), (_RUNS, *_STEPS))
 
-        found = dict(await ask_each(self._redis, (None, *self._shards), put))
+        found = dict(await ask_each(self._redis, (None, *self._rounds.seldom("rewinds", 1 / EVERY)), put))
         counts = {shard: _numbers(*reply) for shard, reply in found.items() if shard is not None}
         if None not in found:
             # The server that has the name is away.

@@ -11,23 +11,22 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from redis.exceptions import RedisError
 
-from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms
 from palaver.store.redis.reach import reaches
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import AWAY, ask_each, whole
 from palaver.store.scripting.contracts import FoldJournal
 from palaver.store.scripting.contracts.replies import Gone
 from palaver.store.scripting.contracts.statistics import FoldedTally
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.statistics.tallies import JournalLine, NewerTally, SpanTally
-from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.windows import LASTS, WINDOWS, Window
 
 _log: Final = logging.getLogger("palaver.store.statistics")
@@ -49,10 +48,11 @@ _Place = tuple[keys.Key, Window, int]
 class Statistics:
     """The journal of each shard, and the tallies."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._shards = all_shards(settings.shards)
+        self._rounds = rounds
+        self._shards = rounds.shards
 
     async def read(self, window: Window, tag: str | None = None) -> tuple[int, Mapping[int, SpanTally]]:
         """Return the number of the present span, and the tallies of the window's spans in which anything happened, by
@@ -77,14 +77,15 @@ class Statistics:
         """Fold what nobody else folds, for ever. A store that does not answer is looked at later."""
         while True:
             with contextlib.suppress(RedisError, OSError):
-                await self.fold(await now_ms(self._redis) - _OLD)
+                await self.fold(await now_ms(self._redis) - _OLD, self._rounds.turn("journals", 1 / _EVERY))
             await asyncio.sleep(_EVERY)
 
-    async def fold(self, until: float = math.inf) -> None:
-        """Fold the journals that begin until then (ms), as far as they go now: of the shards that answer."""
+    async def fold(self, until: float = math.inf, shards: Sequence[str] | None = None) -> None:
+        """Fold the journals that begin until then (ms), as far as they go now: of the shards that answer, or of these
+        among them."""
         oldest = await ask_each(
             self._redis,
-            self._shards,
+            self._shards if shards is None else shards,
             lambda pipeline, shard: pipeline.execute_command("XRANGE", keys.journal(shard), "-", "+", "COUNT", 1),
         )
         for shard, (entries,) in oldest:

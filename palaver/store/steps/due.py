@@ -9,14 +9,14 @@ from typing import Any, Final, Self, get_args
 
 import orjson
 
-from palaver.config.settings import Settings
 from palaver.errors import ErrorClass
 from palaver.schemas.actions import ActionType
 from palaver.steps.leases import Delivery, Settled
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms, portions
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each, tell_each, whole
-from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
+from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Measure, Sweep
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved
 from palaver.store.scripting.contracts.steps import LeftToNewer, RunDue
@@ -24,7 +24,7 @@ from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.outage_log import outage_reason
-from palaver.vocabulary.ids import all_shards, tenant_of
+from palaver.vocabulary.ids import tenant_of
 from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.step_kinds import LACKED
@@ -35,10 +35,9 @@ _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
-_FEW: Final = 16
-"""Shards that are all looked at each time. Of more, a part is: a look at 256 takes a worker 10 ms."""
-_TURNS: Final = 4
-"""Looks after which all shards had their turn."""
+_LOOKS: Final = 4
+"""Looks in a second for what is due, and for what nobody claims."""
+_ANY: Final = "00"
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -61,21 +60,22 @@ class DueItem:
 class DueIndex:
     """The due index and the ready indexes of every shard."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, queues: ToolQueues) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds, queues: ToolQueues) -> None:
         self._redis = redis
         self._scripts = scripts
         self._queues = queues
-        self._looked_at: dict[str, int] = {}
-        """How far the backlogs of a queue were looked through that no worker takes from."""
+        self._looked_at: dict[str, dict[str, int]] = {}
+        """How far the backlog of each shard was looked through, of queues that no worker takes from."""
         self._upcoming: dict[str, float] = {}
         """When the next item of each shard will be due (ms), as far as is known."""
-        self._turns: dict[str, int] = {}
-        """The first shard of the next turn of each kind of visits."""
-        self.shards = all_shards(settings.shards)
+        self.rounds = rounds
+        self.shards = rounds.shards
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
         most), as far as is known: of many shards, those are looked at whose turn it is, or that have something due."""
+        if not (turn := self.rounds.turn("due", _LOOKS)):
+            return [], 86400.0
         now = await now_ms(self._redis)
 
         def put(pipeline: Pipeline, shard: str) -> None:
@@ -83,25 +83,32 @@ class DueIndex:
             pipeline.zrange(index, "-inf", now, byscore=True, offset=0, num=limit)
             pipeline.zrange(index, f"({now}", "+inf", byscore=True, offset=0, num=1, withscores=True)
 
-        shards = {*self._turn("due"), *(shard for shard, at in self._upcoming.items() if at <= now)}
+        if not self.rounds.few:
+            self._upcoming = {shard: at for shard, at in self._upcoming.items() if self.rounds.has(shard)}
+        shards = {
+            *turn,
+            *(shard for shard, at in self._upcoming.items() if at <= now),
+        }
         for shard in shards:
             self._upcoming.pop(shard, None)
         items: list[DueItem] = []
         for shard, (members, pairs) in await ask_each(self._redis, sorted(shards), put):
             items += map(_due_item, members)
-            for _, at in pairs:
+            for _, at in pairs if self.rounds.has(shard) else ():
                 self._upcoming[shard] = at
         return items, min(((at - now) / 1000 for at in self._upcoming.values()), default=86400.0)
 
     async def unclaimed(self, queue: str, older_than: float, limit: int) -> list[DueItem]:
         """Steps delivered to ``queue`` over ``older_than`` seconds ago that nobody claimed, oldest first; of many
         shards, those of some, and of the next ones the next time."""
+        if not (turn := self.rounds.turn(f"unclaimed {queue}", _LOOKS)):
+            return []
         before = await now_ms(self._redis) - int(older_than * 1000)
         found = await self._of_shards(
             lambda pipeline, shard: pipeline.zrange(
                 keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit
             ),
-            self._turn(f"unclaimed {queue}"),
+            turn,
         )
         return [_due_item(member, queue) for members in found for member in members][:limit]
 
@@ -174,23 +181,25 @@ class DueIndex:
         found = await self._of_shards(
             lambda pipeline, shard: pipeline.zrange(
                 keys.lacking(shard), f"[{code} ", f"({code}!", bylex=True, offset=0, num=limit
-            )
+            ),
+            self.rounds.turn(f"attended {queue}", 1),
         )
         self._looked_at.pop(queue, None)
         return [_due_item(member.partition(b" ")[2], queue) for members in found for member in members]
 
     async def _waiting_in(self, queue: str, ready_for: float, limit: int) -> list[DueItem]:
-        """Those that are delivered, and a page of the backlogs: the first one again after the last."""
-        before, at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.get(queue, 0)
+        """Those that are delivered, and a page of each backlog: the first one again after the last."""
+        before, looked_at = await now_ms(self._redis) - int(ready_for * 1000), self._looked_at.setdefault(queue, {})
 
         def put(pipeline: Pipeline, shard: str) -> None:
+            at = looked_at.get(shard, 0)
             pipeline.zrange(keys.ready(shard, queue), "-inf", before, byscore=True, offset=0, num=limit)
             pipeline.zrange(keys.held_back(shard, queue), "-inf", before, byscore=True, offset=at, num=limit)
 
-        replies = [reply for _, reply in await ask_each(self._redis, self.shards, put)]
-        more = any(len(held_back) == limit for _, held_back in replies)
-        self._looked_at[queue] = at + limit if more else 0
-        return [_due_item(member, queue) for reply in replies for members in reply for member in members]
+        replies = await ask_each(self._redis, self.rounds.turn(f"attended {queue}", 1), put)
+        for shard, (_, held_back) in replies:
+            looked_at[shard] = looked_at.get(shard, 0) + limit if len(held_back) == limit else 0
+        return [_due_item(member, queue) for _, reply in replies for members in reply for member in members]
 
     async def _act(
         self,
@@ -229,10 +238,12 @@ class DueIndex:
 
     async def forget_expired(self, limit: int = 1000) -> int:
         """Take runs whose retention is over out of the lists of runs; how many, ``limit`` a shard at most."""
+        if not (turn := self.rounds.seldom("expired")):
+            return 0
         now = await now_ms(self._redis)
         found = await ask_each(
             self._redis,
-            self._turn("expired"),
+            turn,
             lambda pipeline, shard: pipeline.zrange(keys.ended(shard), "-inf", now, byscore=True, offset=0, num=limit),
         )
         pipeline = self._redis.pipeline(transaction=False)
@@ -249,7 +260,8 @@ class DueIndex:
     async def forget_conversations(self, limit: int = 1000) -> int:
         """Take conversations whose retention is over out of their lists; how many, ``limit`` a shard at most."""
         replies = await self._scripts.run_for_each(
-            self._turn("conversations"), lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit)
+            self.rounds.seldom("conversations"),
+            lambda shard: ForgetConversations(expiring=keys.expiring(shard), limit=limit),
         )
         return sum(reply.count for _, reply in replies)
 
@@ -257,26 +269,26 @@ class DueIndex:
         """Let go what the queues have room for, of the tenants whose turn it is. Return what is to be published."""
         queues = await self._queues.all()
         replies = await self._scripts.run_for_each(
-            self.shards, lambda shard: Fill(due=keys.due(shard), most=_CAPPED, queues=queues)
+            self.rounds.turn("fill", 1), lambda shard: Fill(due=keys.due(shard), most=_CAPPED, queues=queues)
         )
+        self._scripts.note_busy(shard for shard, reply in replies if reply.deliveries)
         return tuple(delivery for _, reply in replies for delivery in reply.deliveries)
 
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are ready, delivered or not, and the oldest one's seconds."""
         now, queues = await now_ms(self._redis), await self._queues.all()
-
-        def put(pipeline: Pipeline, shard: str) -> None:
-            for queue in queues:
-                for index in (keys.ready(shard, queue), keys.held_back(shard, queue)):
-                    pipeline.zcard(index)
-                    pipeline.zrange(index, 0, 0, withscores=True)
-
-        there = [reply for _, reply in whole(self.shards, await ask_each(self._redis, self.shards, put))]
+        lists = tuple(
+            keys.within_shard(list_of(_ANY, queue)) for queue in queues for list_of in (keys.ready, keys.held_back)
+        )
+        measured = await self._scripts.run_for_each(
+            self.shards, lambda shard: Measure(due=keys.due(shard), lists=lists)
+        )
+        there = [reply.lists for _, reply in whole(self.shards, measured)]
         by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(queues):
-            of_queue = [part for reply in there for part in reply[4 * i : 4 * (i + 1)]]
-            oldest = [now - score for pairs in of_queue[1::2] for _, score in pairs]
-            by_queue[queue] = (sum(of_queue[::2]), max(0.0, max(oldest, default=0.0) / 1000))
+            of_queue = [part for parts in there for part in parts[2 * i : 2 * (i + 1)]]
+            oldest = [now - part.first for part in of_queue if part.length]
+            by_queue[queue] = (sum(part.length for part in of_queue), max(0.0, max(oldest, default=0) / 1000))
         return by_queue
 
     async def _forget(self, things: Sequence[DueItem]) -> None:
@@ -309,15 +321,8 @@ class DueIndex:
         self, put: Callable[[Pipeline, str], object], shards: Sequence[str] | None = None
     ) -> list[Any]:
         """The answers of the shards, or of some of them, to one command."""
-        return [reply for _, (reply,) in await ask_each(self._redis, shards or self.shards, put)]
-
-    def _turn(self, visit: str) -> Sequence[str]:
-        """The shards whose turn it is in a round of such visits."""
-        many = max(_FEW, -(-len(self.shards) // _TURNS))
-        begin = self._turns.get(visit, 0)
-        some = self.shards[begin : begin + many]
-        self._turns[visit] = begin + many if begin + many < len(self.shards) else 0
-        return some
+        asked = self.shards if shards is None else shards
+        return [reply for _, (reply,) in await ask_each(self._redis, asked, put)]
 
 
 def _by_owner(run_ids: Iterable[bytes]) -> Mapping[keys.Owner, Sequence[bytes]]:

@@ -3,30 +3,33 @@ in money: each reserves what it may cost before it begins (ADR 0104)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from math import ceil
 from time import monotonic
 from typing import Final, assert_never
 
-from palaver.config.settings import Settings
 from palaver.errors import StaleLease
 from palaver.schemas.tenants import Caps, CapsChange
 from palaver.steps.leases import Lease
 from palaver.store.reading.records import NANODOLLARS
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, Value
+from palaver.store.redis.connection import Connection, Value, portions
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import is_away
 from palaver.store.scripting.contracts import FindAllowed, Reserve
 from palaver.store.scripting.contracts.caps import Reserved
 from palaver.store.scripting.contracts.providers import Wait
 from palaver.store.scripting.contracts.replies import Stale
 from palaver.store.scripting.scripts import Command, Scripts
-from palaver.vocabulary.ids import all_shards, step_at
+from palaver.vocabulary.ids import step_at
 
 _NAMES: Final = tuple(Caps.model_fields)
 _WEIGHTS_LAST: Final = 1.0
 """Seconds."""
 _MONEY: Final = frozenset({"usd_per_day", "usd_per_month"})
+_TOGETHER: Final = 16
+"""Shards that are told of a change at once."""
 _AT_ONCE: Final = 50
 """Tenants that one look is about, and steps of each."""
 _MOST: Final = 10**14 - 1
@@ -36,10 +39,11 @@ _MOST: Final = 10**14 - 1
 class TenantCaps:
     """The caps of each tenant."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds) -> None:
         self._redis = redis
         self._scripts = scripts
-        self._shards = all_shards(settings.shards)
+        self._rounds = rounds
+        self._shards = rounds.shards
         self._first = keys.caps(self._shards[0])
         self._weights: dict[str, int] = {}
         self._read_at = 0.0
@@ -77,8 +81,10 @@ class TenantCaps:
             NotDurable: they may be lost yet.
         """
         changes = {name: getattr(change, name) for name in _NAMES if name in change.model_fields_set}
-        for shard in self._shards if changes else ():
-            await self._scripts.write_durably(_commands(keys.caps(shard), tag, changes))
+        for some in portions(self._shards, _TOGETHER) if changes else ():
+            await asyncio.gather(
+                *(self._scripts.write_durably(_commands(keys.caps(shard), tag, changes)) for shard in some)
+            )
         return await self.get(tag)
 
     @property
@@ -123,7 +129,7 @@ class TenantCaps:
         run and its name. Of many tenants some are looked at, and the next ones the next time. None, if somebody has
         looked less than ``every`` seconds ago."""
         replies = await self._scripts.run_for_each(
-            self._shards,
+            self._rounds.turn("allowed", 1),
             lambda shard: FindAllowed(
                 held=keys.held(shard), meters=keys.meters(shard), every=every, tenants=_AT_ONCE, of_a_tenant=_AT_ONCE
             ),

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from palaver.config.settings import Settings
 from palaver.errors import UNREADABLE, Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms, portions
+from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts import ClaimDelivery, ForgetEvents, QueueDeliveries, SettleAttempt
 from palaver.store.scripting.contracts.replies import Stale
@@ -33,7 +33,6 @@ from palaver.store.webhooks.delivery_records import (
 )
 from palaver.store.webhooks.webhook_config import WebhookConfig
 from palaver.store.webhooks.webhooks import Webhooks
-from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.limits import count_exceeded, limit_of
 from palaver.vocabulary.webhooks import LEASE, OPENAI_TYPES, DeliveryState
 
@@ -41,6 +40,8 @@ log = logging.getLogger("palaver.store.webhooks")
 
 _EVENTS: Final = 100
 """Events that are taken out of an outbox at once."""
+_LOOKS: Final = 4
+"""Looks in a second for outboxes that have events."""
 _OUTBOXES: Final = 50
 """Outboxes of a shard that are looked at in one go."""
 _ATTEMPTS: Final = 20
@@ -65,11 +66,11 @@ class DeliveryLease:
 class Deliveries:
     """The deliveries of all webhooks."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, webhooks: Webhooks) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, rounds: Rounds, webhooks: Webhooks) -> None:
         self._redis = redis
         self._scripts = scripts
         self._webhooks = webhooks
-        self.shards = all_shards(settings.shards)
+        self._rounds = rounds
 
     async def now(self) -> int:
         """Redis's clock, in milliseconds."""
@@ -80,8 +81,9 @@ class Deliveries:
         return bool(await self._redis.exists(keys.WEBHOOKS_DUE))
 
     async def shards_with_events(self) -> list[str]:
-        """Return the shards that have events in their outboxes."""
-        numbers = await ask_each(self._redis, self.shards, lambda pipeline, shard: pipeline.zcard(keys.outboxes(shard)))
+        """Return the shards that have events in their outboxes; of many shards, among those whose turn it is."""
+        shards = self._rounds.turn("outboxes", _LOOKS)
+        numbers = await ask_each(self._redis, shards, lambda pipeline, shard: pipeline.zcard(keys.outboxes(shard)))
         return [shard for shard, (number,) in numbers if number]
 
     async def take_events(self, shard: str) -> int:

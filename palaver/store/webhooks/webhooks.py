@@ -21,6 +21,7 @@ from palaver.secrets.sealing import KeyMissing
 from palaver.secrets.webhook_secrets import new_secret, signing_key
 from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, now_ms
+from palaver.store.redis.rounds import Rounds
 from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
 from palaver.store.scripting.contracts.agents import Absent, TenantErased, TooMany
 from palaver.store.scripting.contracts.replies import RefusalCode
@@ -29,7 +30,7 @@ from palaver.store.scripting.moving import durable_reply
 from palaver.store.scripting.refusals import refusal
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.webhooks.webhook_config import KeptSecret, WebhookConfig, readable, shown_webhook
-from palaver.vocabulary.ids import all_shards, file_webhook_id, is_id, new_webhook_id, tenant_of
+from palaver.vocabulary.ids import file_webhook_id, is_id, new_webhook_id, tenant_of
 from palaver.vocabulary.limits import count_exceeded
 from palaver.vocabulary.webhooks import OVERLAP, Format
 
@@ -38,6 +39,8 @@ log = logging.getLogger("palaver.store.webhooks")
 _PLACE: Final = "webhook"
 _OLD: Final = 3
 """Secrets that sign beside the newest one."""
+_LOOK: Final = 5.0
+"""Seconds between two looks at the marks of tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,11 @@ class WebhookSecret:
 class Webhooks:
     """The webhooks of all tenants."""
 
-    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings) -> None:
+    def __init__(self, redis: Connection, scripts: Scripts, settings: Settings, rounds: Rounds) -> None:
         self._redis = redis
         self._scripts = scripts
         self._sealer = settings.sealer
-        self._shards = all_shards(settings.shards)
+        self._rounds = rounds
 
     async def create(
         self,
@@ -231,13 +234,15 @@ class Webhooks:
         return {tag.decode(): int(mark) for tag, mark in found.items()}
 
     async def see_to_marks(self) -> None:
-        """Write the marks of tenants that are not as they are to be: whoever was to do so has died."""
+        """Write the marks of tenants that are not as they are to be: whoever was to do so has died. Of many shards, in
+        those whose turn it is."""
         tenants = await self.tenants()
         fields = [_field(tag) for tag in tenants]
+        shards = self._rounds.seldom("marks", 1 / _LOOK) if fields else ()
         pipeline = self._redis.pipeline(transaction=False)
-        for shard in self._shards if fields else ():
+        for shard in shards:
             pipeline.hmget(keys.caps(shard), fields)
-        for shard, marks in zip(self._shards, await pipeline.execute() if fields else (), strict=False):
+        for shard, marks in zip(shards, await pipeline.execute() if shards else (), strict=True):
             for (tag, mark), there in zip(tenants.items(), marks, strict=True):
                 if there is None or int(there) != mark:
                     await self._mark_in(shard, tag, mark, marked=True)
@@ -249,11 +254,10 @@ class Webhooks:
             await self._mark_in(shard, tenant, int(mark), marked=False)
 
     async def _mark(self, tag: str, mark: int, *, marked: bool) -> None:
-        for shard in self._shards:
-            await self._mark_in(shard, tag, mark, marked=marked)
+        await self._scripts.run_all(_marking(shard, tag, mark, marked=marked) for shard in self._rounds.shards)
 
     async def _mark_in(self, shard: str, tag: str, mark: int, *, marked: bool) -> None:
-        await self._scripts.run(MarkRuns(caps=keys.caps(shard), field=_field(tag), mark=mark, marked=marked))
+        await self._scripts.run(_marking(shard, tag, mark, marked=marked))
 
     def opened(self, config: WebhookConfig, now: int) -> Sequence[bytes]:
         """Return what events are signed with, the newest secret first.
@@ -294,6 +298,10 @@ class Webhooks:
         answers = await pipeline.execute() if ids else []
         pairs = zip(answers[::2], answers[1::2], strict=True)
         return [None if fields[0] is None else shown_webhook(fields, pending) for fields, pending in pairs]
+
+
+def _marking(shard: str, tag: str, mark: int, *, marked: bool) -> MarkRuns:
+    return MarkRuns(caps=keys.caps(shard), field=_field(tag), mark=mark, marked=marked)
 
 
 def _field(tag: str) -> str:

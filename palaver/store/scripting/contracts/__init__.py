@@ -26,7 +26,7 @@ from palaver.store.scripting.contracts.erasure import (
     EraseRuns,
     WriteReceipt,
 )
-from palaver.store.scripting.contracts.listing import Find
+from palaver.store.scripting.contracts.listing import Find, Measure
 from palaver.store.scripting.contracts.logs import (
     Append,
     CopyLog,
@@ -124,6 +124,7 @@ __all__ = [
     "KeepServerList",
     "LeaveBatch",
     "MarkRuns",
+    "Measure",
     "PauseSchedule",
     "Postpone",
     "Promote",
@@ -154,7 +155,7 @@ SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
     Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
     FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
-    KeepSecrets, KeepServerList, Find, Renew, WriteDeltas,
+    KeepSecrets, KeepServerList, Find, Measure, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,
     CreateBatch, AppendItems, ClaimBatch, AdvanceBatch, LeaveBatch, ChangeBatch, RemoveBatch,
     KeepSchedule, PauseSchedule, RemoveSchedule, ClaimTick, SettleTick,

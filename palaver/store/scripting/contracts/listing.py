@@ -1,4 +1,4 @@
-"""Searches through lists of runs and of conversations."""
+"""Searches through lists of runs and of conversations; and how long lists are."""
 
 from __future__ import annotations
 
@@ -66,3 +66,27 @@ class Find(Script[Matches]):
     most_matches: int
     lists: tuple[Index, ...]
     tests: tuple[FieldTest, ...]
+
+
+class Length(NamedTuple):
+    """The length of a list."""
+
+    length: int
+    first: int
+    """The lowest score in it; 0 if it is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The lengths of lists, in the order in which they were asked for."""
+
+    lists: tuple[Length, ...]
+
+
+class Measure(Script[Lengths]):
+    """Tell how long sorted sets of a shard are."""
+
+    due: Key
+    """One of its keys."""
+    lists: tuple[str, ...]
+    """Their keys without the hash tag."""

@@ -28,18 +28,18 @@ local function allowance(prefix, owner, free)
   local reserved, today, found = (meters[1] or 0) - free, math.floor(NOW / DAY), {}
   local function spent(day) return redis.call('HGET', prefix .. owner .. 'usage:' .. day, Ledger.SPENT) or 0 end
   if per_day then
-    found[1] = { code = 'usd_per_day', left = per_day / Setting.SHARDS - reserved - spent(today),
+    found[1] = { code = 'usd_per_day', left = per_day / parts_of(owner) - reserved - spent(today),
       ends = (today + 1) * DAY }
   end
   if per_month then
-    local first, left = first_of_month(today), per_month / Setting.SHARDS - reserved
+    local first, left = first_of_month(today), per_month / parts_of(owner) - reserved
     for day = first, today do left = left - spent(day) end
     found[#found + 1] = { code = 'usd_per_month', left = left, ends = first_of_month(first + 31) * DAY }
   end
   local function add_rate(name, per_minute, used, counts)
     if not per_minute then return end
     found[#found + 1] = { code = name .. '_per_minute', meter = owner .. name, counts = counts,
-      each = 60000 * Setting.SHARDS / per_minute, used = math.max(tonumber(used or 0), NOW) }
+      each = 60000 * parts_of(owner) / per_minute, used = math.max(tonumber(used or 0), NOW) }
   end
   add_rate('requests', requests, meters[2], function() return 1 end)
   add_rate('tokens', tokens, meters[3], function(needs) return needs[3] end)

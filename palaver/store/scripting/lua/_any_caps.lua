@@ -16,6 +16,9 @@ local function read_caps(prefix, owner)
   return found
 end
 
+-- The shards that an owner's conversations are on: each has so many parts of his caps.
+local function parts_of(owner) return owner == '' and Setting.SHARDS or Setting.TENANT_SHARDS end
+
 -- The caps with these names, each a number or nil.
 local function caps_of(prefix, owner, ...)
   local names, found = { ... }, {}

@@ -44,7 +44,7 @@ local function is_at_cap(owner)
   if not most then return false end
   local steps = redis.call('ZCARD', in_flight(owner))
   for _, more in pairs(flown[owner] or {}) do steps = steps + more end
-  return steps >= math.ceil(most / Setting.SHARDS)
+  return steps >= math.ceil(most / parts_of(owner))
 end
 
 local function is_full(queue) return redis.call('ZCARD', ready(queue)) >= Queue.WINDOW end

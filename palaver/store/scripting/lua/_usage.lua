@@ -8,7 +8,7 @@ local function correct_charge(charged, taken)
   local per_minute = taken ~= charged and caps('tokens_per_minute')
   if not per_minute then return end
   local used = redis.call('HGET', meters(), OWNER .. 'tokens') or NOW
-  used = used + (taken - charged) * 60000 * Setting.SHARDS / per_minute
+  used = used + (taken - charged) * 60000 * parts_of(OWNER) / per_minute
   redis.call('HSET', meters(), OWNER .. 'tokens', string.format('%.3f', used))
 end
 

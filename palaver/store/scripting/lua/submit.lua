@@ -72,7 +72,7 @@ if not agent then return refused(RefusalCode.NO_AGENT) end
 -- DUE has an entry for each unfinished run.
 if redis.call('ZCARD', DUE) >= args.most_due then return reply.full() end
 local most_queued = caps('max_queued')
-if most_queued and redis.call('ZCARD', PREFIX .. OWNER .. list_of(RunStatus.QUEUED)) >= most_queued / Setting.SHARDS then
+if most_queued and redis.call('ZCARD', PREFIX .. OWNER .. list_of(RunStatus.QUEUED)) >= most_queued / parts_of(OWNER) then
   return reply.tenant_full()
 end
 if conversation_full() then return refused(RefusalCode.CONVERSATION_FULL) end
