@@ -88,12 +88,19 @@ def settlement(
                 run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), trace_note=trace_note
             )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, shown, trace_note, place)
+            return _settle(lease, verdict, run, shown, trace_note, place)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None, place: OfferedPlace | None) -> Settle:
+def _settle(
+    lease: Lease,
+    verdict: _Work,
+    run: keys.RunKeys,
+    shown: Shown,
+    trace_note: bytes | None,
+    place: OfferedPlace | None,
+) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay, fallback = 0.0, False
@@ -133,7 +140,7 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
     return Settle(
         run_id=lease.run_id,
         conversation_id=lease.conversation_id,
-        run=keys.of_run(lease.run_id, lease.conversation_id),
+        run=run,
         step=lease.step,
         fence=lease.fence,
         verdict=kind,
