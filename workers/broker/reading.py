@@ -10,7 +10,8 @@ A worker with room for several deliveries takes several at once: a question for 
 be a fifth of what a step costs.
 
 It leans on `Channel._brpop_start` and `_brpop_read`, `_handle_message`, `_put_fanout`, `get_table` and
-`_refresh_binding` of kombu 5.7, held by tests/contract/test_reading.py, tests/process/test_hostile_broker.py and test_acl.py.
+`_refresh_binding` of kombu 5.7, held by tests/contract/test_reading.py, tests/process/test_hostile_broker.py,
+test_flower.py and test_acl.py.
 """
 
 from __future__ import annotations
