@@ -81,7 +81,8 @@ class InPlace:
         following = ActiveStep(active.run_id, str(int(active.step) + 1), behind=active)
         self._active.add(following)
         self._upcoming.add(following)
-        place = OfferedPlace(self._worker_id, str(next(self._nonces)), self._lease, known.position, known.position_at, self._room)
+        nonce = str(next(self._nonces))
+        place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, self._room)
         try:
             yield PlaceOffer(place, following)
         finally:

@@ -43,6 +43,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
+_TEXTS: Final = (bytes, str)
 _BEGUN: Final = f"The call had begun.{IN_DOUBT}"
 """To the model, of a call that was left to go on later and then met a failure that is not its own."""
 _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
@@ -133,7 +134,7 @@ def _settle(
     last = ending if kind is VerdictKind.CONTINUE else message
     entries = _entries(lease, verdict, message, outcomes, shown)
     opened = _opened(lease, message, outcomes, calls, finishes)
-    texts = (value for record in (*entries, *opened) for value in record if isinstance(value, bytes | str))
+    texts = [value for record in (*entries, *opened) for value in record if isinstance(value, _TEXTS)]
     if sum(map(len, texts)) > limit_of("verdict"):
         count_exceeded("verdict")
         raise ResponseTooLarge(f"the answer and what comes of it are larger than {limit_of('verdict')} bytes")
