@@ -260,6 +260,7 @@ WALK: Final = (
 
 LEFT_OUT: Final[Mapping[str, str]] = {
     "palaver/processes/failpoints.py": "Where tests stop a process, and nothing else happens",
+    "palaver/schemas/unchecked.py": "Makes a message of what was checked before it was stored",
     "palaver/secrets/redaction.py": "Finds secrets in a text that comes piece by piece",
     "palaver/steps/stuck.py": "The rules by which a run counts as stuck",
     "palaver/store/redis/keys.py": "The names of keys",

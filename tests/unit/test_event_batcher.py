@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,3 +116,21 @@ def test_a_worker_that_drains_sends_what_it_has(worker: Worker) -> None:
     worker.send("a", "b")
     worker.steps[1].shutdown(worker.consumer)
     assert worker.messages() == [["a", "b"]]
+
+
+def test_an_event_says_what_kombu_alone_would_have_it_say(worker: Worker) -> None:
+    said = {
+        "text": 'ä "€" \n',
+        "runtime": 0.25,
+        "none": None,
+        "args": ["a", 1],
+        "odd": "\ud800",
+        "at": datetime.now(UTC),
+    }
+    for facts in ({**said, "odd": ""}, said):
+        worker.consumer.event_dispatcher.send("task-succeeded", uuid="a", **facts)
+        worker.elapse()
+        message = worker.queue.get(no_ack=True)
+        assert message is not None
+        (event,) = message.decode()
+        assert {name: event[name] for name in facts} == facts

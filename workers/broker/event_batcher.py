@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import orjson
 from celery.bootsteps import StartStopStep
 from celery.worker.consumer.events import Events
+from kombu import serialization
+from kombu.utils import json
 
 _GATHER: Final = 0.2
 """Seconds that an event waits for others. People look at them, and no program waits for one."""
 _TOGETHER: Final = 100
 """Events in a message at most: with a traceback in each of them it is still let in (`control_message` of
 palaver/vocabulary/limits.py)."""
+_AS_KOMBU: Final = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+
+
+def _dumps(value: Any) -> bytes | str:
+    """JSON, as kombu writes it, for a fraction of the cost where there is nothing but plain values."""
+    try:
+        return orjson.dumps(value, option=_AS_KOMBU)
+    except TypeError:
+        return str(json.dumps(value))
+
+
+serialization.register("json", _dumps, None, "application/json", "utf-8")
 
 
 class EventBatcher(StartStopStep):  # type: ignore[misc]  # Celery is untyped

@@ -27,7 +27,7 @@ from celery.worker import state
 from palaver.steps.leases import Delivery
 from palaver.steps.wire import headers_of, payload_of
 
-from .tracer import Outcome
+from .tracer import Outcome, write
 
 logger = get_logger("celery.worker.strategy")
 
@@ -72,8 +72,7 @@ def log_received(following: Job) -> None:
     if logger.isEnabledFor(logging.INFO):
         name, task_id, request, _ = following.args
         about = {"args": request["argsrepr"], "kwargs": request["kwargsrepr"]}
-        facts = {"id": task_id, "name": name, "eta": None, **about}
-        logger.info(trace.LOG_RECEIVED, facts, extra={"data": facts})
+        write(logger, trace.LOG_RECEIVED, {"id": task_id, "name": name, "eta": None, **about})
 
 
 def hand_over(job: Job, following: Job) -> Callable[[], None]:

@@ -9,8 +9,9 @@ without its content.
 A worker with room for several deliveries takes several at once: a question for each, and a turn of Celery's loop, would
 be a fifth of what a step costs.
 
-It leans on `Channel._brpop_start` and `_brpop_read`, `_handle_message`, `get_table` and `_refresh_binding` of kombu
-5.7, held by tests/contract/test_reading.py, tests/process/test_hostile_broker.py and test_acl.py.
+It leans on `Channel._brpop_start` and `_brpop_read`, `_handle_message`, `_put_fanout`, `get_table` and
+`_refresh_binding` of kombu 5.7, held by tests/contract/test_reading.py, tests/process/test_hostile_broker.py,
+test_flower.py and test_acl.py.
 """
 
 from __future__ import annotations
@@ -201,6 +202,12 @@ class ConsumerChannel(deliveries.Channel):
             message = let_in(read["data"], read["channel"].decode(errors="replace"))
             read["data"] = None if message is None else orjson.dumps(message)
         return read
+
+    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **kwargs: Any) -> None:
+        """Publish what is for all who listen: mostly events, which cost less than as kombu writes them."""
+        with self.conn_or_acquire() as client:
+            for topic in self._get_publish_topics(exchange, routing_key):  # type: ignore[no-untyped-call]
+                client.publish(topic, orjson.dumps(message))
 
     def get_table(self, exchange: str) -> list[tuple[str, ...]]:
         """Return the queues that messages to an exchange go to. The table is in Redis: queues of others that it names

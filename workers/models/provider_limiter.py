@@ -41,6 +41,7 @@ _MOST_LIMIT_KEYS: Final = 1000
 
 
 _NONE: Final[Mapping[str, Limits]] = {}
+_UNLIMITED: Final = Limits()
 
 
 class ProviderLimiter:
@@ -82,7 +83,7 @@ class ProviderLimiter:
 
     def limits(self, provider: str) -> Limits:
         """The limits of a provider, as this worker's table has them."""
-        return self._limits.get(provider, Limits())
+        return self._limits.get(provider, _UNLIMITED)
 
     def asks(self, limit_key: str) -> bool:
         """Tell whether the store could refuse a call."""

@@ -19,6 +19,7 @@ from .port import ModelReply
 _TEXT: Final = limit_of("answer_text")
 _LONGEST_NAME: Final = 512
 """Characters of what a provider calls an answer: proxies put names of their own around it."""
+_UNKNOWN: Final = Usage(model_calls=1)
 _MISSHAPEN: Final = (ValueError, TypeError, AttributeError, KeyError)
 """Exceptions from taking apart JSON of another shape than the protocol's."""
 
@@ -55,7 +56,7 @@ class EventStreamReader:
         """An event was read."""
         self._foreign = False
         """There was something that is no event stream."""
-        self.usage = Usage(model_calls=1)
+        self.usage = _UNKNOWN
         self._counted = False
         self.uncounted = False
         """The answer is whole, and the provider did not say what it took."""

@@ -7,10 +7,10 @@ a step that is ready goes on, and only while nobody waits for a worker. Here are
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Protocol
 
 from palaver.config.settings import Settings
@@ -59,6 +59,8 @@ class InPlace:
         """Those that are offered a place, or have one and have not begun."""
         self._taken: dict[tuple[str, str], ActiveStep] = {}
         self._claiming = 0
+        self._nonces = count(1)
+        """The id of the worker is of this process alone, so they only have to differ within it."""
 
     @contextmanager
     def claiming(self) -> Iterator[None]:
@@ -79,7 +81,7 @@ class InPlace:
         following = ActiveStep(active.run_id, str(int(active.step) + 1), behind=active)
         self._active.add(following)
         self._upcoming.add(following)
-        nonce = secrets.token_hex(8)
+        nonce = str(next(self._nonces))
         place = OfferedPlace(self._worker_id, nonce, self._lease, known.position, known.position_at, self._room)
         try:
             yield PlaceOffer(place, following)

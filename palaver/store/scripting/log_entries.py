@@ -11,6 +11,7 @@ from palaver.events import MESSAGES, EventKind
 from palaver.schemas.content import parts_from
 from palaver.schemas.models import Message, ToolCall
 from palaver.schemas.opaque import Opaque
+from palaver.schemas.unchecked import unchecked
 from palaver.steps.leases import LogMessage, LogTail
 from palaver.store.redis.connection import StreamEntry
 
@@ -89,7 +90,7 @@ def _messages(tail: Sequence[StreamEntry], withdrawn: Withdrawn) -> list[LogMess
             messages.append(
                 LogMessage(
                     position,
-                    Message.model_construct(**_as_fields(message)),
+                    unchecked(Message, _as_fields(message)),
                     run_id=run_id,
                     nudge=data.get("nudge", False),
                     misfit="error" in data and data.get("nudge", False),
@@ -106,5 +107,5 @@ def _as_fields(message: dict[str, Any]) -> dict[str, Any]:
     if isinstance(message.get("content"), list):
         message["content"] = parts_from(message["content"])
     if "tool_calls" in message:
-        message["tool_calls"] = tuple(ToolCall.model_construct(**call) for call in message["tool_calls"])
+        message["tool_calls"] = tuple(unchecked(ToolCall, call) for call in message["tool_calls"])
     return message

@@ -43,6 +43,7 @@ from palaver.vocabulary.limits import count_exceeded, limit_of
 
 _Work = Continue | Finish | RetryAfter | GiveUp
 """The verdicts of work that was done, or failed."""
+_TEXTS: Final = (bytes, str)
 _BEGUN: Final = f"The call had begun.{IN_DOUBT}"
 """To the model, of a call that was left to go on later and then met a failure that is not its own."""
 _REFUSALS: Final = frozenset({ErrorClass.INVALID_TOOL_CALL, ErrorClass.TOOL_DENIED})
@@ -88,12 +89,19 @@ def settlement(
                 run=run, step=lease.step, fence=lease.fence, begun=begun, used=used(usage), trace_note=trace_note
             )
         case Continue() | Finish() | RetryAfter() | GiveUp():
-            return _settle(lease, verdict, shown, trace_note, place)
+            return _settle(lease, verdict, run, shown, trace_note, place)
         case _:
             assert_never(verdict)
 
 
-def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None, place: OfferedPlace | None) -> Settle:
+def _settle(
+    lease: Lease,
+    verdict: _Work,
+    run: keys.RunKeys,
+    shown: Shown,
+    trace_note: bytes | None,
+    place: OfferedPlace | None,
+) -> Settle:
     stop: StopReason | None = None
     error: bytes | None = None
     delay, fallback = 0.0, False
@@ -126,14 +134,14 @@ def _settle(lease: Lease, verdict: _Work, shown: Shown, trace_note: bytes | None
     last = ending if kind is VerdictKind.CONTINUE else message
     entries = _entries(lease, verdict, message, outcomes, shown)
     opened = _opened(lease, message, outcomes, calls, finishes)
-    texts = (value for record in (*entries, *opened) for value in record if isinstance(value, bytes | str))
+    texts = [value for record in (*entries, *opened) for value in record if isinstance(value, _TEXTS)]
     if sum(map(len, texts)) > limit_of("verdict"):
         count_exceeded("verdict")
         raise ResponseTooLarge(f"the answer and what comes of it are larger than {limit_of('verdict')} bytes")
     return Settle(
         run_id=lease.run_id,
         conversation_id=lease.conversation_id,
-        run=keys.of_run(lease.run_id, lease.conversation_id),
+        run=run,
         step=lease.step,
         fence=lease.fence,
         verdict=kind,

@@ -226,8 +226,8 @@ class ScriptReply:
         """
         if len(values) != len(self._reads):
             raise TypeError(f"{self.tag} came with {len(values)} of {len(self._reads)} fields")
-        echoed = (getattr(script, name) for name in self._echoes)
-        return self.made(*echoed, *(read(value) for read, value in zip(self._reads, values, strict=True)))
+        echoed = [getattr(script, name) for name in self._echoes]
+        return self.made(*echoed, *[read(value) for read, value in zip(self._reads, values, strict=True)])
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -247,7 +247,8 @@ class Script(Generic[R]):
     replies: ClassVar[Mapping[bytes, ScriptReply]]
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+        # Frozen for who reads and checks the code: it would cost a third more to make one.
+        dataclass(kw_only=True, unsafe_hash=True)(cls)
         cls.name = snake(cls.__name__)
         cls.shape = Shape(cls)
         cls.replies = {reply.tag.encode(): reply for reply in _replies(cls)}

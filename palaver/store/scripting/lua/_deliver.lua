@@ -72,14 +72,14 @@ local function reset_step(name, step)
   return not PAUSING and STATUS ~= RunStatus.PAUSED
 end
 
--- Make a step available now.
+-- Make a step available now. Answers whether a worker has it already: in place, by `go_on`.
 local function deliver(name, step, first)
   local goes_on = reset_step(name, step)
   step['until'] = nil
   if not goes_on then return park_step(name, step) end
   if not step.call then log_steering() end
   step.deliveries = step.deliveries + 1
-  if go_on and go_on(name, step) then return end
+  if go_on and go_on(name, step) then return true end
   step.state, step.since = StepState.READY, NOW
   -- What has waited already, for a place at a provider or through the loss of its worker, waits for its tenant's cap alone.
   if is_at_cap(OWNER) or not first and is_full(step.queue) then return deliver_in_turn(name, step) end

@@ -27,7 +27,7 @@ local function lease_step(name, step, facts, worker, nonce, lease_ms)
     emit(EventKind.RUN_STARTED, '{}')
     schedule_time_limits()
   else
-    redis.call('HSET', RUN, 'fence', fence, unpack(step.call and {} or { 'attempt', try_of(step) }))
+    redis.call('HSET', RUN, 'fence', fence, unpack(step.call and {} or { 'attempt', try_of(step), 'seq', name }))
   end
   emit(EventKind.STEP_STARTED, cjson.encode({ step = name, attempt = try_of(step), worker = worker }))
 end

@@ -9,11 +9,14 @@ local function log_tail(known, known_at)
   local withdrawn_at, withdrawn = redis.call('HGET', CONV, 'withdrawn_at'), nil
   -- A conversation that was cached before entries were withdrawn is wrong now.
   if withdrawn_at and known <= tonumber(withdrawn_at) then known = 0 end
+  local tail, complete = page(LOG, known .. '-0', '+')
   -- It is wrong, too, if Redis lost entries and other ones have taken their positions.
-  local newest = known > 0 and redis.call('XRANGE', LOG, known .. '-0', known .. '-0')[1]
-  if known > 0 and (not newest or tonumber(newest[2][LogEntry.AT]) ~= known_at) then known = 0 end
+  local newest = known > 0 and table.remove(tail, 1)
+  if newest == nil or newest and (newest[1] ~= known .. '-0' or tonumber(newest[2][LogEntry.AT]) ~= known_at) then
+    known = 0
+    tail, complete = page(LOG, '0-0', '+')
+  end
   if known == 0 and withdrawn_at then withdrawn = redis.call('HGET', CONV, 'withdrawn') end
-  local tail, complete = page(LOG, known + 1 .. '-0', '+')
   return { known, known > 0 and known_at or 0, tail, complete and 1 or 0, complete and '' or withdrawals(CONV),
     withdrawn or '' }
 end

@@ -21,8 +21,9 @@ local function next_model_step()
   if made >= most then return finish(StopReason.MAX_STEPS) end
   if budget_spent(0) then return finish(StopReason.BUDGET) end
   if conversation_full() then return finish(StopReason.CONVERSATION_FULL) end
-  redis.call('HSET', RUN, 'seq', made + 1, 'attempt', 1)
-  deliver(tostring(made + 1), { queue = Queue.MODEL, attempt = 1, losses = 0, deliveries = 0 })
+  local name = tostring(made + 1)
+  local leased = deliver(name, { queue = Queue.MODEL, attempt = 1, losses = 0, deliveries = 0 })
+  if not leased then redis.call('HSET', RUN, 'seq', name, 'attempt', 1) end
   return ''
 end
 

@@ -39,7 +39,8 @@ local function record_outcome(name, step)
     for _, call in ipairs(args.calls) do
       if not answered[call.id] then open[#open + 1] = { id = call.id, name = call.name } end
     end
-    save_open_calls(open)
+    -- A turn begins: no call of an earlier one is open.
+    if #open > 0 then save_open_calls(open) end
   else
     close_calls(answered)
   end
