@@ -810,7 +810,7 @@ async def _measure(driver: StoreDriver, n: int) -> Act:
     lists = tuple(f"runs:{i}" for i in range(64 * n))
     for each in lists:
         await driver.redis.zadd(f"{{p00}}:{each}", {"a": 1})
-    return lambda: driver.store.scripts.run(Measure(due=keys.due("00"), lists=lists))
+    return lambda: driver.store.scripts.run(Measure(due=keys.due("00"), oldest=None, newest=None, lists=lists))
 
 
 async def _find_allowed(driver: StoreDriver, n: int) -> Act:

@@ -162,7 +162,8 @@ class Measuring:
             counts = await ask_each(self._redis, shards, lambda pipeline, shard: pipeline.hgetall(keys.counts(shard)))
             measured = dict(
                 await self._scripts.run_for_each(
-                    [shard for shard, _ in counts], lambda shard: Measure(due=keys.due(shard), lists=lists)
+                    [shard for shard, _ in counts],
+                    lambda shard: Measure(due=keys.due(shard), oldest=None, newest=None, lists=lists),
                 )
             )
             self._last.update({each: (said, measured[each].lists) for each, (said,) in counts if each in measured})

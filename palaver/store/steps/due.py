@@ -281,7 +281,7 @@ class DueIndex:
             keys.within_shard(list_of(_ANY, queue)) for queue in queues for list_of in (keys.ready, keys.held_back)
         )
         measured = await self._scripts.run_for_each(
-            self.shards, lambda shard: Measure(due=keys.due(shard), lists=lists)
+            self.shards, lambda shard: Measure(due=keys.due(shard), oldest=None, newest=None, lists=lists)
         )
         there = [reply.lists for _, reply in whole(self.shards, measured)]
         by_queue: dict[str, tuple[int, float]] = {}

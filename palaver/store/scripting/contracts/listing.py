@@ -88,5 +88,8 @@ class Measure(Script[Lengths]):
 
     due: Key
     """One of its keys."""
+    oldest: str | None
+    newest: str | None
+    """The scores between which members count, as ZCOUNT takes them; both or none."""
     lists: tuple[str, ...]
     """Their keys without the hash tag."""
