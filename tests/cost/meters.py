@@ -143,7 +143,7 @@ def watch(store: Store, meter: Meter) -> Costs:
     async def one(script: Script[Any]) -> Any:
         return await metered(script, lambda: run(script))
 
-    async def each(calls: Iterable[Script[Any]]) -> list[Any]:
+    async def each(calls: Iterable[Script[Any]], **_: object) -> list[Any]:
         return [await metered(script, partial(_only, run_each, script)) for script in calls]
 
     scripts.run, scripts.run_each = one, each  # type: ignore[method-assign,assignment]

@@ -118,16 +118,16 @@ class Scripts:
         """
         return [_checked(reply) for reply in await self.run_each(scripts)]
 
-    async def run_each(self, scripts: Iterable[Script[R]]) -> list[R | Exception]:
-        """As `run_all`, with the error in the place of the reply of a script that answered with one."""
+    async def run_each(self, scripts: Iterable[Script[R]], *, visit: bool = False) -> list[R | Exception]:
+        """As `run_all`, with the error in the place of the reply of a script that answered with one. To ``visit`` a
+        shard is not to be busy there."""
         scripts = list(scripts)
-        return _replies(scripts, await self._answers(scripts, ()))
+        return _replies(scripts, await self._answers(scripts, (), visit=visit))
 
     async def run_for_each(self, things: Sequence[T], make: Callable[[T], Script[R]]) -> list[tuple[T, R]]:
         """The reply of the script that ``make`` makes for each of these, as `answered` has them: without those whose
-        server is away. Raises as that. To visit a shard is not to be busy there."""
-        scripts = [*map(make, things)]
-        return answered(things, _replies(scripts, await self._answers(scripts, (), visit=True)))
+        server is away. Raises as that. It is a visit."""
+        return answered(things, await self.run_each(map(make, things), visit=True))
 
     def note_busy(self, shards: Iterable[str]) -> None:
         """Mark these shards for those who sweep, where there are many."""
