@@ -22,9 +22,9 @@ def pytest_sessionstart() -> None:
         _called.add(script.name)
         return await run(self, script)
 
-    async def all_noted(self: Scripts, scripts: Sequence[Any], then: Sequence[Any]) -> Any:
+    async def all_noted(self: Scripts, scripts: Sequence[Any], then: Sequence[Any], *, visit: bool = False) -> Any:
         _called.update(script.name for script in scripts)
-        return await pipeline(self, scripts, then)
+        return await pipeline(self, scripts, then, visit=visit)
 
     Scripts.run = noted  # type: ignore[method-assign]
     Scripts._pipeline = all_noted  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ from palaver.store.redis import keys
 from palaver.store.redis.rounds import FULL_ROUND, SILENCE
 from palaver.vocabulary.ids import MAX_SHARDS, shard_of
 from tests.process.cluster import Cluster
-from tests.process.test_redis_cluster import on
+from tests.process.redis_clusters import on
 from tests.redis_cluster import RedisCluster
 from tests.waiting import eventually
 
