@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from celery import Celery
 from celery.worker.consumer.events import Events
+from kombu import serialization
 from kombu.asynchronous.timer import Timer
 
 from workers.broker import event_batcher
@@ -134,3 +136,10 @@ def test_an_event_says_what_kombu_alone_would_have_it_say(worker: Worker) -> Non
         assert message is not None
         (event,) = message.decode()
         assert {name: event[name] for name in facts} == facts
+
+
+def test_other_messages_are_written_by_kombu() -> None:
+    name = uuid4()
+    for serializer in ("json", serialization.registry.type_to_name["application/json"]):
+        _, _, body = serialization.dumps({"id": name}, serializer=serializer)
+        assert serialization.loads(body, "application/json", "utf-8") == {"id": name}

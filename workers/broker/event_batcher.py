@@ -15,6 +15,7 @@ _GATHER: Final = 0.2
 _TOGETHER: Final = 100
 """Events in a message at most: with a traceback in each of them it is still let in (`control_message` of
 palaver/vocabulary/limits.py)."""
+_SERIALIZER: Final = "palaver-events"
 _AS_KOMBU: Final = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
@@ -26,7 +27,9 @@ def _dumps(value: Any) -> bytes | str:
         return str(json.dumps(value))
 
 
-serialization.register("json", _dumps, None, "application/json", "utf-8")
+serialization.register(_SERIALIZER, _dumps, None, "application/json", "utf-8")
+# To kombu, messages of that type remain those of its own serializer, which is the one of all other messages.
+serialization.register("json", None, None, "application/json", "utf-8")
 
 
 class EventBatcher(StartStopStep):  # type: ignore[misc]  # Celery is untyped
@@ -61,6 +64,7 @@ class EventBatcher(StartStopStep):  # type: ignore[misc]  # Celery is untyped
             if self._timer is None or self._timer.canceled:
                 self._timer = consumer.timer.call_after(_GATHER, send)
 
+        self._dispatcher.serializer = _SERIALIZER
         self._dispatcher.on_send_buffered, self._dispatcher.buffer_limit = send_soon, _TOGETHER
         for group, events in before._group_buffer.items() if before else ():
             self._dispatcher._group_buffer[group] += events
