@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
@@ -28,7 +29,7 @@ def _without_position(schema: dict[str, Any]) -> None:
 class BaseEvent(BaseModel):
     """The fields that every event has."""
 
-    model_config = ConfigDict(frozen=True, json_schema_extra=_without_position)
+    model_config = ConfigDict(frozen=True, defer_build=True, json_schema_extra=_without_position)
 
     type: str
     run_id: str
@@ -414,7 +415,12 @@ EVENTS: Final[Mapping[str, type[BaseEvent]]] = MappingProxyType(
     }
 )
 """The class of each `EventKind`."""
-_KNOWN: Final[TypeAdapter[KnownEvent]] = TypeAdapter(KnownEvent)
+
+
+@cache
+def _known() -> TypeAdapter[KnownEvent]:
+    """Made when the first is read: who only writes events needs none of it."""
+    return TypeAdapter(KnownEvent)
 
 
 def read_event(text: bytes | str) -> Event:
@@ -424,6 +430,6 @@ def read_event(text: bytes | str) -> Event:
         ValueError: it is no event.
     """
     try:
-        return _KNOWN.validate_json(text, extra="ignore")
+        return _known().validate_json(text, extra="ignore")
     except ValidationError:
         return UnknownEvent.model_validate_json(text)

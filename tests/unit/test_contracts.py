@@ -206,9 +206,10 @@ def _declare(**hints: object) -> Any:
         ({"maybe": Key | None, "parts": tuple[Part, ...]}, "behind maybe"),
     ],
 )
-def test_what_cannot_travel_is_refused_where_it_is_declared(hints: dict[str, object], said: str) -> None:
+def test_what_cannot_travel_is_refused_before_it_is_asked(hints: dict[str, object], said: str) -> None:
+    script = _declare(**hints)
     with pytest.raises(TypeError, match=said):
-        _declare(**hints)
+        script.shape  # noqa: B018  # Made when it is first looked at.
 
 
 async def test_a_batch_is_a_loop_over_values() -> None:

@@ -34,6 +34,7 @@ NEWER: Final = "newer"
 """The reply of a script about a run when newer code has worked on its conversation; it is in no declaration."""
 
 R = TypeVar("R", covariant=True)
+T = TypeVar("T")
 Put = Callable[[list[Any], list[Any], Any], None]
 """Puts a field's value into KEYS or ARGV."""
 
@@ -230,6 +231,21 @@ class ScriptReply:
         return self.made(*echoed, *[read(value) for read, value in zip(self._reads, values, strict=True)])
 
 
+class _OfScript(Generic[T]):
+    """What follows from the declaration of a script, once it is asked for: a process uses a third of all scripts."""
+
+    def __init__(self, make: Callable[[type[Any]], T]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, script: object, owner: type) -> T:
+        made = self._make(owner)
+        setattr(owner, self._name, made)
+        return made
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Script(Generic[R]):
     """A call of a script; ``R`` is the union of its replies."""
@@ -243,15 +259,24 @@ class Script(Generic[R]):
     """True if it stores what clients send."""
     echoes: ClassVar[Sequence[str]] = ()
     """Fields that a reply of these names begins with: it has them from the script that was called, not from Lua."""
-    shape: ClassVar[Shape]
-    replies: ClassVar[Mapping[bytes, ScriptReply]]
+    shape: ClassVar[_OfScript[Shape]] = _OfScript(Shape)
+    replies: ClassVar[_OfScript[Mapping[bytes, ScriptReply]]] = _OfScript(
+        lambda script: {reply.tag.encode(): reply for reply in _replies(script)}
+    )
 
     def __init_subclass__(cls) -> None:
         # Frozen for who reads and checks the code: it would cost a third more to make one.
-        dataclass(kw_only=True, unsafe_hash=True)(cls)
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
         cls.name = snake(cls.__name__)
-        cls.shape = Shape(cls)
-        cls.replies = {reply.tag.encode(): reply for reply in _replies(cls)}
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def pack(self) -> tuple[list[str], list[Value]]:
         """KEYS and ARGV.
