@@ -20,8 +20,6 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Final
 
-import orjson
-
 from palaver.errors import ErrorClass, Failure
 from palaver.schemas.arguments import readable
 from palaver.schemas.models import Message, ToolCall
@@ -124,11 +122,7 @@ def _canonical(arguments: str) -> bytes:
     value = readable(arguments)
     if value is None:
         return arguments.encode(errors="surrogatepass")
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:
-        # A whole number of more than 64 bits.
-        return _sorted(value).encode()
+    return _sorted(value).encode()
 
 
 def _text(result: Message) -> bytes:

@@ -21,7 +21,7 @@ from tests.process.typed import palaver
 Sinks = dict[str, bytes]
 _OF_THE_STORE = b"{p"
 _BROKER = (b'"LPUSH"', b'"RPUSH"', b'"PUBLISH"', b'"HSET"', b'"ZADD"')
-_BODY = re.compile(rb'\\"body\\": \\"([A-Za-z0-9+/=]+)\\"')
+_BODY = re.compile(rb'\\"body\\": ?\\"([A-Za-z0-9+/=]+)\\"')
 
 
 @contextmanager

@@ -154,7 +154,9 @@ def test_what_waits_below_is_answered_above(cluster: Cluster) -> None:
         answer = cluster.http.post(f"/v1/runs/{run_id}/input", json={"items": [item]})
         assert answer.status_code == 202, answer.text
         again = cluster.http.post(f"/v1/runs/{child}/input", json={"items": [item]})
-        assert (again.status_code, again.json()["code"]) == (409, "action_already_resolved")
+        # Behind the last of them the child may have ended by now.
+        codes = ("action_already_resolved", "run_ended")[: 1 + number]
+        assert (again.status_code, again.json()["code"] in codes) == (409, True), again.text
         assert action.id not in [each.id for each in cluster.run(run_id).pending_below]
     run = cluster.ended(run_id)
     assert (run.status, run.pending_below) == ("completed", ())
