@@ -207,6 +207,16 @@ async def test_a_connection_on_which_a_long_answer_comes_is_not_dead(client: Sha
     assert await asking
 
 
+async def test_a_script_travels_with_the_others_however_long_it_is(client: SharedClient) -> None:
+    text = f"-- {'x' * 100_000}\nreturn {{KEYS[1], #ARGV[1]}}"
+    others = len(await client.client_list())
+    assert await client.eval(text, 1, "k", "a") == [b"k", 1]
+    assert await client.evalsha(await client.script_load(text), 1, "k", "a") == [b"k", 1]
+    assert len(await client.client_list()) == others
+    assert await client.eval(text, 1, "k", "x" * 100_000) == [b"k", 100_000]
+    assert len(await client.client_list()) == others + 1
+
+
 async def test_a_long_question_holds_up_no_other(client: SharedClient) -> None:
     line = deaf(client)
     asking = asyncio.ensure_future(client.set("k", "x" * 100_000))

@@ -33,6 +33,9 @@ _ALONE: Final = frozenset({"WAIT", "WAITAOF"})
 """Commands that keep their connection waiting: others behind them would wait as well."""
 _LONG: Final = 64 * KIB
 """Bytes from which on a question travels on a connection of its own: the renewal of a lease may be behind it."""
+_WITH_SCRIPT: Final = frozenset({"EVAL", "SCRIPT LOAD"})
+"""Commands with the text of a script behind them, however long that is: it comes once for each, and what is to be
+settled may wait for it where no connection can be opened."""
 _PATIENCE: Final = 5.0
 """Seconds in which nothing comes, though somebody waits, after which the connection counts as dead, as those of the
 pool do."""
@@ -75,7 +78,7 @@ class SharedClient(Redis):
         if any(command[0] in _ALONE for command in commands):
             return None
         questions = _packed(commands)
-        if sum(map(len, questions)) > _LONG:
+        if sum(map(len, questions)) - sum(len(words[1]) for words in commands if words[0] in _WITH_SCRIPT) > _LONG:
             return None
         try:
             answers = await self._line.ask(questions)
