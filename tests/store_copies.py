@@ -63,7 +63,8 @@ def everything(url: str) -> dict[bytes, Any]:
 
 def _is_stores(name: bytes) -> bool:
     ours = name.startswith((b"{p", b"palaver:"))
-    return ours and not name.startswith((b"palaver:worker:", b"palaver:workers")) and not name.endswith(b"}:promised")
+    living = (b"palaver:worker:", b"palaver:workers", b"{palaver:workers}:")
+    return ours and not name.startswith(living) and not name.endswith(b"}:promised")
 
 
 def _read(client: Any, names: list[bytes]) -> Iterator[tuple[bytes, Any]]:

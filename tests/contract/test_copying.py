@@ -20,6 +20,7 @@ from palaver.store.copying.parts import StorePart, part_of
 from palaver.store.copying.places import NAME, RIGHTS
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.redis import keys
+from palaver.vocabulary.ids import MAX_SHARDS, all_shards, new_run_id
 from tests.contract.belongings import kinds
 from tests.redis_cluster import RedisCluster
 from tests.store_copies import connected, everything, fill
@@ -126,6 +127,7 @@ def test_each_kind_of_key_has_its_part() -> None:
     parts = {kind: part_of(kind.replace("<owner>", "@:").encode()) for kind in kinds()}
     assert {kind for kind, part in parts.items() if part is None} == {
         *("{p00}:sender", "{p00}:promised", "palaver:workers", "palaver:worker:<id>"),
+        *("{palaver:workers}:sweepers", "{palaver:workers}:busy"),
         # Channels.
         *("palaver:cancel:<worker>", "palaver:providers"),
     }
@@ -135,6 +137,22 @@ def test_each_kind_of_key_has_its_part() -> None:
     assert {"{p00}:run:<id>", "{p00}:steps:<id>", "{p00}:log:<id>", "{p00}:conv:<id>", "{p00}:idem:<hash>"} <= records
     assert parts["{p00}:<owner>runs"] is StorePart.LISTS
     assert part_of(b"_kombu.binding.tools") is part_of(b"tools") is part_of(b"palaver:task:7:sent") is None
+
+
+def test_each_shard_is_copied(source: RedisServer, target: RedisServer, capfd: pytest.CaptureFixture[str]) -> None:
+    parts = {part_of(keys.run(new_run_id(shard)).encode()) for shard in all_shards(MAX_SHARDS)}
+    assert parts == {StorePart.RECORDS}
+    asyncio.run(fill(Settings(redis_url=source.url, shards=MAX_SHARDS), 20, 20))
+    with closing(connected(source.url)) as client:
+        client.set(f"{{p{all_shards(MAX_SHARDS)[-1]}}}:promised", "1")
+        client.hset(keys.SWEEPERS, "model.1@here", 1)
+        client.hset(keys.BUSY, "00", 1)
+        client.zadd(keys.due(all_shards(MAX_SHARDS)[900]), {"run_x 1": 1})
+    receipt = copied(capfd, source.url, target.url)
+    assert everything(target.url) == everything(source.url)
+    assert receipt["conversations"] == 40
+    assert receipt["left"] == {"promised": 1, "palaver:worker": 2}
+    assert receipt["shards"] > 900
 
 
 def test_a_copy_ahead_leaves_out_what_moves_and_may_read_of_a_fleet(

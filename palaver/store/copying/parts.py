@@ -7,13 +7,19 @@ no list that leads to nothing, and one without the last part has nothing that a 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
-_SHARD: Final = re.compile(rb"\{p([0-9a-f]{2})\}:(?:@[0-9a-z]*:)?([a-z_]+)")
+from palaver.vocabulary.ids import MAX_SHARDS, all_shards
+
+_SHARD: Final = re.compile(rb"\{p([0-9a-z]{2})\}:(?:@[0-9a-z]*:)?([a-z_]+)")
 _SHARED: Final = re.compile(rb"\{palaver:([a-z]+)[^}]*\}:(?:model:.*:)?([a-z]+)")
 _PLAIN: Final = re.compile(rb"palaver:(tenants|worker-[a-z]+)")
-_NOT_COPIED: Final = re.compile(rb"\{p[0-9a-f]{2}\}:(sender|promised)$|palaver:(workers$|worker:|task:)")
+_NOT_COPIED: Final = re.compile(
+    rb"\{p[0-9a-z]{2}\}:(sender|promised)$|\{palaver:workers\}:|palaver:(workers$|worker:|task:)"
+)
 """Matches keys that speak of living processes, or of a server, and reports of Celery's tasks that are tools."""
 _WORD: Final = re.compile(rb"[A-Za-z0-9_-]+")
 _RECORDS: Final = frozenset(
@@ -56,7 +62,12 @@ def part_of(key: bytes) -> StorePart | None:
 def shard_in(key: bytes) -> int | None:
     """Return the number of the shard that a key is of; None if it is of none."""
     found = _SHARD.match(key)
-    return int(found[1], 16) if found else None
+    return _places().get(found[1].decode()) if found else None
+
+
+@cache
+def _places() -> Mapping[str, int]:
+    return {shard: place for place, shard in enumerate(all_shards(MAX_SHARDS))}
 
 
 def kind_in(key: bytes) -> str:

@@ -25,7 +25,7 @@ from palaver.config.brokers import user_of
 from palaver.config.clusters import is_cluster
 from palaver.errors import Refused, StoreUnavailable
 from palaver.store.copying.values import Command
-from palaver.store.redis.connection import is_absent, is_closed, text
+from palaver.store.redis.connection import is_absent, is_closed
 from palaver.store.redis.pools import client_of
 
 NAME: Final = "palaver-store-copy"
@@ -112,7 +112,7 @@ class CopyPlace:
         raise self._explained(answer) from answer
 
     def _explained(self, error: Exception) -> Refused | StoreUnavailable:
-        said = " ".join(text(str(error)).split())[:200]
+        said = " ".join(str(error).split())[:200]
         if "cluster support disabled" in said:
             return self._refused("is no cluster: write redis://HOST:PORT/0")
         if isinstance(error, OutOfMemoryError):
