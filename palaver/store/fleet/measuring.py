@@ -21,7 +21,8 @@ from palaver.store.redis import keys
 from palaver.store.redis.capacity import Capacity, Memory
 from palaver.store.redis.connection import Connection, Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each, whole
-from palaver.store.scripting.contracts.listing import Length, Measure
+from palaver.store.scripting.contracts.listing import Length
+from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.server.rewinds import Rewinds
 from palaver.store.server.server_state import NO_EVICTION, ServerState
@@ -33,7 +34,6 @@ from palaver.vocabulary.lifecycle import RunStatus, WaitReason
 
 _AT_ONCE: Final = 32
 """Shards that are read in one go: others get their turn in between."""
-_ANY: Final = "00"
 _COUNTED: Final[Mapping[str, Metric]] = {metric.series: metric for metric in COUNTED}
 
 
@@ -68,10 +68,10 @@ class _Shards:
     ready: dict[str, _WaitingLine] = field(default_factory=dict)
     due: _WaitingLine = field(default_factory=_WaitingLine)
 
-    def lists(self) -> tuple[str, ...]:
+    def lists(self) -> list[keys.Key]:
         """The lists of a shard that are measured: those of runs, then the parts of each line."""
-        runs = (keys.runs(_ANY, status, owner) for status in RunStatus for owner in keys.ALL_TENANTS)
-        return tuple(keys.within_shard(key) for key in (*runs, *(key for _, key in self._lines())))
+        runs = [keys.runs(ANY, status, owner) for status in RunStatus for owner in keys.ALL_TENANTS]
+        return runs + [key for _, key in self._lines()]
 
     def add(self, counts: Fields, lengths: Sequence[Length]) -> None:
         """What a shard has: its counts, and the lengths of those lists."""
@@ -84,11 +84,11 @@ class _Shards:
 
     def _lines(self) -> Iterator[tuple[_WaitingLine, str]]:
         """Each line, and the key of a shard's part of it."""
-        yield from ((line, keys.waiting(_ANY, reason)) for reason, line in self.waiting.items())
-        yield from ((line, keys.pending(_ANY, action_type)) for action_type, line in self.pending.items())
-        yield from ((line, keys.ready(_ANY, queue)) for queue, line in self.ready.items())
-        yield from ((line, keys.held_back(_ANY, queue)) for queue, line in self.ready.items())
-        yield self.due, keys.due(_ANY)
+        yield from ((line, keys.waiting(ANY, reason)) for reason, line in self.waiting.items())
+        yield from ((line, keys.pending(ANY, action_type)) for action_type, line in self.pending.items())
+        yield from ((line, keys.ready(ANY, queue)) for queue, line in self.ready.items())
+        yield from ((line, keys.held_back(ANY, queue)) for queue, line in self.ready.items())
+        yield self.due, keys.due(ANY)
 
 
 class Measuring:
@@ -160,13 +160,8 @@ class Measuring:
         lists = totals.lists()
         for shards in portions(self._shards, _AT_ONCE):
             counts = await ask_each(self._redis, shards, lambda pipeline, shard: pipeline.hgetall(keys.counts(shard)))
-            measured = dict(
-                await self._scripts.run_for_each(
-                    [shard for shard, _ in counts],
-                    lambda shard: Measure(due=keys.due(shard), oldest=None, newest=None, lists=lists),
-                )
-            )
-            self._last.update({each: (said, measured[each].lists) for each, (said,) in counts if each in measured})
+            measured = dict(await list_lengths(self._scripts, [shard for shard, _ in counts], lists))
+            self._last.update({each: (said, measured[each]) for each, (said,) in counts if each in measured})
             # One that is away stands still: what was read of it last.
             for _, last in whole(shards, [(each, self._last[each]) for each in shards if each in self._last]):
                 totals.add(*last)

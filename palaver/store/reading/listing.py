@@ -18,7 +18,8 @@ from palaver.store.reading.finding import Search, ShardLists, find
 from palaver.store.reading.reading import Reading
 from palaver.store.redis import keys
 from palaver.store.redis.visits import whole
-from palaver.store.scripting.contracts.listing import FieldTest, Measure
+from palaver.store.scripting.contracts.listing import FieldTest
+from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.vocabulary.ids import is_id, shard_of
 from palaver.vocabulary.lifecycle import RunStatus
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -27,8 +28,6 @@ _CLOCK_STEP: Final = 60_000
 """ms by which Redis's clock may have been set back between a conversation and a run of it."""
 _NEARLY_ONE: Final = timedelta(microseconds=999)
 """What makes the next millisecond of a time that is within one."""
-_ANY: Final = "00"
-"""A shard, where it does not matter which."""
 _TOGETHER: Final = 25
 """Runs that are read at once."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -71,16 +70,18 @@ class Listing(Reading):
     async def counts(self, after: datetime | None = None, before: datetime | None = None) -> dict[RunStatus, int]:
         """Return the number of runs in each status; of those that were submitted between these times, if they are
         given."""
-        oldest = f"({records.millis(after)}" if after else "-inf" if before else None
-        newest = f"({records.millis(before + _NEARLY_ONE)}" if before else "+inf" if after else None
+        oldest = f"({records.millis(after)}" if after else "-inf"
+        newest = f"({records.millis(before + _NEARLY_ONE)}" if before else "+inf"
         lists = [(status, of) for status in RunStatus for of in keys.reached_owners()]
-        names = tuple(keys.within_shard(keys.runs(_ANY, *each)) for each in lists)
-        there = await self._scripts.run_for_each(
-            self.shards, lambda shard: Measure(due=keys.due(shard), lists=names, oldest=oldest, newest=newest)
+        there = await list_lengths(
+            self._scripts,
+            self.shards,
+            [keys.runs(ANY, *each) for each in lists],
+            (oldest, newest) if after or before else None,
         )
         counted = dict.fromkeys(RunStatus, 0)
-        for _, measured in whole(self.shards, there):
-            for (status, _), part in zip(lists, measured.lists, strict=True):
+        for _, parts in whole(self.shards, there):
+            for (status, _), part in zip(lists, parts, strict=True):
                 counted[status] += part.length
         return counted
 

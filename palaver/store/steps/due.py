@@ -16,10 +16,11 @@ from palaver.store.redis import keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms, portions
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each, tell_each, whole
-from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Measure, Sweep
+from palaver.store.scripting.contracts import Attend, Fill, ForgetConversations, Sweep
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Gone, Moved
 from palaver.store.scripting.contracts.steps import LeftToNewer, RunDue
+from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.queues import ToolQueues
@@ -37,7 +38,6 @@ _CAPPED: Final = 500
 """Tenants at their cap that are looked at in one go, in each queue of a shard."""
 _LOOKS: Final = 4
 """Looks in a second for what is due, and for what nobody claims."""
-_ANY: Final = "00"
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
@@ -85,10 +85,7 @@ class DueIndex:
 
         if not self.rounds.few:
             self._upcoming = {shard: at for shard, at in self._upcoming.items() if self.rounds.has(shard)}
-        shards = {
-            *turn,
-            *(shard for shard, at in self._upcoming.items() if at <= now),
-        }
+        shards = {*turn, *(shard for shard, at in self._upcoming.items() if at <= now)}
         for shard in shards:
             self._upcoming.pop(shard, None)
         items: list[DueItem] = []
@@ -277,13 +274,8 @@ class DueIndex:
     async def depths(self) -> dict[str, tuple[int, float]]:
         """For each queue: how many steps are ready, delivered or not, and the oldest one's seconds."""
         now, queues = await now_ms(self._redis), await self._queues.all()
-        lists = tuple(
-            keys.within_shard(list_of(_ANY, queue)) for queue in queues for list_of in (keys.ready, keys.held_back)
-        )
-        measured = await self._scripts.run_for_each(
-            self.shards, lambda shard: Measure(due=keys.due(shard), oldest=None, newest=None, lists=lists)
-        )
-        there = [reply.lists for _, reply in whole(self.shards, measured)]
+        lists = [list_of(ANY, queue) for queue in queues for list_of in (keys.ready, keys.held_back)]
+        there = [parts for _, parts in whole(self.shards, await list_lengths(self._scripts, self.shards, lists))]
         by_queue: dict[str, tuple[int, float]] = {}
         for i, queue in enumerate(queues):
             of_queue = [part for parts in there for part in parts[2 * i : 2 * (i + 1)]]
