@@ -114,10 +114,10 @@ class Runs(Listing):
     ) -> Submitted:
         """Take a run on: durable, in its conversation's order, and under its idempotency key, in one step. ``by`` is
         who asks: the name of an API key, among whose bearers the idempotency key is one. One that ``begins`` makes its
-        conversation if there is none of that id. One that ``condenses`` does nothing else. ``lacks``
-        is what no worker has that its first step needs, as in ``waiting``; None if one may be there. With ``show`` a
-        new run comes with the answer. ``received`` is the submission as it came, if it was completed since: the
-        idempotency key is that of the former.
+        conversation if there is none of that id. One that ``condenses`` does nothing else. ``lacks`` is what no worker
+        has that its first step needs, as in ``waiting``; None if one may be there. With ``show`` a new run comes with
+        the answer. ``received`` is the submission as it came, if it was completed since: the idempotency key is that of
+        the former.
 
         Raises:
             UnknownConversation: the conversation is not there (any more).
