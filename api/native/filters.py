@@ -130,7 +130,25 @@ PAIRS: Final = {
 Entries = Annotated[Metadata, BeforeValidator(_entries)]
 
 
-class Filters(BaseModel):
+def _check_order(query: BaseModel, what: str) -> None:
+    after, before = getattr(query, f"{what}_after"), getattr(query, f"{what}_before")
+    if after and before and after >= before:
+        raise ValueError(f"{what}_after must be before {what}_before")
+
+
+class CreatedBetween(BaseModel):
+    """Runs that were submitted between two times."""
+
+    created_after: Moment | None = Field(default=None, description="Only runs submitted after this time.")
+    created_before: Moment | None = Field(default=None, description="Only runs submitted before this time.")
+
+    @model_validator(mode="after")
+    def _created_fits(self) -> Self:
+        _check_order(self, "created")
+        return self
+
+
+class Filters(CreatedBetween):
     """Runs that all of these admit."""
 
     status: Annotated[tuple[RunStatus, ...], BeforeValidator(_statuses)] = Field(
@@ -161,17 +179,12 @@ class Filters(BaseModel):
     retried: Annotated[bool, BeforeValidator(_flag)] | None = Field(
         default=None, description="Only runs that another one goes on with (`true`), or none (`false`)."
     )
-    created_after: Moment | None = Field(default=None, description="Only runs submitted after this time.")
-    created_before: Moment | None = Field(default=None, description="Only runs submitted before this time.")
     ended_after: Moment | None = Field(default=None, description="Only runs that ended after this time.")
     ended_before: Moment | None = Field(default=None, description="Only runs that ended before this time.")
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        for what in ("created", "ended"):
-            after, before = getattr(self, f"{what}_after"), getattr(self, f"{what}_before")
-            if after and before and after >= before:
-                raise ValueError(f"{what}_after must be before {what}_before")
+    def _ended_fits(self) -> Self:
+        _check_order(self, "ended")
         return self
 
     def as_filter(self) -> RunFilter:

@@ -20,7 +20,7 @@ from ..streams import EventStream
 from .answers import answer_list, answer_run, headers_of
 from .dialect import NATIVE, RunId
 from .events import WatchQuery
-from .filters import PAIRS, Entries, Filters, Moment
+from .filters import PAIRS, CreatedBetween, Entries, Filters
 from .frames import STREAMS, frames, outlet
 from .links import Run, RunList, run_json
 
@@ -36,11 +36,8 @@ class RunsQuery(Query, Filters):
     cursor: str | None = Field(default=None, description="`next_cursor` of the page before.")
 
 
-class CountQuery(Query):
+class CountQuery(Query, CreatedBetween):
     """The runs to count."""
-
-    created_after: Moment | None = Field(default=None, description="Only runs submitted after this time.")
-    created_before: Moment | None = Field(default=None, description="Only runs submitted before this time.")
 
 
 class RunQuery(Query):
