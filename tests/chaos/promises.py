@@ -41,6 +41,11 @@ class Clients:
         for thread in self._threads:
             thread.join(2 * PATIENCE)
 
+    def some_more(self, number: int = 5) -> None:
+        """Wait until so many more are promised."""
+        some = len(self.promised)
+        eventually(lambda: len(self.promised) >= some + number, within=60)
+
     def _submit(self, number: int) -> None:
         body = self._cluster.body("tool-3+use-each+rate-100", tools=["record", "record_idempotent", "calculator"])
         with httpx.Client(base_url=self._cluster.stack.url, timeout=10, trust_env=False) as http:

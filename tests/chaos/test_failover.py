@@ -21,6 +21,7 @@ from tests.chaos.promises import Clients, check_all
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
+from tests.process.phases import wait
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -85,10 +86,8 @@ def fail_over(folder: Path, failovers: int) -> None:
         took = []
         with Clients(cluster) as clients:
             for _ in range(failovers):
-                some = len(clients.promised)
-                eventually(lambda some=some: len(clients.promised) >= some + 10, within=60)  # type: ignore[misc]
-                until = time.monotonic() + chance.uniform(0.0, 0.5)
-                eventually(lambda until=until: time.monotonic() >= until)  # type: ignore[misc]
+                clients.some_more(10)
+                wait(chance.uniform(0.0, 0.5))
                 begun = time.monotonic()
                 pair.fail_over()
                 took.append(time.monotonic() - begun)

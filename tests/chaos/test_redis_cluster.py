@@ -15,6 +15,7 @@ from tests.chaos.cluster_bus import ClusterBus
 from tests.chaos.promises import Clients, check_all
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
+from tests.process.phases import wait
 from tests.process.redis_clusters import has_another_master, on
 from tests.redis_cluster import NODE_TIMEOUT, RedisCluster
 from tests.waiting import eventually
@@ -33,7 +34,8 @@ def test_nothing_promised_is_lost_as_masters_are_killed(tmp_path: Path) -> None:
     with RedisCluster(replicas=1) as masters, on(masters, tmp_path, PALAVER_DURABILITY="replicas=1") as cluster:
         with Clients(cluster) as clients:
             for _ in range(kills):
-                some_more(clients, chance)
+                clients.some_more()
+                wait(chance.uniform(0.0, 0.5))
                 begun = time.monotonic()
                 kill_a_master(masters, chance)
                 took.append(time.monotonic() - begun)
@@ -56,14 +58,15 @@ def test_a_master_that_is_cut_off_and_keeps_answering_has_promised_nothing(tmp_p
     ):
         with Clients(cluster) as clients:
             for _ in range(cuts):
-                some_more(clients, chance)
+                clients.some_more()
+                wait(chance.uniform(0.0, 0.5))
                 lost = masters.master_of(chance.choice((0, SLOTS // 2, SLOTS - 1)))
                 # It believes for longer than the others that it may answer.
                 masters.client(lost).config_set("cluster-node-timeout", 20_000)
                 bus.alone = masters.servers.index(lost)
                 eventually(lambda: len(masters.masters()) == 4, within=60, why="nobody takes its place")
-                taken, until = masters.writes(lost), time.monotonic() + chance.uniform(0.5, 2.0)
-                eventually(partial(_has_passed, until), within=10)
+                taken = masters.writes(lost)
+                wait(chance.uniform(0.5, 2.0))
                 counts["bytes that it took"] += masters.writes(lost) - taken
                 assert masters.client(lost).cluster("info")["cluster_state"] == "ok"
                 masters.client(lost).config_set("cluster-node-timeout", round(NODE_TIMEOUT * 1000))
@@ -82,22 +85,13 @@ def test_nothing_is_lost_as_slots_move(tmp_path: Path) -> None:
     with RedisCluster() as masters, on(masters, tmp_path) as cluster:
         with Clients(cluster) as clients:
             for _ in range(moves):
-                some_more(clients, chance)
+                clients.some_more()
+                wait(chance.uniform(0.0, 0.5))
                 move_some_slots(masters, chance)
         check_all(cluster, clients.promised)
         counts = {"moves": moves, "promised": len(clients.promised), "retried": clients.retried}
     print(counts)
     record("cluster: slots moved", seed=seed, counts=counts)
-
-
-def _has_passed(moment: float) -> bool:
-    return time.monotonic() >= moment
-
-
-def some_more(clients: Clients, chance: Random) -> None:
-    """Wait until a few more runs are promised, and a moment."""
-    some, until = len(clients.promised), time.monotonic() + chance.uniform(0.0, 0.5)
-    eventually(lambda: len(clients.promised) >= some + 5 and time.monotonic() >= until, within=60)
 
 
 def kill_a_master(masters: RedisCluster, chance: Random) -> None:

@@ -16,6 +16,7 @@ from tests.chaos.promises import Clients, check_all
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
+from tests.process.phases import wait
 from tests.sentinels import SentinelGroup
 from tests.waiting import eventually
 
@@ -58,14 +59,14 @@ def test_nothing_promised_is_lost_in_many_failovers(here: Installation, tmp_path
             cancelled: list[str] = []
             with Clients(cluster) as clients:
                 for _ in range(failovers):
-                    _some_more(clients)
-                    _wait(chance.uniform(0.0, 0.5))
+                    clients.some_more()
+                    wait(chance.uniform(0.0, 0.5))
                     cancelled.append(cluster.submit("say-5000+rate-50"))
                     move = chance.choice(here.moves)
                     counts[move] += 1
                     took.append(_fail_over(group, move, chance))
                     _cancel(cluster, cancelled[-1])
-                    _some_more(clients)
+                    clients.some_more()
             check_all(cluster, clients.promised)
             assert {cluster.ended(run_id).status for run_id in cancelled} == {"cancelled"}
             counts.update(failovers=failovers, promised=len(clients.promised), retried=clients.retried)
@@ -112,13 +113,3 @@ def _cancel(cluster: Cluster, run_id: str) -> None:
         eventually(taken, within=30, every=0.2)
     except AssertionError:
         pytest.fail(f"{run_id} was not cancelled: {seen}, {cluster.run(run_id).status}")
-
-
-def _some_more(clients: Clients) -> None:
-    some = len(clients.promised)
-    eventually(lambda: len(clients.promised) >= some + 5, within=60)
-
-
-def _wait(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    eventually(lambda: time.monotonic() >= until)
