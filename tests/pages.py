@@ -78,7 +78,8 @@ def _pattern(shown: str) -> tuple[str, list[str]]:
                 pattern += r".*"
             case kind:
                 names.append(found[0])
-                pattern += r"(\d+)" if kind == "number" else rf"({found[0][:-1]}\w+)"
+                # Of an id, just its kind: its shard is any, where there are many.
+                pattern += r"(\d+)" if kind == "number" else rf"({found[0].partition('_')[0]}_\w{{28}})"
     return pattern + _words(shown[end:]), names
 
 

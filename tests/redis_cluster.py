@@ -38,6 +38,18 @@ NODE_TIMEOUT: Final = 1.0
 """Seconds without an answer after which the others take a master for dead."""
 
 
+_FLAGS: Final = {
+    **redis.RedisCluster.COMMAND_FLAGS,
+    **dict.fromkeys(("KEYS", "DBSIZE", "CONFIG SET", "CLIENT PAUSE", "PUBSUB CHANNELS"), "primaries"),
+}
+
+
+class _Whole(redis.RedisCluster):
+    """A client that asks all masters what is about a server: redis-py asks one, for the names of all keys, too."""
+
+    COMMAND_FLAGS = _FLAGS
+
+
 class RedisCluster:
     """``masters`` with ``replicas`` each. Slots without a master do not stop those of the others.
 
@@ -92,7 +104,7 @@ class RedisCluster:
 
     def whole(self) -> Any:
         """A connection to all of them."""
-        return redis.RedisCluster(host=HOST, port=self.servers[0].port, socket_timeout=5)
+        return _Whole(host=HOST, port=self.servers[0].port, socket_timeout=5)
 
     def masters(self) -> list[RedisServer]:
         """The servers that are masters now, as they say themselves, of those that run."""
@@ -167,6 +179,10 @@ class RedisCluster:
         for client in clients[self._masters :]:
             eventually(partial(self._follows, client))
         eventually(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+
+    def infos(self) -> list[Any]:
+        """Return what each master says of itself."""
+        return [self.client(server).info() for server in self.masters()]
 
     def writes(self, server: RedisServer) -> int:
         """Return how many bytes of writes a server has taken."""

@@ -18,7 +18,7 @@ from palaver.steps.leases import Delivery, Settled
 from palaver.steps.wire import in_redis
 from palaver.store import Store
 from palaver.store.fleet.queue_lists import QueueLists
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.step_kinds import RECOVERED
 
 Publish = Callable[[Sequence[Delivery]], object]

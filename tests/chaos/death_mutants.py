@@ -18,6 +18,7 @@ _KEEPER: Final = "workers/loops/keeper.py"
 _BLAME: Final = "tests/contract/test_poison.py"
 _LOST: Final = "palaver/store/scripting/lua/_lost_together.lua"
 _POISON: Final = "palaver/store/scripting/lua/_poison.lua"
+_JUDGEMENT: Final = "palaver/store/scripting/lua/_judgement.lua"
 
 
 def _mutant(name: str, file: str, old: str, new: str, test: str = _RULE) -> TestedMutant:
@@ -99,12 +100,30 @@ DEATH_MUTANTS: Final = by_name(
     ),
     _mutant("a trial that another death does not end", _LOST, "      tried.on_trial = nil\n", "", _BLAME),
     _mutant(
-        "an age that is always the same one", _LOST, "math.abs(age - before) <= 1000 + before / 16", "true", _BLAME
+        "an age that is always the same one", _JUDGEMENT, "math.abs(age - before) <= 1000 + before / 16", "true", _BLAME
     ),
     _mutant("a trial that tells no more than any loss", _POISON, "step.on_trial and step.row or 0", "0", _BLAME),
-    _mutant("suspects that come back together", _POISON, " + gap * slot", "", _BLAME),
+    _mutant("suspects that come back together", _JUDGEMENT, " + gap * slot", "", _BLAME),
     _mutant(
-        "a suspect that does not stay away", _POISON, "lost.judgement.delay = AWAY", "lost.judgement.delay = 0", _BLAME
+        "a suspect that does not stay away",
+        _JUDGEMENT,
+        "lost.judgement.delay = AWAY",
+        "lost.judgement.delay = 0",
+        _BLAME,
+    ),
+    _mutant(
+        "neighbours on other shards that nobody compares",
+        "palaver/store/steps/losses.py",
+        "if len(self._shards) == 1:",
+        "if self._shards:",
+        _BLAME,
+    ),
+    _mutant(
+        "a trial that a death in another shard does not end",
+        "palaver/store/scripting/lua/sweep.lua",
+        "if args.acquitted and step.on_trial then",
+        "if false then",
+        _BLAME,
     ),
     _mutant(
         "every life of a process has the same id", "workers/steps/runtime.py", "secrets.token_hex(4)", '"life"', _IDS

@@ -68,7 +68,7 @@ def server() -> Iterator[RedisServer]:
 def address(server: RedisServer) -> Iterator[str]:
     """Its address; with PALAVER_TEST_STORE=sentinel, that of a Sentinel that knows it."""
     if ON_CLUSTER:
-        with RedisCluster() as cluster:
+        with RedisCluster(replicas=1) as cluster:
             yield cluster.url
         return
     if not BY_SENTINEL:

@@ -34,7 +34,7 @@ from palaver.store.reading.events import LogEntry, StoredEvent
 from palaver.store.redis import keys
 from palaver.store.runs.control import Acted
 from palaver.store.runs.runs import Submitted
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.telemetry.traces import Tracing
 from palaver.vocabulary.ids import call_of
 from palaver.vocabulary.lifecycle import RunStatus, StopReason

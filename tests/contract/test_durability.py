@@ -17,7 +17,7 @@ from palaver.stack.redis_server import RedisServer
 from palaver.steps.leases import Lease
 from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from tests.contract.store_driver import StoreDriver
 from tests.contract.waitaof import knows_waitaof, need_waitaof
 

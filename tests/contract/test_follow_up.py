@@ -18,7 +18,7 @@ from palaver.steps.stuck import Nudge
 from palaver.steps.verdicts import Finish
 from palaver.store import Store
 from palaver.store.redis import keys
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.lifecycle import StopReason
 from tests.contract.store_driver import StoreDriver
 

@@ -14,7 +14,7 @@ from palaver.steps.leases import Renewal, Stray
 from palaver.store import Store
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.redis import keys
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.ids import new_run_id
 from palaver.vocabulary.lifecycle import RunStatus, StopReason
 from tests.contract.store_driver import TOOL_ERROR, StoreDriver

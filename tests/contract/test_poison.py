@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import orjson
 import pytest
 
+from palaver.config.settings import Settings
 from palaver.steps.leases import Delivery, Lease
+from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.connection import now_ms
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from tests.contract.store_driver import AGENT, StoreDriver
 
 LEASE_MS = 15_000
@@ -20,6 +22,13 @@ AWAY = 30.0
 """Seconds for which a step stays away before its trial."""
 MOST = 60
 """Losses that the search for one among dozens may take; seven on average."""
+
+
+@pytest.fixture(params=[1, 16], ids=["one shard", "many shards"])
+async def driver(redis: Any, settings: Settings, request: pytest.FixtureRequest) -> AsyncIterator[StoreDriver]:
+    store = Store(redis, settings.model_copy(update={"shards": request.param}))
+    yield StoreDriver(store, redis)
+    await store.feeds.close()
 
 
 async def crash(

@@ -13,7 +13,7 @@ from fakeredis import FakeServer
 from palaver.config.settings import Settings
 from palaver.steps.leases import Delivery, Lease
 from palaver.store import Store
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from tests.contract.clock import Clock
 from tests.contract.invariants import check_whole
 from tests.contract.store_driver import StoreDriver
@@ -88,11 +88,11 @@ class Workers:
             self._sent += settled.deliveries
 
 
-@pytest.fixture
-async def driver(settings: Settings, clock: Clock) -> AsyncIterator[StoreDriver]:
+@pytest.fixture(params=[1, 16], ids=["one shard", "many shards"])
+async def driver(settings: Settings, clock: Clock, request: pytest.FixtureRequest) -> AsyncIterator[StoreDriver]:
     redis: Any = WitnessedFake(server=FakeServer())
     redis.moves = Moves()
-    store = Store(redis, settings)
+    store = Store(redis, settings.model_copy(update={"shards": request.param}))
     yield StoreDriver(store, redis)
     await check_whole(redis)
     await store.feeds.close()

@@ -9,7 +9,7 @@ import pytest
 from palaver.errors import CorruptRecord
 from palaver.store.redis import keys
 from palaver.store.scripting.contracts.logs import ENTRY_FIELDS
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import StoreDriver
 

@@ -18,7 +18,7 @@ from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store import Store
 from palaver.store.conversations.vault import Sealed
 from palaver.store.redis import keys
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import AGENT, StoreDriver
 from tests.contract.test_bounds import Breaking, ended, many

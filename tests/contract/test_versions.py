@@ -14,7 +14,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.runs.runs import Submitted
 from palaver.store.scripting import scripts
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.lifecycle import RunStatus
 from tests.contract.store_driver import StoreDriver
 

@@ -81,13 +81,16 @@ def what_is_left(cluster: Cluster) -> dict[str, Any]:
     with cluster.redis() as connection:
 
         def left() -> dict[str, Any]:
-            sets = ("{p00}:due", "{p00}:ready:model", "{p00}:ready:tools", "{p00}:held")
-            found: dict[str, Any] = {name: connection.zrange(name, 0, 5) for name in sets}
+            sets = ("due", "ready:model", "ready:tools", "held")
+            found: dict[str, Any] = {
+                name: [connection.zrange(key, 0, 5) for key in cluster.of_the_store(name)] for name in sets
+            }
             found |= {f"messages in {name}": cluster.broker.depth(name) for name in ("model", "tools")}
             for kind in ("steps", "undelivered", "held_back", "turns", "capped", "backlog"):
-                found[kind] = connection.keys(f"{{p00}}:{kind}:*")
-            found["in flight"] = [*connection.keys("{p00}:in_flight"), *connection.keys("{p00}:@*:in_flight")]
-            found["reserved"] = int(connection.hget("{p00}:meters", "reserved") or 0)
+                found[kind] = cluster.of_the_store(f"{kind}:*")
+            found["in flight"] = [*cluster.of_the_store("in_flight"), *cluster.of_the_store("@*:in_flight")]
+            meters = cluster.of_the_store("meters")
+            found["reserved"] = sum(int(connection.hget(key, "reserved") or 0) for key in meters)
             return {name: some for name, some in found.items() if some}
 
         try:

@@ -128,7 +128,7 @@ class Cluster(Inputs):
         self.sentinel = SentinelServer.of(ports.redis) if BY_SENTINEL and redis_url is None and not self.users else None
         """The way to the Redis for all processes, where that is under test."""
         self._masters = ExitStack()
-        self.masters = RedisCluster() if ON_CLUSTER and redis_url is None and not self.users else None
+        self.masters = RedisCluster(replicas=1) if ON_CLUSTER and redis_url is None and not self.users else None
         """The masters that have the store, where that is under test: the Redis of the stack has the deliveries."""
         self.tool_ledger_path = folder / "tools.jsonl"
         self.ledger_path = folder / "model-ledger.jsonl"
@@ -246,7 +246,7 @@ class Cluster(Inputs):
 
     def takers(self) -> list[str]:
         """The connections, by Redis's numbers, on which workers take deliveries from it."""
-        with self.redis() as server:
+        with self.deliveries() as server:
             return [each["id"] for each in server.client_list() if each["cmd"] == "blmpop"]
 
     def heal(self) -> None:
@@ -271,8 +271,9 @@ class Cluster(Inputs):
         for name in ("worker", "tools", "api"):
             for child in self.children(name):
                 child.kill(signal.SIGKILL)
-        with self.redis() as server:
-            server.flushall()
+        for connection in (self.redis(), self.deliveries()):
+            with connection as server:
+                server.flushall()
         if self.rabbitmq:
             self.rabbitmq.start()
             self.broker.lose()
@@ -349,9 +350,34 @@ class Cluster(Inputs):
 
     @contextmanager
     def redis(self) -> Iterator[redis.Redis]:
-        """A plain connection to the server that has the store."""
-        with self.masters.whole() if self.masters else client_of(self.stack.redis_url) as connection:
+        """A plain connection to the server that has the store, or to all that have it."""
+        if self._whole is not None:
+            yield self._whole
+            return
+        with client_of(self.stack.redis_url) as connection:
             yield connection
+
+    @cached_property
+    def _whole(self) -> Any:
+        """The connections to all masters: to learn where they are takes longer than what is asked."""
+        return None if self.masters is None else self._masters.enter_context(self.masters.whole())
+
+    @contextmanager
+    def deliveries(self) -> Iterator[Any]:
+        """A plain connection to the Redis that has the deliveries, unless RabbitMQ has them: that of the stack."""
+        with client_of(self.stack.redis_url) as connection:
+            yield connection
+
+    def of_the_store(self, name: str) -> list[bytes]:
+        """The keys of this name, without its hash tag, in all shards; `*` stands for anything."""
+        with self.redis() as server:
+            found: Any = server.keys(f"{{p*}}:{name}")
+            return list(found)
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """The settings by which a process finds the store and the deliveries, as those of the stack do."""
+        return {"PALAVER_REDIS_URL": self._store_url, "PALAVER_BROKER_URL": self.broker.url if self.masters else ""}
 
     # Runs, through the API.
 

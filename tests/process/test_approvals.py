@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from palaver.schemas.actions import digest
-from palaver.vocabulary.ids import uuid_of
+from palaver.store.redis import keys
+from palaver.vocabulary.ids import shard_of, uuid_of
 from tests.process.cluster import Cluster, stream
 from tests.process.inputs import decision, tool_output
 from tests.process.phases import EDITOR, frozen
@@ -268,10 +269,12 @@ def test_everything_that_waits_goes_on_after_everything_was_killed(cluster: Clus
 def test_no_worker_holds_a_run_that_waits(cluster: Cluster) -> None:
     run_id = cluster.submit("tool-1", tools=["send"])
     cluster.reached(run_id, "requires_action")
+    shard = shard_of(run_id)
     with cluster.redis() as server:
-        eventually(lambda: server.zcard("{p00}:due") == 2, why="the expiry, and the end of the run")
-        assert not server.zcard("{p00}:ready:model") + server.zcard("{p00}:ready:tools")
-        assert cluster.broker.empty()
+        eventually(lambda: server.zcard(keys.due(shard)) == 2, why="the expiry, and the end of the run")
+    assert cluster.of_the_store("due") == [keys.due(shard).encode()]
+    assert not cluster.of_the_store("ready:*")
+    assert cluster.broker.empty()
     begun = time.monotonic()
     assert cluster.run(run_id, wait=20).status == "requires_action"
     assert time.monotonic() - begun < 5, "a long poll waits for what never comes"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from palaver.schemas.models import Run
+from palaver.store.redis import keys
 from tests.process.aftermath import DENIED, cancelled, errors, outcome, prompt, said
 from tests.process.cluster import LEASE, Cluster, stream
 from tests.process.phases import (
@@ -261,6 +262,6 @@ def test_a_cancelled_run_leaves_nothing_that_waits(cluster: Cluster) -> None:
     cancelled(cluster, run.id)
     with cluster.redis() as server:
         left = {name.decode() for name in server.scan_iter(f"*{run.id}*")}
-        assert left == {f"{{p00}}:run:{run.id}", f"{{p00}}:feed:{run.id}"}
+        assert left == {keys.run(run.id), keys.feed(run.id)}
         assert all(server.ttl(name) > 0 for name in left)
-        assert server.ttl(f"{{p00}}:log:{run.conversation_id}") > 0
+        assert server.ttl(keys.log(run.conversation_id)) > 0

@@ -78,7 +78,7 @@ def test_a_call_waits_for_a_worker_that_cannot_start_a_child_yet(fresh: Cluster)
 def test_a_worker_that_connects_again_takes_as_many_calls_as_before(fresh: Cluster) -> None:
     fresh.expect_traceback("ConnectionError")
     assert fresh.ended(fresh.submit("tool-1", tools=["record"])).status == "completed"
-    with fresh.redis() as server:
+    with fresh.deliveries() as server:
         for client in fresh.takers():
             server.client_kill_filter(_id=client)
     eventually(lambda: "Connected to" in fresh.new_log("tools").partition("onnection to broker lost")[2])

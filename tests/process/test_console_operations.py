@@ -63,7 +63,7 @@ def _operator(cluster: Cluster, name: str) -> str:
     """The key of an operator, as it is made beside the store."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")},
-        "PALAVER_REDIS_URL": cluster.stack.redis_url,
+        **cluster.places,
     }
     done = palaver("keys", "create", name, "--operator", "--json", environment=environment)
     assert done.returncode == 0, done.stderr

@@ -162,8 +162,7 @@ def test_what_was_sealed_before_a_rotation_opens_after_it(cluster: Cluster) -> N
         (told,) = _results(cluster, again)
     assert told.startswith(f"the token has {len(CANARY)} characters")
     cluster.heal()
-    redis_url = f"redis://127.0.0.1:{cluster.stack.ports.redis}/0"
-    environment = {**os.environ, "PALAVER_REDIS_URL": redis_url, "PALAVER_SECRET_KEY": SECRET_KEY}
+    environment = {**os.environ, **cluster.places, "PALAVER_SECRET_KEY": SECRET_KEY}
     done = palaver("secrets", "rotate", environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("No other key is needed any more.\n")

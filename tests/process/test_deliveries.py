@@ -12,11 +12,13 @@ from palaver.delivery.deliveries import Publisher
 from palaver.steps.leases import Delivery
 from palaver.vocabulary.step_kinds import WINDOW
 from tests.process.cluster import LEASE, Cluster
+from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="each shard has a window of its own")
 def test_a_broker_that_lost_everything_loses_no_run(cluster: Cluster) -> None:
     cluster.kill("worker")
     cluster.kill("tools")
@@ -36,6 +38,7 @@ def test_losses_while_runs_are_under_way_cost_only_time(cluster: Cluster) -> Non
         assert cluster.ended(run_id).status == "completed"
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="each shard has a window of its own")
 def test_doubled_deliveries_are_not_worked_on_twice(cluster: Cluster) -> None:
     """Each comes ten times."""
     cluster.kill("worker")
@@ -129,6 +132,7 @@ def deliveries_of(cluster: Cluster, run_id: str) -> list[Delivery]:
     ]
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="each shard has a window of its own")
 def test_a_backlog_does_not_multiply(cluster: Cluster) -> None:
     """With many steps waiting, an unclaimed delivery is one that waits: sweepers send none of them again."""
     cluster.kill("tools")

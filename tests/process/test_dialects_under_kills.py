@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
 from palaver.stack.ports import HOST
-from palaver.store.redis import keys
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.chaos.zygote import Forked, Zygote, start_all
@@ -169,5 +169,5 @@ def compare(cluster: Cluster, talker: Talker) -> None:
 def all_runs(cluster: Cluster) -> set[str]:
     """All runs that there are."""
     with cluster.redis() as server:
-        found: list[bytes] = server.zrange(keys.runs("00"), 0, -1)  # type: ignore[assignment]
-        return {run.decode() for run in found}
+        lists: list[Any] = [server.zrange(key, 0, -1) for key in cluster.of_the_store("runs")]
+        return {run.decode() for runs in lists for run in runs}

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "failures.md"
 BLOCK: Final = re.compile(r"(```console\n|```json\n)(.*?)(```)", re.DOTALL)
-ID: Final = re.compile(r"\b(run|conv)_00\w{26}")
+ID: Final = re.compile(r"\b(run|conv)_\w{28}")
 FIELDS: Final = ("status", "stop_reason", "error")
 DETAILS: Final = ("incomplete_details",)
 """Shown where there are some."""

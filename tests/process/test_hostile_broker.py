@@ -208,7 +208,7 @@ def still_works(cluster: Cluster) -> None:
 def test_no_message_ends_a_worker_or_stays_in_it(cluster: Cluster, queue: str) -> None:
     still_works(cluster)
     before = {pid: resident(pid) for pid in workers(cluster)}
-    with cluster.redis() as server:
+    with cluster.deliveries() as server:
         for what, make in {**HOSTILE, **HARMLESS}.items():
             bytes_of_it = raw(make(queue))
             times = FLOOD if len(bytes_of_it) < 1 << 20 else 2
@@ -293,7 +293,7 @@ def test_remote_control_hears_what_flower_asks_and_nothing_else(cluster: Cluster
     still_works(cluster)
     known = workers(cluster)
     before = {pid: resident(pid) for pid in known}
-    with cluster.redis() as server:
+    with cluster.deliveries() as server:
         # Where answers go is written in Redis: somebody may have written another place, or something else.
         routes = ("reply.celery.pidbox", "celery.pidbox")
         poison = [f"{REPLIES['routing_key']}\x06\x16\x06\x16{where}" for where in ("{p00}:junk", "model")]
@@ -325,7 +325,7 @@ def test_remote_control_hears_what_flower_asks_and_nothing_else(cluster: Cluster
 
 def test_garbage_among_celerys_events_ends_no_worker(cluster: Cluster) -> None:
     known = workers(cluster)
-    with cluster.redis() as server:
+    with cluster.deliveries() as server:
         for name in ("/0.celeryev/worker.heartbeat", "/0.celeryev/task.multi", "/0.reply.celery.pidbox"):
             for garbage in (b"not json", b"[[[", raw(envelope("model", [1]))):
                 server.publish(name, garbage)

@@ -35,7 +35,7 @@ def alone(tmp_path: Path) -> Iterator[Cluster]:
 def published(cluster: Cluster) -> Iterator[list[int]]:
     """Deliveries of model steps that are published within the block: how many together. Complete behind it."""
     found: list[int] = []
-    with cluster.redis() as server, server.monitor() as monitor:
+    with cluster.deliveries() as server, server.monitor() as monitor:
 
         def count() -> None:
             for command in monitor.listen():

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from palaver.store.redis import keys
 from palaver.store.scripting.idempotency import sha256
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision, tool_output
@@ -62,9 +61,9 @@ def test_requests_that_are_repeated_after_the_api_was_killed_have_one_effect(clu
         (f"/v1/runs/{steered}/input", {"items": [{"type": "message", "content": "once"}]}, f"steer-{taken}"),
         (f"/v1/runs/{stopped}/cancel", {"mode": "now"}, f"cancel-{taken}"),
     ]
-    records = [keys.idempotency("00", sha256(key)) for _, _, key in requests[:4]]
-    with cluster.redis() as server, sent(cluster, requests):
-        eventually(lambda: server.exists(*records) >= taken, every=0.0005)
+    records = [f"idem:{sha256(key)}" for _, _, key in requests[:4]]
+    with sent(cluster, requests):
+        eventually(lambda: sum(len(cluster.of_the_store(name)) for name in records) >= taken, every=0.0005)
         cluster.kill("api")
     cluster.start("api")
     answers = again(cluster, requests)

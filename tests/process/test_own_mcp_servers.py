@@ -239,9 +239,8 @@ def test_a_label_that_a_tool_of_the_workers_has_by_now_is_called_for_neither(own
 @pytest.fixture
 def keyed(own: Own) -> Iterator[Callable[[str], httpx.Client]]:
     """An API that wants keys, asked as a tenant."""
-    url = own.cluster.stack.redis_url
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PALAVER_")}
-    environment = {**clean, "PALAVER_REDIS_URL": url}
+    environment = {**clean, **own.cluster.places}
     scopes = [word for scope in ("runs:submit", "runs:read") for word in ("--scope", scope)]
     with ExitStack() as opened:
         port = str(free_port())

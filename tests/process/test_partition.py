@@ -13,6 +13,7 @@ from tests.chaos.faulty_proxy import FaultyProxy
 from tests.model_server import LedgerEntry
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
+from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def proxy(cluster: Cluster) -> Iterator[FaultyProxy]:
     """One worker's way to Redis."""
+    if ON_CLUSTER:
+        pytest.skip("about the way to one server")
     cluster.expect_traceback("ConnectionError", "TimeoutError", "OperationalError")
     with FaultyProxy(cluster.stack.ports.redis).open() as proxy:
         yield proxy

@@ -70,7 +70,7 @@ def test_an_idle_worker_and_a_full_one_are_not_stalled(cluster: Cluster) -> None
 @pytest.mark.skipif(ON_RABBITMQ, reason="asks Redis who waits for messages")
 def test_workers_whose_connections_are_closed_go_on(cluster: Cluster) -> None:
     """An operator's CLIENT KILL, a proxy's idle timeout: the broker's end closes the connection that waits."""
-    with cluster.redis() as server:
+    with cluster.deliveries() as server:
         for _ in range(3):
             waiting = cluster.takers()
             assert waiting

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from palaver.store.redis import keys
 from palaver.store.scripting.scripts import VERSION
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
@@ -43,4 +44,4 @@ def test_two_versions_share_the_work_and_a_rollback_fails_nothing(cluster: Clust
 
 def version(cluster: Cluster, run_id: str) -> int:
     with cluster.redis() as server:
-        return int(server.hget(f"{{p00}}:conv:{cluster.run(run_id).conversation_id}", "version") or 0)
+        return int(server.hget(keys.conversation(cluster.run(run_id).conversation_id), "version") or 0)

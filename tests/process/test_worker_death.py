@@ -19,6 +19,7 @@ import redis
 from tests.process.cluster import LEASE, Cluster
 from tests.process.one_more import one_more
 from tests.processes import gone
+from tests.redis_cluster import ON_CLUSTER
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
@@ -48,6 +49,7 @@ def test_a_run_whose_only_worker_died_goes_on_with_the_next_one(cluster: Cluster
     assert cluster.ended(run_id).status == "completed"
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="about the commands of one server: test_cluster_deaths has a cluster's")
 def test_a_fleet_that_was_killed_goes_on_at_the_second_look_of_the_next_worker(cluster: Cluster) -> None:
     """The first look is taken before the worker loads its work, the second one when it is ready: no more are needed.
     Leases last for longer than the test."""
@@ -114,6 +116,7 @@ def test_a_kill_at_any_moment_loses_nothing(cluster: Cluster, seed: int) -> None
         assert cluster.ended(run_id).status == "completed"
 
 
+@pytest.mark.skipif(ON_CLUSTER, reason="about the connections of one server: test_cluster_deaths has a cluster's")
 def test_a_worker_is_dead_when_its_process_is_and_not_when_it_was_cut_off(cluster: Cluster) -> None:
     """Its leases are longer than any test: what goes on within one is because somebody saw the death."""
     with cluster.redis() as server:

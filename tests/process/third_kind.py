@@ -46,7 +46,7 @@ def main() -> None:
         cluster.kill("lookups")
         lost = cluster.submit("tool-1", tools=["record"])
         eventually(lambda: _queue(cluster)["ready"] == 1)
-        with cluster.redis() as connection:
+        with cluster.deliveries() as connection:
             connection.delete("lookups", "lookups.recovered")
         cluster.start("lookups")
         found["lost"] = cluster.ended(lost).status

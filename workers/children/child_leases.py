@@ -22,7 +22,7 @@ from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.leases import Lease, LogTail, Renewal, Settled
 from palaver.steps.verdicts import Continue, ToolOutcome
 from palaver.store import Store
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.ids import call_of
 
 from .slots import ActiveCall

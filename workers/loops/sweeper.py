@@ -12,7 +12,7 @@ from typing import Final
 from palaver.delivery.publishing import LoopPublisher, Publish, deliver_now, follow_up
 from palaver.processes.failpoints import failpoint
 from palaver.store import Store
-from palaver.store.steps.due import DueItem
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.step_kinds import QUEUES, broker_queue
 
 log = logging.getLogger("palaver.workers.loops.sweeper")

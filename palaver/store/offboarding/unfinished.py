@@ -13,7 +13,8 @@ from palaver.store.redis.connection import Connection
 from palaver.store.runs.runs import to_cancel
 from palaver.store.scripting.contracts import EraseRuns
 from palaver.store.scripting.scripts import Scripts
-from palaver.store.steps.due import DueIndex, DueItem
+from palaver.store.steps.due import DueIndex
+from palaver.store.steps.due_items import DueItem
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.lifecycle import RunStatus
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, get_args
 
 import orjson
 
@@ -23,6 +22,8 @@ from palaver.store.scripting.contracts.steps import LeftToNewer, RunDue
 from palaver.store.scripting.list_lengths import ANY, list_lengths
 from palaver.store.scripting.moving import settled
 from palaver.store.scripting.scripts import Scripts
+from palaver.store.steps.due_items import DueItem
+from palaver.store.steps.losses import Losses
 from palaver.store.steps.queues import ToolQueues
 from palaver.telemetry.outage_log import outage_reason
 from palaver.vocabulary.ids import tenant_of
@@ -41,22 +42,6 @@ _LOOKS: Final = 4
 _TERMINAL: Final = tuple(status for status in RunStatus if status.terminal)
 
 
-@dataclass(frozen=True, slots=True)
-class DueItem:
-    """Something that may be due: a step of a run, its ``start``, its ``end``, or a look at its ``parent``."""
-
-    run_id: str
-    what: str
-    ready: str | None = None
-    """The queue among whose unclaimed deliveries it was found; None: it is in the due index."""
-
-    @classmethod
-    def of(cls, entry: str, ready: str | None = None) -> Self:
-        """Read an entry of the index, or of the deliveries of the queue ``ready``."""
-        run_id, _, what = entry.partition("/")
-        return cls(run_id, what, ready)
-
-
 class DueIndex:
     """The due index and the ready indexes of every shard."""
 
@@ -70,6 +55,7 @@ class DueIndex:
         """When the next item of each shard will be due (ms), as far as is known."""
         self.rounds = rounds
         self.shards = rounds.shards
+        self._losses = Losses(redis, scripts, self.shards)
 
     async def due(self, limit: int = 200) -> tuple[list[DueItem], float]:
         """Return the items that are due now, by Redis's clock, and the seconds until the next one will be (a day at
@@ -146,6 +132,9 @@ class DueIndex:
         would not be followed up, and the next sweep meets the error again.
         """
 
+        judgements = await self._losses.judge(things, worker, unrenewed_before)
+        acquitted = frozenset(judgements.acquitted)
+
         def sweep(thing: DueItem, run: keys.RunKeys) -> Sweep:
             return Sweep(
                 run=run,
@@ -154,9 +143,11 @@ class DueIndex:
                 dead_worker=worker or None,
                 unrenewed_before=unrenewed_before,
                 unclaimed=unclaimed_after,
+                judged=judgements.by_item.get(thing),
+                acquitted=thing in acquitted,
             )
 
-        return await self._act(things, sweep, ErrorClass.WORKER_LOST)
+        return await self._act([*things, *acquitted.difference(things)], sweep, ErrorClass.WORKER_LOST)
 
     async def attend(self, queue: str, *, attended: bool, ready_for: float = 2.0, limit: int = 100) -> list[Settled]:
         """Note on steps that are ready in ``queue`` whether workers take from it: on those where something else is

@@ -62,6 +62,7 @@ from palaver.store.scripting.contracts.steps import (
     Claim,
     Fill,
     HandBack,
+    Judge,
     Postpone,
     Promote,
     Renew,
@@ -118,6 +119,7 @@ __all__ = [
     "ForgetEvents",
     "Fork",
     "HandBack",
+    "Judge",
     "KeepAgent",
     "KeepSchedule",
     "KeepSecrets",
@@ -152,8 +154,8 @@ __all__ = [
 ]  # fmt: skip
 
 SCRIPTS: Final[tuple[type[Script[Any]], ...]] = (
-    Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Sweep, Attend, Fill, Cancel, Act, Append, WithdrawAfter,
-    FindPlace, Fork,
+    Submit, Claim, Settle, HandBack, Postpone, Ask, Promote, Judge, Sweep, Attend, Fill, Cancel, Act, Append,
+    WithdrawAfter, FindPlace, Fork,
     BeginConversation, ChangeConversation, ForgetConversations, DeleteRun, DeleteConversation, CopyLog, ReadLog,
     KeepSecrets, KeepServerList, Find, Measure, Renew, WriteDeltas,
     KeepAgent, RemoveAgent,

@@ -252,6 +252,30 @@ class Sweep(Script[Moved | Gone | LeftToNewer]):
     or renewed after the worker was taken for dead."""
     unclaimed: Seconds
     """After so long an unclaimed delivery is sent again."""
+    judged: Json | None
+    """Its judgement by all that were lost with it in any shard; None if the script is to compare those of its own."""
+    acquitted: bool
+    """True if a worker ended without it: a trial of it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """For each step its row, age and judgement."""
+
+    steps: Json
+
+
+class Judge(Script[Judged]):
+    """Judge steps of many shards that were lost with one worker. It reads and writes nothing."""
+
+    when_full = True
+
+    due: Key
+    """That of a shard which has one of them: its server judges."""
+    losses: Json
+    """A list: of each step its member and score in the due index, and what is known of its losses."""
+    unrenewed_before: int | None
+    """As `Sweep` has it."""
 
 
 class Attend(Script[Moved | Gone]):

@@ -5,12 +5,6 @@
 -- a worker renews all its leases at once, and they are ended from the first on. 5 ms.
 local NEAR, BEFORE = 1000, 100
 
--- How old a lease may be when its worker is missed for its age to be evidence (ms).
-local OLDEST = 60000
-
--- Whether two ages are the same one.
-local function same_age(age, before) return math.abs(age - before) <= 1000 + before / 16 end
-
 -- The step in this text, if these words are in it. What cannot be read is for that run to say.
 local function step_that_says(text, words)
   if type(text) ~= 'string' or not string.find(text, words, 1, true) then return nil end
@@ -39,30 +33,4 @@ local function lost_together(step, own)
     end
   end
   return losses
-end
-
--- Count for each step how many losses, up to this one, came at the same age of its lease, one behind the other. Who was
--- lost more than twice at other ages has no such row: it was lost to something else.
-local function count_rows(losses)
-  -- If the leases ran out, the worker was last heard of when it claimed or renewed one of them.
-  local ended = args.unrenewed_before or 0
-  if ended == 0 then
-    for _, loss in ipairs(losses) do ended = math.max(ended, loss.expiry) end
-  end
-  for _, loss in ipairs(losses) do
-    local step, age = loss.step, ended - Setting.LEASE_MS - loss.step.since
-    local row = (step.age and same_age(age, step.age) and step.row or 0) + 1
-    local counts = age <= OLDEST
-    step.row, step.age = counts and row + 1 >= step.losses and row or nil, counts and age or nil
-  end
-end
-
--- The only loss whose step has most of something, if there is one, and how much the most is.
-local function sole(losses, what)
-  local only, most = nil, -1
-  for _, loss in ipairs(losses) do
-    local amount = loss.step[what] or 0
-    if amount >= most then only, most = amount > most and loss or nil, amount end
-  end
-  return only, most
 end

@@ -35,6 +35,10 @@ end
 
 local step = step_of(what)
 if not step then return gone() end
+if args.acquitted and step.on_trial then
+  step.on_trial = nil
+  save_step(what, step)
+end
 if step.state == StepState.LEASED then
   local dead = args.dead_worker == step.worker and (not args.unrenewed_before or at < args.unrenewed_before)
   if due or dead then return moved(lease_lost(what, step)) end
