@@ -178,7 +178,24 @@ class RedisCluster:
             client.execute_command("CLUSTER", "REPLICATE", ids[number % self._masters])
         for client in clients[self._masters :]:
             eventually(partial(self._follows, client))
-        eventually(lambda: all(client.cluster("info")["cluster_state"] == "ok" for client in clients))
+        eventually(lambda: all(self._is_whole(client) for client in clients))
+
+    def kill(self) -> None:
+        """Kill all servers."""
+        for server in self.servers:
+            server.kill()
+
+    def start_again(self) -> None:
+        """Start those that do not run, with what they had; on return the slots have their masters."""
+        for server in self.servers:
+            if not server.running:
+                server.start()
+        for server in self.servers:
+            eventually(partial(self._is_whole, self.client(server)), within=30)
+
+    @staticmethod
+    def _is_whole(client: Any) -> bool:
+        return bool(client.cluster("info")["cluster_state"] == "ok")
 
     def infos(self) -> list[Any]:
         """Return what each master says of itself."""

@@ -206,11 +206,15 @@ class Cluster(Inputs):
 
     def start(self, name: str) -> int:
         """One more `model` worker (`worker`), `tools` worker, …: ready when this returns."""
+        if name == "redis" and self.masters:
+            self.masters.start_again()
         return self.stack.start(name)
 
     def kill(self, name: str, index: int = 0) -> None:
-        """SIGKILL to a process and its children."""
+        """SIGKILL to a process and its children; to all servers of Redis, where there are more."""
         self.stack.kill(name, index)
+        if name == "redis" and self.masters:
+            self.masters.kill()
 
     def holder(self, run_id: str) -> int:
         """Which model worker made the newest try of the run, as an index for `kill` and `terminate`."""
