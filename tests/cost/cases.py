@@ -38,6 +38,7 @@ from palaver.store.scripting.contracts import (
     EraseRuns,
     FoldJournal,
     ForgetEvents,
+    Judge,
     MarkRuns,
     Measure,
     WriteReceipt,
@@ -442,6 +443,13 @@ async def _lost(driver: StoreDriver, n: int) -> Act:
     _, deliveries = await driver.turn(*_ids(n))
     leases = await _claim_all(driver, deliveries)
     return lambda: driver.lose(leases[0])
+
+
+async def _lost_in_many_shards(driver: StoreDriver, n: int) -> Act:
+    step = {"since": 1_000, "losses": 1, "row": 1, "age": 400}
+    losses = [{"member": f"{new_run_id('00')}/1", "expiry": 16_400, "step": step} for _ in range(n)]
+    judge = Judge(due=keys.due("00"), losses=orjson.dumps(losses), unrenewed_before=None)
+    return lambda: driver.store.scripts.run(judge)
 
 
 async def _expired(driver: StoreDriver, n: int) -> Act:
@@ -979,6 +987,7 @@ CASES: Final = (
     Case("sweep", "an approval that expires beside others", _expired),
     Case("sweep", "calls of a run that is late", _late),
     Case("sweep", "calls of a run whose parent has ended", families.look_at_parent),
+    Case("judge", "steps that are lost together", _lost_in_many_shards, most=1_000),
     Case("hand_back", "open calls", _hand_back),
     Case("postpone", "nothing that grows", _postpone),
     Case("ask", "open calls", _ask),

@@ -21,9 +21,8 @@ end
 -- Suspects come back one after the other, or a few at a time if they are many. The order is drawn anew each time, and
 -- it takes longer: the next worker may be slow to come, and their ages were still the same.
 local function give_slots(suspects, row)
-  table.sort(suspects, function(one, other)
-    return draw(one.member, one.step.losses) < draw(other.member, other.step.losses)
-  end)
+  for _, suspect in ipairs(suspects) do suspect.drawn = draw(suspect.member, suspect.step.losses) end
+  table.sort(suspects, function(one, other) return one.drawn < other.drawn end)
   local gap = SLOT * math.min(row - 1, 4)
   for i, suspect in ipairs(suspects) do
     local slot = math.floor((i - 1) * math.min(1, SLOTS / gap / #suspects))
