@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from palaver.store.redis import keys
+from palaver.store.redis import keys, schedule_keys, webhook_keys
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.waiting import eventually
@@ -28,7 +28,7 @@ GROWTH: Final = 1.15
 """Of a process's RAM, by fragments."""
 COUNTED: Final = (
     *(keys.counts("00"), keys.journal("00"), keys.statistics("00"), keys.usage("00", 0).removesuffix("0")),
-    *(keys.fair("00"), keys.ahead("00", ""), keys.SCHEDULES_COUNTS, keys.WEBHOOKS_COUNTS),
+    *(keys.fair("00"), keys.ahead("00", ""), schedule_keys.SCHEDULES_COUNTS, webhook_keys.WEBHOOKS_COUNTS),
 )
 CACHES: Final = 20 << 20
 """Bytes that a process may keep for later: a model worker has the conversations that it knows, 2 KB each here."""
