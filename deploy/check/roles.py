@@ -29,7 +29,7 @@ from palaver.stack.errors import StackError
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import accepts
 from palaver.stack.redis_server import RedisServer
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from tests.waiting import eventually
 
 from . import logins
@@ -230,7 +230,7 @@ def _world(kit: Kit, folder: Path) -> Iterator[_World]:
         )
         with redis.Redis.from_url(server.url) as connection:
             # As if a worker that has its key had been there just now: else the API takes no run of it.
-            connection.zadd(keys.WORKER_PROVIDERS, {_AWAY.partition("/")[0]: time.time()})
+            connection.zadd(fleet_keys.WORKER_PROVIDERS, {_AWAY.partition("/")[0]: time.time()})
         stack.callback(model.kill, signal.SIGKILL)
         model.start()
         manifests = kit.render(_VALUES)

@@ -117,7 +117,7 @@ POLICY_MUTANTS: Final = by_name(
     _mutant(
         "another tenant's agent",
         _AGENTS,
-        "palaver/store/redis/keys.py",
+        "palaver/store/redis/agent_keys.py",
         'return f"{{palaver:agents:{tenant}}}" if tenant else "{palaver:agents}"',
         'return "{palaver:agents}"',
     ),

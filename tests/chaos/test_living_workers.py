@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from palaver.stack.child import ChildCommand
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from tests.chaos.faulty_proxy import FaultyProxy
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
@@ -222,7 +222,7 @@ def keep_all(world: World, made: Counter[str]) -> None:
 def spoke_to_this_server(cluster: Cluster, worker_id: str) -> bool:
     """Whether the worker has reported since the last restart."""
     with cluster.redis() as server:
-        told, here = server.hget(keys.worker(worker_id), "server"), server.info("server")
+        told, here = server.hget(fleet_keys.worker(worker_id), "server"), server.info("server")
         return told == here["run_id"].encode()  # type: ignore[no-any-return]
 
 

@@ -19,7 +19,7 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.schemas.models import Run
 from palaver.stack.ports import free_port
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from tests.chaos.report import record
 from tests.process.checks import check
 from tests.process.cluster import Cluster
@@ -189,7 +189,7 @@ def failed_probes(cluster: Cluster) -> Iterator[list[tuple[float, str]]]:
 
     def listen() -> None:
         with cluster.redis() as server, server.pubsub(ignore_subscribe_messages=True) as channel:
-            channel.subscribe(keys.PROVIDERS)
+            channel.subscribe(provider_keys.PROVIDERS)
             while not over.is_set():
                 if message := channel.get_message(timeout=0.2):
                     gate, _, failing = message["data"].decode().rsplit(" ", 2)

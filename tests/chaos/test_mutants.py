@@ -3,7 +3,7 @@ itself gets through the same scenarios. Mutants of the circuit breaker, of the m
 of what goes to the broker, of how deliveries are taken and Redis is asked, of what goes on in place, of the ledger
 of usage, of queues that tools name, of the caps of tenants, of their turns and their erasure, of schedules and
 batches, of the operator's policy, of tokens of an issuer, of chats, of tools that are declared elsewhere, of tools
-on a loop, of what is tried again of them, and of webhooks are caught by their tests."""
+on a loop, of what is tried again of them, of the rounds over shards, and of webhooks are caught by their tests."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from tests.chaos.queue_mutants import QUEUE_MUTANTS
 from tests.chaos.report import record
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.service_mutants import SERVICE_MUTANTS
+from tests.chaos.shard_mutants import SHARD_MUTANTS
 from tests.chaos.statistics_mutants import STATISTICS_MUTANTS
 from tests.chaos.tool_mutants import TOOL_MUTANTS
 from tests.chaos.turn_mutants import TURN_MUTANTS
@@ -58,6 +59,7 @@ KINDS = (
     PROTOCOL_MUTANTS,
     QUEUE_MUTANTS,
     SERVICE_MUTANTS,
+    SHARD_MUTANTS,
     TOOL_MUTANTS,
     TURN_MUTANTS,
     WEBHOOK_MUTANTS,

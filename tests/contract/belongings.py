@@ -20,7 +20,16 @@ from palaver.steps.verdicts import Finish, Postpone
 from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.batches.batches import BatchOrder
-from palaver.store.redis import keys
+from palaver.store.redis import (
+    access_keys,
+    agent_keys,
+    batch_keys,
+    fleet_keys,
+    keys,
+    provider_keys,
+    schedule_keys,
+    webhook_keys,
+)
 from palaver.store.redis.reach import EVERYTHING, Reach, within
 from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.scripting.contracts.batches import EndedCell
@@ -56,10 +65,16 @@ OF_ERASURE: Final = frozenset(
 """Kinds that say that a tenant was erased, or how far that is."""
 
 
+_DOCUMENTED: Final = (
+    *(keys, fleet_keys, provider_keys, access_keys),
+    *(agent_keys, schedule_keys, batch_keys, webhook_keys),
+)
+
+
 def kinds() -> set[str]:
-    """The kinds of keys that there are, as `palaver.store.redis.keys` documents them."""
-    found = re.findall(r"^(\{(?:p00|palaver:\S*)\}:\S+|palaver:\S+)\s", keys.__doc__ or "", re.MULTILINE)
-    return set(found)
+    """The kinds of keys that there are, as the modules that name them document them."""
+    texts = "\n".join(module.__doc__ or "" for module in _DOCUMENTED)
+    return set(re.findall(r"^(\{(?:p00|palaver:\S*)\}:\S+|palaver:\S+)\s", texts, re.MULTILINE))
 
 
 _PARTS: Final[Mapping[str, Sequence[str]]] = {
@@ -235,6 +250,6 @@ def without(stored: Mapping[str, Mapping[str, Any]], *words: str) -> dict[str, d
     left = {
         name: {part: value for part, value in content.items() if not found({name: {part: value}}, *words)}
         for name, content in stored.items()
-        if name not in ("{p00}:counts", keys.API_KEYS_VERSION)
+        if name not in ("{p00}:counts", access_keys.API_KEYS_VERSION)
     }
     return {name: content for name, content in left.items() if content}

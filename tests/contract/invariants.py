@@ -15,7 +15,7 @@ import orjson
 
 from palaver.store.reading.events import from_channel
 from palaver.store.reading.records import USAGE_FIELDS
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, batch_keys, fleet_keys, keys, schedule_keys
 from palaver.vocabulary.lifecycle import TRANSITIONS, RunStatus, StopReason
 from tests.checkers.events import DURABLE, declared
 from tests.contract.counts import check_caps, check_counts, check_statistics, check_waiting
@@ -148,10 +148,10 @@ async def _check_schedules(redis: Any, name: str, ttl: int) -> None:
     assert ttl == -1 or rest == "promised", f"{name} has a TTL"
     tag, _, schedule = about.partition(":")
     if kind in ("schedule", "ticks"):
-        assert await redis.zscore(keys.schedules(tag), schedule) is not None, f"{name} is not listed"
+        assert await redis.zscore(schedule_keys.schedules(tag), schedule) is not None, f"{name} is not listed"
     if kind == "schedule":
         fields = _text(await redis.hgetall(name))
-        at = await redis.zscore(keys.SCHEDULES_DUE, f"{tag}/{schedule}")
+        at = await redis.zscore(schedule_keys.SCHEDULES_DUE, f"{tag}/{schedule}")
         expected = fields.get("lasts") if "tick" in fields else fields.get("at")
         assert at == (None if expected is None else float(expected)), f"{name} is due at {at}, not at {expected}"
         assert ("tick" in fields) == ("tick_order" in fields) == ("claimed_at" in fields) == ("lasts" in fields)
@@ -170,10 +170,10 @@ async def _check_batches(redis: Any, name: str, ttl: int) -> None:
     if kind in ("due", "of", "promised"):
         assert ttl == -1 or kind == "promised", f"{name} has a TTL"
         return
-    assert kind in keys.BatchKeys._fields, f"{name} is a key that nobody knows"
+    assert kind in batch_keys.BatchKeys._fields, f"{name} is a key that nobody knows"
     tag, _, batch_id = about.partition(":")
-    assert await redis.zscore(keys.batches(tag), batch_id) is not None, f"{name} is not listed"
-    of = keys.of_batch(tag, batch_id)
+    assert await redis.zscore(batch_keys.batches(tag), batch_id) is not None, f"{name} is not listed"
+    of = batch_keys.of_batch(tag, batch_id)
     state = (await redis.hget(of.batch, "state")).decode()
     over = state in ("done", "cancelled", "failed")
     assert (ttl > 0) == over, f"{name} of a batch that is {state} has the TTL {ttl}"
@@ -186,11 +186,17 @@ async def read_shards(redis: Any) -> dict[str, Shard]:
     """Everything there is, by shard. Fails on a key of no known kind, and on a forgotten or missing TTL."""
     shards: dict[str, Shard] = {}
     for text, ttl, value in await _everything(redis):
-        if text in (keys.WORKERS, keys.TOOL_SETS, keys.WORKER_PROVIDERS, keys.WORKER_QUEUES, keys.TENANTS):
+        if text in (
+            fleet_keys.WORKERS,
+            fleet_keys.TOOL_SETS,
+            fleet_keys.WORKER_PROVIDERS,
+            fleet_keys.WORKER_QUEUES,
+            access_keys.TENANTS,
+        ):
             continue
-        if text in (keys.SWEEPERS, keys.BUSY):
+        if text in (fleet_keys.SWEEPERS, fleet_keys.BUSY):
             continue
-        if text.startswith(("palaver:worker:", f"{keys.TOOL_SETS}:", "{palaver:provider:")):
+        if text.startswith(("palaver:worker:", f"{fleet_keys.TOOL_SETS}:", "{palaver:provider:")):
             assert ttl > 0, f"{text} has no TTL"
             continue
         if text.startswith("{palaver:agents"):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from fakeredis.commands_mixins.scripting_mixin import ScriptingCommandsMixin
 
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, provider_keys
 
 _KEYLESS: Final = frozenset(
     (
@@ -22,7 +22,7 @@ _KEYLESS: Final = frozenset(
 )
 _ALL_KEYS: Final = frozenset(("DEL", "EXISTS", "MGET", "RENAME", "TOUCH", "UNLINK", "WATCH"))
 _BEHIND_A_WORD: Final = frozenset(("DEBUG", "MEMORY", "OBJECT"))
-_ANYWHERE: Final = (keys.cancel_channel(""), keys.PROVIDERS)
+_ANYWHERE: Final = (fleet_keys.cancel_channel(""), provider_keys.PROVIDERS)
 """Channels that scripts of any slot publish on: a cluster passes their few messages on to all of its servers."""
 _BROKERS: Final = frozenset({"LPUSH"})
 """Commands of scripts whose keys are the broker's: scripts use them only where it is the very same server."""

@@ -31,7 +31,7 @@ from palaver.steps.verdicts import Continue, Finish, GiveUp, HandBack, OpenCall,
 from palaver.store import Store
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.reading.events import LogEntry, StoredEvent
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from palaver.store.runs.control import Acted
 from palaver.store.runs.runs import Submitted
 from palaver.store.steps.due_items import DueItem
@@ -183,7 +183,7 @@ class StoreDriver:
 
         listening = asyncio.create_task(listen())
         try:
-            await aeventually(lambda: self.is_heard(keys.cancel_channel(worker)))
+            await aeventually(lambda: self.is_heard(fleet_keys.cancel_channel(worker)))
             yield heard
         finally:
             await end(listening)

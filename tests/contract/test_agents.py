@@ -10,7 +10,7 @@ from palaver.errors import StateConflict, UnknownAgent
 from palaver.schemas.models import AgentSpec
 from palaver.store import Store
 from palaver.store.agents.agents import ANY_VERSION
-from palaver.store.redis import keys
+from palaver.store.redis import agent_keys
 from palaver.vocabulary.limits import limit_of
 
 ONE = AgentSpec(model="fake/tool-20", instructions="one")
@@ -57,10 +57,10 @@ async def test_a_removed_one_is_gone_and_its_numbers_are_not_given_again(store: 
     with pytest.raises(UnknownAgent):
         await store.agents.remove("", "support")
     assert not (await store.agents.list("", limit=10)).agents
-    assert await redis.pttl(keys.agent_versions("", "support")) > 0
+    assert await redis.pttl(agent_keys.agent_versions("", "support")) > 0
     back, new = await store.agents.keep("", "support", TWO)
     assert (back.version, back.oldest, new) == (3, 3, True)
-    assert await redis.pttl(keys.agent_versions("", "support")) == -1
+    assert await redis.pttl(agent_keys.agent_versions("", "support")) == -1
     with pytest.raises(UnknownAgent):
         await store.agents.get("", "support", 2)
 
@@ -74,18 +74,18 @@ async def test_the_oldest_version_goes(store: Store, redis: Any) -> None:
     with pytest.raises(UnknownAgent):
         await store.agents.get("", "support", 2)
     assert (await store.agents.get("", "support", 3)).agent.max_steps == 3
-    assert await redis.hlen(keys.agent_versions("", "support")) == 2 * most + 2
+    assert await redis.hlen(agent_keys.agent_versions("", "support")) == 2 * most + 2
     await store.agents.remove("", "support")
-    assert await redis.hlen(keys.agent_versions("", "support")) == 3
+    assert await redis.hlen(agent_keys.agent_versions("", "support")) == 3
 
 
 async def test_there_are_only_so_many(store: Store, redis: Any) -> None:
-    await redis.hset(keys.agents(""), mapping={f"a{number}": 1 for number in range(limit_of("agents"))})
+    await redis.hset(agent_keys.agents(""), mapping={f"a{number}": 1 for number in range(limit_of("agents"))})
     with pytest.raises(StateConflict) as refused:
         await store.agents.keep("", "support", ONE)
     assert refused.value.code == "agents_full"
     await store.agents.keep("abcdef", "support", ONE)
-    await redis.delete(keys.agents(""))
+    await redis.delete(agent_keys.agents(""))
 
 
 async def test_pages_go_by_name(store: Store) -> None:

@@ -14,7 +14,7 @@ from palaver.stack.redis_server import RedisServer
 from palaver.store import Store
 from palaver.store.access import api_keys
 from palaver.store.access.api_keys import KeyGrant, NewKey
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.store.scripting import scripts
 from palaver.vocabulary.scopes import SCOPES
 
@@ -49,7 +49,7 @@ async def test_a_key_is_what_it_was_made_as(store: Store, redis: Any, grant: Key
     now = await store.api_keys.look([parts.id, "nobody000000"])
     assert now.records == {parts.id: made.record}
     assert abs(now.at - made.record.created_at) < 5
-    ttl = await redis.ttl(keys.api_key(parts.id))
+    ttl = await redis.ttl(access_keys.api_key(parts.id))
     assert ttl == -1 if grant.life is None else 30 * 86_400 < ttl <= 30 * 86_400 + grant.life
 
 
@@ -64,7 +64,7 @@ async def test_nothing_that_opens_it_is_stored(store: Store, redis: Any) -> None
 
 async def test_keys_are_listed_by_tenant_the_newest_first(store: Store, redis: Any) -> None:
     first, second = await store.api_keys.create(GRANT), await store.api_keys.create(GRANT)
-    await redis.zincrby(keys.api_keys(""), 1, second.record.id)
+    await redis.zincrby(access_keys.api_keys(""), 1, second.record.id)
     other = await store.api_keys.create(NARROW)
     assert [key.id for key in await listed(store)] == [second.record.id, first.record.id]
     (key,) = await listed(store, "acme00")
@@ -80,7 +80,7 @@ async def test_the_minute_of_the_last_use_is_known(store: Store, redis: Any) -> 
     (key,) = await listed(store)
     assert key.last_used_at is not None
     assert key.last_used_at.timestamp() == 29_000_000 * 60
-    assert 0 < await redis.ttl(keys.api_key_used(made.record.id)) <= 400 * 86_400
+    assert 0 < await redis.ttl(access_keys.api_key_used(made.record.id)) <= 400 * 86_400
 
 
 async def test_a_revoked_key_is_gone(store: Store, redis: Any) -> None:
@@ -89,7 +89,7 @@ async def test_a_revoked_key_is_gone(store: Store, redis: Any) -> None:
     assert await store.api_keys.revoke(made.record.id) == made.record
     assert not await found(store, made)
     assert await listed(store) == []
-    assert await redis.keys("*") == [keys.API_KEYS_VERSION.encode()]
+    assert await redis.keys("*") == [access_keys.API_KEYS_VERSION.encode()]
     for key_id in (made.record.id, "nobody000000", "not an id", ""):
         with pytest.raises(Refused, match="key_not_found"):
             await store.api_keys.revoke(key_id)
@@ -144,10 +144,10 @@ async def test_what_has_gone_by_itself_is_listed_no_more_and_makes_room(
     with pytest.raises(StateConflict, match="the tenant has"):
         await store.api_keys.rotate(stays.record.id, overlap=60)
     await store.api_keys.create(NARROW)
-    await redis.delete(keys.api_key(gone.record.id))
+    await redis.delete(access_keys.api_key(gone.record.id))
     await store.api_keys.create(GRANT)
     assert len(await listed(store)) == 2
-    assert await redis.zcard(keys.api_keys("")) == 2
+    assert await redis.zcard(access_keys.api_keys("")) == 2
 
 
 @pytest.mark.process

@@ -10,7 +10,7 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.store.access import audit
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 
 YEAR = 365 * 86_400
 
@@ -31,7 +31,7 @@ async def test_an_act_is_as_it_was_added(store: Store, redis: Any) -> None:
     }  # fmt: skip
     assert abs(act.at - datetime.now(UTC)) < timedelta(seconds=60)
     assert await operations(store) == []
-    assert 0 < await redis.ttl(keys.audit("acme00")) <= YEAR
+    assert 0 < await redis.ttl(access_keys.audit("acme00")) <= YEAR
 
 
 async def test_acts_are_read_in_pages_and_from_a_time_on(store: Store) -> None:
@@ -46,7 +46,7 @@ async def test_acts_are_read_in_pages_and_from_a_time_on(store: Store) -> None:
 
 
 async def test_what_is_too_old_is_not_shown(store: Store, redis: Any) -> None:
-    await redis.xadd(keys.audit(""), {"act": b'{"operation": "old"}'}, id="1-1")
+    await redis.xadd(access_keys.audit(""), {"act": b'{"operation": "old"}'}, id="1-1")
     await store.audit.add("", "new", facts={})
     assert await operations(store) == ["new"]
     assert await operations(store, after="1-1") == ["new"]
@@ -56,7 +56,7 @@ async def test_there_is_a_most_of_them(store: Store, redis: Any, monkeypatch: py
     monkeypatch.setattr(audit, "_MOST", 10)
     for number in range(300):
         await store.audit.add("", f"act-{number}", facts={})
-    assert await redis.xlen(keys.audit("")) < 200, "Redis lets go of a block of entries at once"
+    assert await redis.xlen(access_keys.audit("")) < 200, "Redis lets go of a block of entries at once"
     assert (await operations(store, limit=300))[-1] == "act-299"
 
 

@@ -12,7 +12,7 @@ from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.store.fleet.first_look import FirstLook
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.cluster.client import HOME
 from palaver.store.redis.cluster.slots import slot_of
 from tests.redis_cluster import RedisCluster
@@ -26,7 +26,7 @@ NAMES: Final = [f"a{number}" for number in range(12)]
 def cluster() -> Iterator[RedisCluster]:
     with RedisCluster() as cluster:
         home = cluster.master_of(HOME)
-        at_home = [cluster.master_of(slot_of(keys.worker(name))) is home for name in NAMES]
+        at_home = [cluster.master_of(slot_of(fleet_keys.worker(name))) is home for name in NAMES]
         assert not at_home[0], "the first worker is known at another master than the one that workers are connected to"
         assert any(at_home)
         yield cluster

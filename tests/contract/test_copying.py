@@ -19,7 +19,7 @@ from palaver.store import Store
 from palaver.store.copying.parts import StorePart, part_of
 from palaver.store.copying.places import NAME, RIGHTS
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards, new_run_id
 from tests.contract.belongings import kinds
 from tests.redis_cluster import RedisCluster
@@ -145,8 +145,8 @@ def test_each_shard_is_copied(source: RedisServer, target: RedisServer, capfd: p
     asyncio.run(fill(Settings(redis_url=source.url, shards=MAX_SHARDS), 20, 20))
     with closing(connected(source.url)) as client:
         client.set(f"{{p{all_shards(MAX_SHARDS)[-1]}}}:promised", "1")
-        client.hset(keys.SWEEPERS, "model.1@here", 1)
-        client.hset(keys.BUSY, "00", 1)
+        client.hset(fleet_keys.SWEEPERS, "model.1@here", 1)
+        client.hset(fleet_keys.BUSY, "00", 1)
         client.zadd(keys.due(all_shards(MAX_SHARDS)[900]), {"run_x 1": 1})
     receipt = copied(capfd, source.url, target.url)
     assert everything(target.url) == everything(source.url)

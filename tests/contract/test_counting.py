@@ -14,7 +14,7 @@ from palaver.schemas.models import Message, Usage
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Continue, Finish, GiveUp, Postpone, RetryAfter, ToolOutcome
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import keys, provider_keys
 from palaver.telemetry.exposition import Times, Values
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
@@ -330,7 +330,7 @@ async def test_cool_downs_are_counted_as_they_begin(driver: StoreDriver) -> None
         await driver.store.providers.cool_down("fake", 30)
     await driver.store.providers.cool_down("fake", 60)
     assert await told() == (1, 1)
-    await driver.redis.hset(keys.of_gate("fake").gate, "until", 1)
+    await driver.redis.hset(provider_keys.of_gate("fake").gate, "until", 1)
     assert await told() == (0, 1)
     await driver.store.providers.cool_down("fake", 30)
     assert await told() == (1, 2)

@@ -24,7 +24,7 @@ from palaver.steps.leases import Delivery, Lease, Renewal
 from palaver.store import Store
 from palaver.store.fleet.first_look import FirstLook, Suspect
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from palaver.store.redis.connection import now_ms
 from palaver.vocabulary.step_kinds import MODEL
 from tests.contract.clock import Clock
@@ -67,7 +67,7 @@ class Worker:
 
     async def heard(self) -> bool:
         """Whether somebody is subscribed to its channel."""
-        ((_, listeners),) = await self.store._redis.pubsub_numsub(keys.cancel_channel(self.name))
+        ((_, listeners),) = await self.store._redis.pubsub_numsub(fleet_keys.cancel_channel(self.name))
         return bool(listeners)
 
     async def go_deaf(self) -> None:
@@ -328,7 +328,7 @@ async def test_a_lease_that_was_renewed_since_stays(world: World, redis: Any) ->
 async def test_connections_to_another_server_say_nothing(world: World, redis: Any) -> None:
     """After a restart, or a failover to a replica, all connections are gone at once."""
     lease = await world.begin()
-    await redis.hset(keys.worker("w1"), "server", "another")
+    await redis.hset(fleet_keys.worker("w1"), "server", "another")
     await world.worker.die()
     await world.look_again()
     assert await world.kept(lease)
@@ -339,7 +339,7 @@ async def test_a_worker_that_may_not_ask_who_it_is_is_not_judged(
     world: World, redis: Any, fields: dict[str, Any]
 ) -> None:
     lease = await world.begin()
-    await redis.hset(keys.worker("w1"), mapping=fields)
+    await redis.hset(fleet_keys.worker("w1"), mapping=fields)
     await world.worker.die()
     await world.look_again()
     assert await world.kept(lease)
@@ -367,7 +367,7 @@ async def test_a_child_has_longer(world: World) -> None:
 
 async def test_a_worker_of_the_version_before_is_not_judged(world: World, redis: Any) -> None:
     lease = await world.begin()
-    await redis.hdel(keys.worker("w1"), "server", "connection", "lease_ms")
+    await redis.hdel(fleet_keys.worker("w1"), "server", "connection", "lease_ms")
     await world.worker.die()
     await world.look_again()
     assert await world.kept(lease)
@@ -452,7 +452,7 @@ async def test_one_of_many_watchers_acts(world: World) -> None:
 
 async def test_in_a_large_fleet_each_looks_less_often(world: World, redis: Any) -> None:
     often = await world.watch.look()
-    await redis.zadd(keys.WORKERS, {f"x{number}": 1 for number in range(78)})
+    await redis.zadd(fleet_keys.WORKERS, {f"x{number}": 1 for number in range(78)})
     assert await world.watch.look() == 4 * often
 
 

@@ -21,7 +21,7 @@ from palaver.store import Store
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import Interruption
 from palaver.store.offboarding import erasures, removal
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, schedule_keys, webhook_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts import EraseMembers
 from palaver.store.scripting.contracts.erasure import Over, Seen, SharedType
@@ -107,13 +107,14 @@ async def left_of(redis: Any, tenant: Tenant) -> set[str]:
     """The places where something of the tenant is, but for those that say that it was erased."""
     stored = await everything(redis)
     told = {
-        f"{keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", keys.receipt(tenant.name),
-        f"{keys.agents_erasure(tenant.tag)} since", f"{keys.agents_erasure(tenant.tag)} agents",
-        f"{keys.webhooks_erasure(tenant.tag)} since", f"{keys.webhooks_erasure(tenant.tag)} webhooks",
-        f"{keys.batches_erasure(tenant.tag)} since", f"{keys.batches_erasure(tenant.tag)} batches",
-        f"{keys.schedules_erasure(tenant.tag)} since", f"{keys.schedules_erasure(tenant.tag)} schedules",
+        f"{access_keys.TENANTS} @{tenant.tag}", f"{keys.erased('00')} {tenant.tag}", access_keys.receipt(tenant.name),
+        f"{agent_keys.agents_erasure(tenant.tag)} since", f"{agent_keys.agents_erasure(tenant.tag)} agents",
+        f"{webhook_keys.webhooks_erasure(tenant.tag)} since", f"{webhook_keys.webhooks_erasure(tenant.tag)} webhooks",
+        f"{batch_keys.batches_erasure(tenant.tag)} since", f"{batch_keys.batches_erasure(tenant.tag)} batches",
+        f"{schedule_keys.schedules_erasure(tenant.tag)} since",
+        f"{schedule_keys.schedules_erasure(tenant.tag)} schedules",
     }  # fmt: skip
-    acts = {place for place in found(stored, tenant.tag) if place.startswith(f"{keys.audit('')} ")}
+    acts = {place for place in found(stored, tenant.tag) if place.startswith(f"{access_keys.audit('')} ")}
     assert len(acts) == 1, "the operator's audit says it once"
     return found(stored, tenant.tag, f"words-of-{tenant.name}") - told - acts
 
@@ -154,7 +155,7 @@ async def test_nobody_else_loses_a_byte(store: Store, driver: StoreDriver, redis
     before = without(await everything(redis), *of_acme)
     await erase(driver, acme)
     after = without(await everything(redis), *of_acme, '"@"')
-    assert after[keys.TENANTS].pop("@") == b"1"
+    assert after[access_keys.TENANTS].pop("@") == b"1"
     # The sum of all tenants has what became of its runs.
     assert before.pop(keys.statistics("00", keys.OTHER_TENANTS)) != after.pop(keys.statistics("00", keys.OTHER_TENANTS))
     # What has no name of anybody in its own.
@@ -218,7 +219,7 @@ async def test_who_is_slower_than_others_leaves_nothing_behind(driver: StoreDriv
     assert await driver.store.scripts.run(slow) == Over()
     assert await left_of(redis, acme) == set()
     # Another one died before the name was free.
-    await redis.hset(keys.TENANTS, "acme", f'{{"tag": "{acme.tag}"}}')
+    await redis.hset(access_keys.TENANTS, "acme", f'{{"tag": "{acme.tag}"}}')
     assert await erase(driver, acme) == receipt
     assert await driver.store.tenants.list() == [DEFAULT]
     assert await left_of(redis, acme) == set()
@@ -334,7 +335,7 @@ async def test_the_mark_of_its_webhooks_that_a_worker_writes_again_goes(
     counted = driver.store.erasures._counted
 
     async def slow_worker(tag: str) -> Any:
-        await redis.hset(keys.caps("00"), keys.owner(tag) + keys.WEBHOOKS_MARK, 7)
+        await redis.hset(keys.caps("00"), keys.owner(tag) + webhook_keys.WEBHOOKS_MARK, 7)
         return await counted(tag)
 
     monkeypatch.setattr(driver.store.erasures, "_counted", slow_worker)
@@ -360,11 +361,11 @@ async def test_nothing_is_erased_before_old_requests_are_answered(
         await store.api_keys.get(key.record.id)
     assert await store.api_keys.version() != version, "every process reads all keys again"
     # A request that was let in before makes a key yet.
-    await redis.zadd(keys.api_keys(acme.tag), {"0" * 12: 1})
-    await redis.set(keys.api_key("0" * 12), "{}")
+    await redis.zadd(access_keys.api_keys(acme.tag), {"0" * 12: 1})
+    await redis.set(access_keys.api_key("0" * 12), "{}")
     monkeypatch.setattr(erasures, "QUIET", 0.0)
     assert (await erase(driver, acme)).erased == ErasedCounts(conversations=1, runs=1, api_keys=2)
-    assert await redis.get(keys.api_key("0" * 12)) is None
+    assert await redis.get(access_keys.api_key("0" * 12)) is None
 
 
 async def test_the_name_is_free_afterwards_and_the_tag_is_not(
@@ -391,7 +392,7 @@ async def test_the_name_is_free_afterwards_and_the_tag_is_not(
     assert told[0].key == "root"
     assert told[0].operator
     assert told[0].facts["runs"] == WHOLE.runs
-    assert 0 < await redis.ttl(keys.receipt("acme")) <= 30 * 86_400
+    assert 0 < await redis.ttl(access_keys.receipt("acme")) <= 30 * 86_400
 
 
 async def test_who_is_not_there_is_not_erased(store: Store) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from tests.contract.store_driver import StoreDriver
 
 REPORT = WorkerReport(id="w1", queues=("model",), in_flight=3, capacity=500, draining=False)
@@ -23,12 +23,12 @@ async def test_workers_report_and_leave(driver: StoreDriver) -> None:
 
 async def test_a_silent_worker_is_forgotten(driver: StoreDriver, redis: Any) -> None:
     await driver.store.fleet.report(REPORT)
-    assert 0 < await redis.ttl(keys.worker("w1")) <= 15
-    await redis.delete(keys.worker("w1"))
+    assert 0 < await redis.ttl(fleet_keys.worker("w1")) <= 15
+    await redis.delete(fleet_keys.worker("w1"))
     assert await driver.store.fleet.workers() == []
 
-    await redis.zadd(keys.WORKERS, {"w1": 1})
+    await redis.zadd(fleet_keys.WORKERS, {"w1": 1})
     seconds, _ = await redis.time()
-    await redis.zadd(keys.WORKERS, {"seldom": seconds - 1000})
+    await redis.zadd(fleet_keys.WORKERS, {"seldom": seconds - 1000})
     await driver.store.fleet.report(WorkerReport(id="w2", queues=("model",), in_flight=0, capacity=1, draining=False))
-    assert await redis.zrange(keys.WORKERS, 0, -1) == [b"seldom", b"w2"]
+    assert await redis.zrange(fleet_keys.WORKERS, 0, -1) == [b"seldom", b"w2"]

@@ -11,7 +11,7 @@ import pytest
 from palaver.steps.leases import Lease
 from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import PAUSE, RESUME, StoreDriver
@@ -145,7 +145,7 @@ async def test_no_provider_is_ruled_out_while_an_older_worker_does_not_tell(driv
     await fleet.report(WorkerReport("new", ("model",), 0, 1, draining=False, providers=("a",)))
     for queue, known in (("tools", frozenset("a")), ("model", None)):
         await fleet.report(WorkerReport("old", (queue,), 0, 1, draining=False))
-        await redis.hdel(keys.worker("old"), "providers")
+        await redis.hdel(fleet_keys.worker("old"), "providers")
         assert await fleet.providers() == known
     await fleet.leave("old")
     assert await fleet.providers() == frozenset("a")

@@ -6,7 +6,7 @@ from typing import Any
 
 from palaver.store import Store
 from palaver.store.reading.subscriptions import Subscriptions
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, provider_keys
 from palaver.store.redis.connection import MOST_ARGUMENTS, PubSubMessage, now_ms, portions
 from tests.waiting import aeventually
 
@@ -25,16 +25,16 @@ async def test_a_roll_call_of_a_large_fleet(store: Store, redis: Any) -> None:
     for some in portions(NAMES):
         pipeline = redis.pipeline(transaction=False)
         for name in some:
-            pipeline.zadd(keys.WORKERS, {name: now})
+            pipeline.zadd(fleet_keys.WORKERS, {name: now})
         await pipeline.execute()
     census = await store.fleet.call_roll(NAMES[0])
     assert (census.known, census.gone) == (MANY, ())
-    await redis.delete(keys.WORKERS)
+    await redis.delete(fleet_keys.WORKERS)
 
 
 async def test_places_of_many_calls(store: Store, redis: Any) -> None:
     await store.providers.renew_places("fake", NAMES)
-    assert await redis.zcard(keys.of_gate("fake").calls) == 0, "nobody has these places, so none is renewed"
+    assert await redis.zcard(provider_keys.of_gate("fake").calls) == 0, "nobody has these places, so none is renewed"
 
 
 class _Counted:

@@ -16,7 +16,7 @@ from palaver.steps.leases import Delivery, Lease, Settled, Stray
 from palaver.steps.wire import delivery_in, in_redis
 from palaver.store import Store
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.lifecycle import RunStatus, StepState
@@ -293,7 +293,7 @@ async def test_queues_are_known_by_their_workers(driver: StoreDriver) -> None:
     queues = driver.store.queues
     assert await queues.all() == QUEUES
     await queues.publish(("tools", "model"))
-    assert not await driver.redis.exists(keys.WORKER_QUEUES), "who names none pays nothing"
+    assert not await driver.redis.exists(fleet_keys.WORKER_QUEUES), "who names none pays nothing"
     await queues.publish(("tools", "big", OWN))
     assert await queues.all() == (*QUEUES, "big", OWN)
     fleet = driver.store.fleet
@@ -313,16 +313,16 @@ async def test_no_more_queues_than_the_limit_says(driver: StoreDriver) -> None:
     await queues.publish(names[:3])
     assert OWN not in await queues.own()
     # One that nobody has had for an hour makes room.
-    seconds = await driver.redis.zscore(keys.WORKER_QUEUES, "q7")
-    await driver.redis.zadd(keys.WORKER_QUEUES, {"q7": seconds - limit_of("no_worker") - 60})
+    seconds = await driver.redis.zscore(fleet_keys.WORKER_QUEUES, "q7")
+    await driver.redis.zadd(fleet_keys.WORKER_QUEUES, {"q7": seconds - limit_of("no_worker") - 60})
     await queues.publish((OWN,))
     assert {OWN, "q7"} & {*await queues.own()} == {OWN}
 
 
 async def test_a_queue_is_forgotten_at_last(driver: StoreDriver) -> None:
     await driver.store.queues.publish(("old", OWN))
-    seconds = await driver.redis.zscore(keys.WORKER_QUEUES, "old")
-    await driver.redis.zadd(keys.WORKER_QUEUES, {"old": seconds - limit_of("tools_remembered") - 60})
+    seconds = await driver.redis.zscore(fleet_keys.WORKER_QUEUES, "old")
+    await driver.redis.zadd(fleet_keys.WORKER_QUEUES, {"old": seconds - limit_of("tools_remembered") - 60})
     await driver.store.queues.publish((OWN,))
     assert await driver.store.queues.own() == (OWN,)
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from palaver.store.scripting.contracts.providers import Wait
 from tests.contract.clock import START, Clock
 
@@ -134,7 +134,7 @@ class Crowd:
                 else:
                     woken += await store.providers.release("p", call, self.limits, tokens=0, used=0)
         assert not self._waiting, f"never admitted: {self._waiting}"
-        gate = keys.of_gate("p")
+        gate = provider_keys.of_gate("p")
         left = [json.loads(await redis.hget(gate.places, call)) for call in await redis.zrange(gate.queue, 0, -1)]
         assert sum(map(int, await redis.hvals(gate.sums))) == sum(place["tokens"] for place in left)
 

@@ -16,7 +16,7 @@ from palaver.errors import ErrorClass, Failure, ProviderDetails
 from palaver.store import Store
 from palaver.store.fleet.provider_states import Outage
 from palaver.store.fleet.providers import Cooling
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from palaver.store.scripting.contracts.providers import Admitted, Wait
 from tests.waiting import aeventually
 
@@ -293,7 +293,7 @@ async def redis_calls(store: Store) -> int:
 
 
 def test_the_gates_of_a_provider_and_of_its_models_are_in_one_slot() -> None:
-    of_model, of_provider = keys.of_gate("a/b/c"), keys.of_gate("a")
+    of_model, of_provider = provider_keys.of_gate("a/b/c"), provider_keys.of_gate("a")
     assert {key[: key.index("}") + 1] for key in (*of_model, *of_provider)} == {"{palaver:provider:a}"}
     assert (of_model.models, of_model.cooldowns) == (of_provider.models, of_provider.cooldowns)
     assert len({*of_model, *of_provider}) == 2 * len(of_model) - 2

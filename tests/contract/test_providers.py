@@ -13,7 +13,7 @@ from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.store import Store
 from palaver.store.fleet.providers import Cooling
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from palaver.store.scripting.contracts.providers import Admitted, Wait
 from tests.waiting import aeventually
 
@@ -48,7 +48,7 @@ async def _turns(store: Store, redis: Any, calls: Iterable[object], limits: Limi
     """When each of ``calls``, which have to wait at ``a``, is to ask again, in seconds by Redis's clock."""
     listed = [str(call) for call in calls]
     assert min(await _waits(store, "a", listed, limits)) > 0
-    return {call: await redis.zscore(keys.of_gate("a")[2], call) / 1000 for call in listed}
+    return {call: await redis.zscore(provider_keys.of_gate("a")[2], call) / 1000 for call in listed}
 
 
 async def test_after_a_cool_down_each_has_its_own_turn_in_the_order_of_asking(store: Store, redis: Any) -> None:
@@ -115,7 +115,7 @@ async def test_a_waiter_that_went_through_is_not_waited_for(store: Store, redis:
     await aeventually(first_begins)
     await store.providers.cool_down("a", 5)
     turns = list((await _turns(store, redis, range(1, 20))).values())
-    assert turns[0] == float(await redis.hget(keys.of_gate("a")[0], "until")) / 1000
+    assert turns[0] == float(await redis.hget(provider_keys.of_gate("a")[0], "until")) / 1000
     assert turns[10] - turns[0] == pytest.approx(1.0, abs=0.1)
 
 
@@ -264,7 +264,7 @@ async def test_a_wait_for_tokens_is_exact_in_a_long_queue(store: Store, redis: A
     turns = []
     for i, tokens in enumerate(sizes):
         assert isinstance(await store.providers.admit("a", str(i), limits, tokens), Wait)
-        turns.append(await redis.zscore(keys.of_gate("a")[2], str(i)) / 1000)
+        turns.append(await redis.zscore(provider_keys.of_gate("a")[2], str(i)) / 1000)
     # 1000 a second; a call may begin 5 s before the tokens up to its own are paid for.
     paid = [sum(sizes[: i + 1]) / 1000 for i in range(100)]
     assert [turn - turns[0] for turn in turns] == pytest.approx([each - paid[0] for each in paid], abs=0.01)
@@ -305,7 +305,7 @@ async def test_all_keys_of_a_provider_go_in_time(store: Store, redis: Any) -> No
     limits = Limits(max_in_flight=1, requests_per_minute=60)
     await _waits(store, "a", range(10), limits)
     await store.providers.cool_down("a", 3000)
-    ttls = [await redis.ttl(name) for name in keys.of_gate("a") if await redis.exists(name)]
+    ttls = [await redis.ttl(name) for name in provider_keys.of_gate("a") if await redis.exists(name)]
     assert len(ttls) == 9
     assert min(ttls) > 3000
     assert max(ttls) < 3700

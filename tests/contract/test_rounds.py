@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError
 from palaver.config.settings import Settings
 from palaver.errors import NoRoom
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.busy import MARKED_AGAIN, BusyMarks
 from palaver.store.redis.reach import Reach, within
 from palaver.store.redis.rounds import EVERY, FULL_ROUND, SEATS, SILENCE, Rounds
@@ -93,7 +93,7 @@ async def test_who_is_gone_leaves_a_part_to_the_others_and_theirs_remain(says: b
     before = sweepers.parts()
     if says:
         # As by the one who saw it die.
-        await sweepers.redis.hdel(keys.SWEEPERS, "w2")
+        await sweepers.redis.hdel(fleet_keys.SWEEPERS, "w2")
     await sweepers.pass_seconds(1 if says else SILENCE + 2, "w2")
     after = sweepers.parts("w2")
     assert _covers(after)
@@ -108,7 +108,7 @@ async def test_who_is_gone_for_long_is_forgotten() -> None:
     sweepers = Sweepers(2)
     await sweepers.pass_seconds(3)
     await sweepers.pass_seconds(6 * SILENCE, "w1")
-    assert await sweepers.redis.hkeys(keys.SWEEPERS) == [b"w0"]
+    assert await sweepers.redis.hkeys(fleet_keys.SWEEPERS) == [b"w0"]
     assert sweepers.parts("w1")["w0"] == MANY
 
 
@@ -132,11 +132,11 @@ async def test_too_many_that_begin_at_once_are_soon_as_many_as_there_are_seats()
     # Each looks before any of them has said that it is there.
     for name, rounds in sweepers.all.items():
         await rounds.share(name)
-        await sweepers.redis.delete(keys.SWEEPERS)
+        await sweepers.redis.delete(fleet_keys.SWEEPERS)
     assert all(rounds._seated for rounds in sweepers.all.values())
     await sweepers.pass_seconds(6)
     assert _covers(sweepers.parts())
-    assert await sweepers.redis.hlen(keys.SWEEPERS) == SEATS
+    assert await sweepers.redis.hlen(fleet_keys.SWEEPERS) == SEATS
 
 
 async def test_what_is_marked_is_looked_at_each_second_by_the_one_whose_it_is() -> None:
@@ -158,20 +158,20 @@ async def test_a_process_marks_a_shard_once_in_a_while() -> None:
     sweepers = Sweepers(1)
     for _ in range(3):
         await sweepers.mark("0a", "0b")
-    assert await sweepers.redis.hgetall(keys.BUSY) == {b"0a": b"1", b"0b": b"1"}
+    assert await sweepers.redis.hgetall(fleet_keys.BUSY) == {b"0a": b"1", b"0b": b"1"}
     sweepers.now += MARKED_AGAIN
     await sweepers.mark("0b")
-    assert await sweepers.redis.hgetall(keys.BUSY) == {b"0a": b"1", b"0b": b"2"}
+    assert await sweepers.redis.hgetall(fleet_keys.BUSY) == {b"0a": b"1", b"0b": b"2"}
     sweepers.marks.touch_of("palaver:workers")
     sweepers.marks.touch_of("{palaver:batches}:due")
-    assert await sweepers.redis.hlen(keys.BUSY) == 2
+    assert await sweepers.redis.hlen(fleet_keys.BUSY) == 2
 
 
 async def test_what_is_marked_and_whose_mark_is_lost_has_its_turn_in_a_round() -> None:
     sweepers = Sweepers(1)
     await sweepers.pass_seconds(3)
     await sweepers.mark("0a")
-    await sweepers.redis.delete(keys.BUSY)
+    await sweepers.redis.delete(fleet_keys.BUSY)
     await sweepers.pass_seconds(2)
     assert {*sweepers.looked_at("w0", round(FULL_ROUND))} == MANY
 

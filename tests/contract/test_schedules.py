@@ -11,7 +11,7 @@ from palaver.errors import StateConflict, UnknownSchedule
 from palaver.schemas.models import AgentSpec
 from palaver.schemas.schedules import ScheduledRun, ScheduleTick, Timing
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import schedule_keys
 from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.schedules.ticks import DueTick, TickClaim
 from palaver.store.scripting.contracts.schedules import NextTick
@@ -46,8 +46,8 @@ def over(run_id: str | None = "run_1") -> ScheduleTick:
 
 async def run_out(redis: Any, name: str = "nightly") -> None:
     """Let a claim last no longer."""
-    await redis.hset(keys.schedule("", name), "lasts", 1)
-    await redis.zadd(keys.SCHEDULES_DUE, {f"/{name}": 1})
+    await redis.hset(schedule_keys.schedule("", name), "lasts", 1)
+    await redis.zadd(schedule_keys.SCHEDULES_DUE, {f"/{name}": 1})
 
 
 async def test_one_is_kept_changed_and_removed(store: Store) -> None:
@@ -76,11 +76,11 @@ async def test_they_are_listed_by_name_for_their_tenant_and_no_more_than_there_m
     rest = await store.schedules.list("", after=first.last, limit=2)
     assert [each.name for each in (*first.schedules, *rest.schedules)] == ["a", "b", "c"]
     assert (first.more, rest.more) == (True, False)
-    await redis.zadd(keys.schedules(""), {f"x{n}": 0 for n in range(limit_of("schedules"))})
+    await redis.zadd(schedule_keys.schedules(""), {f"x{n}": 0 for n in range(limit_of("schedules"))})
     with pytest.raises(StateConflict) as refused:
         await store.schedules.keep("", "one-more", ORDER, TIMING, AHEAD)
     assert refused.value.code == "schedules_full"
-    await redis.zrem(keys.schedules(""), *(f"x{n}" for n in range(limit_of("schedules"))))
+    await redis.zrem(schedule_keys.schedules(""), *(f"x{n}" for n in range(limit_of("schedules"))))
 
 
 async def test_a_tick_is_claimed_by_one_and_settled_once(store: Store) -> None:
@@ -147,8 +147,10 @@ async def test_one_that_is_removed_meanwhile_stays_so(store: Store, redis: Any) 
     await store.schedules.remove("", "nightly")
     assert not await store.ticks.settle(claimed, over())
     await store.ticks.defer("", "nightly")
-    assert not await redis.exists(keys.SCHEDULES_DUE, keys.schedule("", "nightly"), keys.schedule_ticks("", "nightly"))
-    await redis.zadd(keys.SCHEDULES_DUE, {"/nightly": 1})
+    assert not await redis.exists(
+        schedule_keys.SCHEDULES_DUE, schedule_keys.schedule("", "nightly"), schedule_keys.schedule_ticks("", "nightly")
+    )
+    await redis.zadd(schedule_keys.SCHEDULES_DUE, {"/nightly": 1})
     assert await store.ticks.claim(await due(store), 0, None, AHEAD) is None
     assert await store.ticks.due() == ([], None), "a place in the index without a schedule"
 
@@ -156,7 +158,7 @@ async def test_one_that_is_removed_meanwhile_stays_so(store: Store, redis: Any) 
 async def test_the_last_ticks_are_shown(store: Store, redis: Any) -> None:
     await store.schedules.keep("", "nightly", ORDER, TIMING, PAST)
     for _ in range(limit_of("schedule_ticks")):
-        await redis.xadd(keys.schedule_ticks("", "nightly"), {"tick": over("run_0").model_dump_json()})
+        await redis.xadd(schedule_keys.schedule_ticks("", "nightly"), {"tick": over("run_0").model_dump_json()})
     await store.ticks.settle(await claim(store), over())
     found, _ = await store.schedules.get("", "nightly")
     assert len(found.ticks) == limit_of("schedule_ticks")
@@ -176,9 +178,9 @@ async def test_one_is_left_alone_for_a_while_with_which_something_is_wrong(store
 async def test_one_that_cannot_be_read_holds_up_no_other(store: Store, redis: Any) -> None:
     await store.schedules.keep("", "broken", ORDER, TIMING, PAST)
     await store.schedules.keep("", "nightly", ORDER, TIMING, PAST)
-    await redis.hset(keys.schedule("", "broken"), "timing", "{")
+    await redis.hset(schedule_keys.schedule("", "broken"), "timing", "{")
     for _ in range(2):
         assert (await due(store)).name == "nightly"
-    assert await redis.zscore(keys.SCHEDULES_DUE, "/broken") > PAST.at, "it has no place before others"
+    assert await redis.zscore(schedule_keys.SCHEDULES_DUE, "/broken") > PAST.at, "it has no place before others"
     for name in ("nightly", "broken"):
         await store.schedules.remove("", name)

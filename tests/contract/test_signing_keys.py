@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from palaver.config.settings import Settings
 from palaver.secrets.sealing import KeyMissing
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 
 DAY = 86_400
 
@@ -28,10 +28,10 @@ async def known(store: Store) -> set[str]:
 
 
 async def grow_old(redis: Any, seconds: int) -> None:
-    for name, text in (await redis.hgetall(keys.SIGNING_KEYS)).items():
+    for name, text in (await redis.hgetall(access_keys.SIGNING_KEYS)).items():
         fields = orjson.loads(text)
         aged = orjson.dumps({**fields, "created_at": fields["created_at"] - seconds})
-        await redis.hset(keys.SIGNING_KEYS, name, aged)
+        await redis.hset(access_keys.SIGNING_KEYS, name, aged)
 
 
 async def test_all_processes_have_the_same_one(two: tuple[Store, Store]) -> None:

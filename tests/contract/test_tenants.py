@@ -12,7 +12,7 @@ from palaver.errors import Refused, StateConflict, UnknownConversation, UnknownR
 from palaver.schemas.conversation import NewConversation
 from palaver.schemas.models import Retry
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, keys
 from palaver.store.redis.reach import NOBODY, Reach, within
 from palaver.store.tenants.tenants import DEFAULT
 from palaver.vocabulary.ids import is_id, shard_of, tenant_of
@@ -62,7 +62,7 @@ async def test_two_tenants_never_have_one_tag(store: Store, monkeypatch: pytest.
 
 async def test_there_are_only_so_many(store: Store, redis: Any) -> None:
     for begin in range(0, 2 * limit_of("tenants"), 1000):
-        await redis.hset(keys.TENANTS, mapping={f"@{number}": "x" for number in range(begin, begin + 1000)})
+        await redis.hset(access_keys.TENANTS, mapping={f"@{number}": "x" for number in range(begin, begin + 1000)})
     with pytest.raises(Refused, match="there are 10000 tenants, and may be no more"):
         await store.tenants.create("acme")
 

@@ -13,7 +13,7 @@ from palaver.config.settings import Settings
 from palaver.errors import ErrorClass, RetryableToolError
 from palaver.steps.retry import RetryPolicy, Rule
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import keys, provider_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts.providers import Admitted
 from palaver.tools import Tool, tool
@@ -201,8 +201,8 @@ async def test_a_service_that_asks_to_wait_is_left_alone_by_all_its_tools(worker
         assert (run.waiting.reason, run.waiting.code) == ("service_cooldown", "crm:cooldown")
         assert (one.calls, other.calls) == (1, 0)
         # A provider of that name is somebody else.
-        assert not await redis.exists(keys.of_gate("crm").gate)
-        assert await redis.exists(keys.of_gate("tool:crm").gate)
+        assert not await redis.exists(provider_keys.of_gate("crm").gate)
+        assert await redis.exists(provider_keys.of_gate("tool:crm").gate)
 
 
 async def test_who_waits_for_its_service_holds_nothing_and_is_cancelled_at_once(worker: Worker) -> None:
@@ -327,7 +327,7 @@ async def test_tenants_take_turns_at_a_service(worker: Worker) -> None:
         with within(TWO):
             run_id, (call,) = await tools.ask(its)
             await tools.attempt(call)
-        line = await tools.driver.redis.zrange(keys.of_gate("tool:crm").line, 0, -1)
+        line = await tools.driver.redis.zrange(provider_keys.of_gate("tool:crm").line, 0, -1)
         places = [each.decode().split("/")[1] for each in line]
         assert places.index(run_id) <= 1
 

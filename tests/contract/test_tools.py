@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.tools import ToolDeclaration, ToolSet
 from palaver.vocabulary.limits import limit_of
 from tests.contract.store_driver import StoreDriver
@@ -26,14 +26,14 @@ async def test_workers_with_the_same_code_have_one_set(driver: StoreDriver, redi
         await driver.store.tools.publish(tools("b", "a"), ("model",))
         await driver.store.tools.publish(tools("a", "b"), ("model",))
     assert await names(driver) == [["a", "b"]]
-    assert 0 < await redis.ttl(keys.tool_set(tools("a", "b").digest)) <= limit_of("tools_remembered")
+    assert 0 < await redis.ttl(fleet_keys.tool_set(tools("a", "b").digest)) <= limit_of("tools_remembered")
 
 
 async def test_two_versions_are_known_and_the_one_seen_last_comes_first(driver: StoreDriver, redis: Any) -> None:
     old, new = tools("a"), tools("a", description="It is another one.")
     await driver.store.tools.publish(new, ("model",))
     await driver.store.tools.publish(old, ("model",))
-    await redis.zadd(keys.TOOL_SETS, {f"{old.digest} model": 1})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{old.digest} model": 1})
     found = await driver.store.tools.declared()
     assert list(found) == [new.digest, old.digest]
     assert [each.tools[0].description for each in found.values()] == ["It is another one.", "It is one."]
@@ -44,7 +44,7 @@ async def test_it_is_known_since_when_a_set_is_there_and_in_which_queues(driver:
     (first,) = (await driver.store.tools.declared()).values()
     assert first.queues == {"model"}
     assert abs(first.since.timestamp() - time.time()) < 60
-    await redis.zadd(keys.TOOL_SETS, {f"{tools('a').digest} model": time.time() - 100})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{tools('a').digest} model": time.time() - 100})
     await driver.store.tools.publish(tools("a"), ("tools",))
     (later,) = (await driver.store.tools.declared()).values()
     assert later.queues == {"model", "tools"}
@@ -54,32 +54,32 @@ async def test_it_is_known_since_when_a_set_is_there_and_in_which_queues(driver:
 async def test_who_knows_a_set_does_not_read_it_again(driver: StoreDriver, redis: Any) -> None:
     await driver.store.tools.publish(tools("a"), ("model",))
     known = await driver.store.tools.declared()
-    await redis.set(keys.tool_set(tools("a").digest), b"nobody reads this", ex=60)
+    await redis.set(fleet_keys.tool_set(tools("a").digest), b"nobody reads this", ex=60)
     await driver.store.tools.publish(tools("b"), ("tools",))
     found = await driver.store.tools.declared(known)
     assert [[each.name for each in one.tools] for one in found.values()] in ([["a"], ["b"]], [["b"], ["a"]])
-    await redis.zrem(keys.TOOL_SETS, f"{tools('a').digest} model")
+    await redis.zrem(fleet_keys.TOOL_SETS, f"{tools('a').digest} model")
     assert [*await driver.store.tools.declared(found)] == [tools("b").digest], "one that is gone is forgotten"
 
 
 async def test_what_no_worker_has_had_for_an_hour_is_forgotten(driver: StoreDriver, redis: Any) -> None:
     await driver.store.tools.publish(tools("gone"), ("model",))
-    await redis.zadd(keys.TOOL_SETS, {f"{tools('gone').digest} model": 1})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{tools('gone').digest} model": 1})
     await driver.store.tools.publish(tools("here"), ("model",))
     assert await names(driver) == [["here"]]
-    assert not await redis.exists(keys.tool_set(tools("gone").digest))
+    assert not await redis.exists(fleet_keys.tool_set(tools("gone").digest))
 
 
 async def test_what_another_queue_has_still_stays(driver: StoreDriver, redis: Any) -> None:
     await driver.store.tools.publish(tools("both"), ("model", "tools"))
-    await redis.zadd(keys.TOOL_SETS, {f"{tools('both').digest} model": 1})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{tools('both').digest} model": 1})
     await driver.store.tools.publish(tools("here"), ("model",))
     assert sorted(await names(driver)) == [["both"], ["here"]]
 
 
 async def test_a_queue_whose_tools_change_all_the_time_hides_none_of_others(driver: StoreDriver, redis: Any) -> None:
     await driver.store.tools.publish(tools("other"), ("other",))
-    await redis.zadd(keys.TOOL_SETS, {f"{tools('other').digest} other": time.time() - 100})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{tools('other').digest} other": time.time() - 100})
     for version in range(limit_of("tool_sets") + 2):
         await driver.store.tools.publish(tools("a", description=str(version)), ("model",))
     assert ["other"] in await names(driver)
@@ -90,7 +90,7 @@ async def test_what_the_last_workers_of_a_queue_had_stays_known(driver: StoreDri
     old, long_ago = tools("old"), time.time() - KNOWN_FOR - 60
     await driver.store.tools.publish(old, ("tools",))
     await driver.store.tools.publish(tools("other"), ("model",))
-    await redis.zadd(keys.TOOL_SETS, {f"{old.digest} tools": long_ago})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{old.digest} tools": long_ago})
     await driver.store.tools.publish(tools("other"), ("model",))
     assert await names(driver) == [["other"], ["old"]]
     found = await driver.store.tools.declared()
@@ -102,14 +102,14 @@ async def test_what_the_last_workers_of_a_queue_had_stays_known(driver: StoreDri
 async def test_not_for_ever(driver: StoreDriver, redis: Any) -> None:
     old = tools("old")
     await driver.store.tools.publish(old, ("tools",))
-    await redis.zadd(keys.TOOL_SETS, {f"{old.digest} tools": time.time() - limit_of("tools_remembered") - 60})
+    await redis.zadd(fleet_keys.TOOL_SETS, {f"{old.digest} tools": time.time() - limit_of("tools_remembered") - 60})
     await driver.store.tools.publish(tools("other"), ("model",))
     assert await names(driver) == [["other"]]
 
 
 async def test_a_set_whose_text_is_lost_comes_with_the_next_heartbeat(driver: StoreDriver, redis: Any) -> None:
     await driver.store.tools.publish(tools("a"), ("model",))
-    await redis.delete(keys.tool_set(tools("a").digest))
+    await redis.delete(fleet_keys.tool_set(tools("a").digest))
     assert await names(driver) == []
     await driver.store.tools.publish(tools("a"), ("model",))
     assert await names(driver) == [["a"]]

@@ -17,7 +17,7 @@ from palaver.errors import Refused, StaleLease, StateConflict
 from palaver.schemas.webhooks import WebhookChange, WebhookDelivery
 from palaver.secrets.webhook_secrets import signing_key
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import keys, webhook_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.scripting.scripts import _sources
@@ -146,7 +146,7 @@ async def test_one_attempt_is_made_at_a_time(driver: StoreDriver, store: Store, 
     second = await claimed(store, hook)
     assert second.record.id != first.record.id
     # Its worker died: another one goes on, and what the dead one would say counts no more.
-    await redis.hset(keys.of_webhook(hook).hook, "leased_until", 1)
+    await redis.hset(webhook_keys.of_webhook(hook).hook, "leased_until", 1)
     third = await claimed(store, hook)
     assert third.record.id == second.record.id
     with pytest.raises(StaleLease):
@@ -167,7 +167,7 @@ async def test_a_delivery_that_failed_is_made_again_later(driver: StoreDriver, s
     assert delivery.state == "pending"
     assert delivery.next_attempt_at is not None
     assert delivery.next_attempt_at.timestamp() * 1000 - await store.deliveries.now() > 240_000
-    await redis.zadd(keys.of_webhook(hook).waiting, {lease.record.id: 1})
+    await redis.zadd(webhook_keys.of_webhook(hook).waiting, {lease.record.id: 1})
     again = await claimed(store, hook)
     assert (again.record.tries, [attempt.answer for attempt in again.record.attempts]) == (1, ["oops"])
     await store.deliveries.settle(again, AttemptOutcome.FAILED, BAD)
@@ -222,7 +222,7 @@ async def test_who_fails_again_and_again_is_left_alone(driver: StoreDriver, stor
     """Until something is delivered; what waits meanwhile loses no attempt."""
     lease = await told(driver, store)
     hook = lease.webhook.id
-    of = keys.of_webhook(hook)
+    of = webhook_keys.of_webhook(hook)
     for _ in range(4):
         await store.deliveries.settle(lease, AttemptOutcome.AGAIN, BAD)
         lease = await claimed(store, hook)
@@ -249,7 +249,9 @@ async def test_what_turns_a_webhook_off(driver: StoreDriver, store: Store, redis
     await ended_run(driver)
     await store.deliveries.take_events("00")
     assert await store.deliveries.settle(await claimed(store, hook), AttemptOutcome.AGAIN, BAD) is None
-    await redis.hset(keys.of_webhook(hook).hook, "failing_since", (await store.deliveries.now()) - 5 * 86_400_000)
+    await redis.hset(
+        webhook_keys.of_webhook(hook).hook, "failing_since", (await store.deliveries.now()) - 5 * 86_400_000
+    )
     lease = await claimed(store, hook)
     assert await store.deliveries.settle(lease, AttemptOutcome.AGAIN, BAD) == "failing"
     shown = await store.webhooks.get(hook)
@@ -281,7 +283,7 @@ async def test_a_new_secret_signs_beside_the_old_one(store: Store, redis: Any) -
         assert len(store.webhooks.opened(config, now + 7_200_000)) == 1, "none for longer than it was said last"
     third = await store.webhooks.rotate(made.webhook.id, overlap=0)
     assert len(third.webhook.secrets) == 1
-    text = (await redis.hget(keys.of_webhook(made.webhook.id).hook, "config")).decode()
+    text = (await redis.hget(webhook_keys.of_webhook(made.webhook.id).hook, "config")).decode()
     assert made.secret[6:] not in text
     assert third.secret[6:] not in text
 
@@ -305,14 +307,14 @@ async def test_an_attempt_that_cannot_be_made_is_left_to_others(driver: StoreDri
     hook = lease.webhook.id
     await store.deliveries.let_go(lease, 60.0)
     assert await store.deliveries.claim(hook) is None
-    await redis.hset(keys.of_webhook(hook).hook, "opens_at", 1)
+    await redis.hset(webhook_keys.of_webhook(hook).hook, "opens_at", 1)
     again = await claimed(store, hook)
     assert (again.record, again.fence) == (lease.record, lease.fence + 1)
 
 
 async def test_answers_of_the_last_attempts_are_kept(driver: StoreDriver, store: Store, redis: Any) -> None:
     lease = await told(driver, store)
-    of = keys.of_webhook(lease.webhook.id)
+    of = webhook_keys.of_webhook(lease.webhook.id)
     for number in range(25):
         await store.deliveries.settle(lease, AttemptOutcome.AGAIN, replace(BAD, answer=f"oops {number}"))
         await redis.hset(of.hook, "opens_at", 1)
@@ -371,7 +373,7 @@ def small_store(redis: Any, monkeypatch: pytest.MonkeyPatch, **limits: int) -> S
 
 async def test_what_is_old_is_forgotten(driver: StoreDriver, store: Store, redis: Any) -> None:
     lease = await told(driver, store)
-    hook, of = lease.webhook.id, keys.of_webhook(lease.webhook.id)
+    hook, of = lease.webhook.id, webhook_keys.of_webhook(lease.webhook.id)
     await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, OK)
     assert hook not in await store.deliveries.due(10)
     await redis.zadd(of.listed, {lease.record.id: 1})
@@ -452,11 +454,11 @@ async def test_whoever_is_killed_loses_and_invents_nothing(
                     await mine.deliveries.settle(lease, outcome, OK)
         except Killed:
             for hook in hooks:
-                await redis.hset(keys.of_webhook(hook).hook, "leased_until", 1)
+                await redis.hset(webhook_keys.of_webhook(hook).hook, "leased_until", 1)
 
     async def pass_time() -> None:
         for hook in hooks:
-            await redis.hdel(keys.of_webhook(hook).hook, "opens_at")
+            await redis.hdel(webhook_keys.of_webhook(hook).hook, "opens_at")
 
     for _ in range(25):
         run_id, lease = await driver.begin()
@@ -491,24 +493,24 @@ async def test_what_cannot_be_read_holds_up_nobody_else(driver: StoreDriver, sto
     await ended_run(driver)
     await redis.xadd(outbox, {"about": "{", "run": "run_1", "sequence": 1, "conversation": "c", "at": 1})
     await ended_run(driver)
-    config = await redis.hget(keys.of_webhook(broken).hook, "config")
-    await redis.hset(keys.of_webhook(broken).hook, "config", "{")
+    config = await redis.hget(webhook_keys.of_webhook(broken).hook, "config")
+    await redis.hset(webhook_keys.of_webhook(broken).hook, "config", "{")
     assert await store.deliveries.take_events("00") == 3
-    first, second = [each.decode() for each in await redis.zrange(keys.of_webhook(other).waiting, 0, -1)]
-    await redis.hset(keys.of_webhook(other).records, first, "{")
+    first, second = [each.decode() for each in await redis.zrange(webhook_keys.of_webhook(other).waiting, 0, -1)]
+    await redis.hset(webhook_keys.of_webhook(other).records, first, "{")
     assert await store.deliveries.claim(other) is None
     lease = await claimed(store, other)
     assert lease.record.id == second
     await store.deliveries.settle(lease, AttemptOutcome.DELIVERED, OK)
     assert [each.id for each in await listed(store, other)] == [second]
     # The webhook itself: it is left alone, and its deliveries are there once it can be read.
-    await redis.hset(keys.of_webhook(broken).hook, "config", config)
+    await redis.hset(webhook_keys.of_webhook(broken).hook, "config", config)
     await ended_run(driver)
     await store.deliveries.take_events("00")
-    await redis.hset(keys.of_webhook(broken).hook, "config", "{")
+    await redis.hset(webhook_keys.of_webhook(broken).hook, "config", "{")
     assert await store.deliveries.claim(broken) is None
     assert await store.deliveries.due(10) == [other]
-    await redis.hset(keys.of_webhook(broken).hook, "config", config)
+    await redis.hset(webhook_keys.of_webhook(broken).hook, "config", config)
     assert len(await listed(store, broken)) == 1
     for webhook_id in (broken, other):
         await store.webhooks.remove(webhook_id)

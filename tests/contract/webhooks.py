@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from palaver.store.redis import keys
+from palaver.store.redis import webhook_keys
 
 
 async def check_webhook(redis: Any, name: str, ttl: int) -> None:
@@ -17,7 +17,7 @@ async def check_webhook(redis: Any, name: str, ttl: int) -> None:
     if kind in ("of", "due", "tenants", "counts", "erasure"):
         return
     assert kind in ("hook", "waiting", "listed", "ended", "records"), f"{name} is a key that nobody knows"
-    of = keys.of_webhook(rest[0])
+    of = webhook_keys.of_webhook(rest[0])
     assert await redis.exists(of.hook), f"{name} outlives its webhook"
     if kind != "hook":
         return

@@ -26,7 +26,7 @@ from palaver.steps.verdicts import AskPerson, Continue, Postpone, ToolOutcome
 from palaver.store.batches.batches import BatchOrder
 from palaver.store.batches.progress import BatchClaim
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, run_lists
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, keys, provider_keys, webhook_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.store.schedules.schedules import Bearer, ScheduleOrder
 from palaver.store.scripting.contracts import (
@@ -545,7 +545,7 @@ async def _admit(driver: StoreDriver, n: int) -> Act:
 async def _admit_late(driver: StoreDriver, n: int) -> Act:
     """They were to come long ago."""
     await _crowd(driver, n)
-    waiting = keys.of_gate("fake")[2]
+    waiting = provider_keys.of_gate("fake")[2]
     names = await driver.redis.zrange(waiting, 0, -1)
     now = (await driver.redis.time())[0] * 1000
     await driver.redis.zadd(waiting, {name: now - 10_000 + i for i, name in enumerate(names)})
@@ -659,12 +659,14 @@ def _erased_members(kind: SharedType) -> Callable[[StoreDriver, int], Awaitable[
 async def _begin_erasure(driver: StoreDriver, n: int) -> Act:
     for number in range(n):
         await driver.store.tenants.create(f"tenant-{number}")
-    return lambda: driver.store.scripts.run(BeginErasure(tenants=keys.TENANTS, tenant="tenant-0", tag=None, begun="{}"))
+    return lambda: driver.store.scripts.run(
+        BeginErasure(tenants=access_keys.TENANTS, tenant="tenant-0", tag=None, begun="{}")
+    )
 
 
 async def _end_erasure(driver: StoreDriver, n: int) -> Act:
     tags = [(await driver.store.tenants.create(f"tenant-{number}")).tag for number in range(n)]
-    return lambda: driver.store.scripts.run(EndErasure(tenants=keys.TENANTS, tenant="tenant-0", tag=tags[0]))
+    return lambda: driver.store.scripts.run(EndErasure(tenants=access_keys.TENANTS, tenant="tenant-0", tag=tags[0]))
 
 
 async def _write_receipt(driver: StoreDriver, n: int) -> Act:
@@ -672,7 +674,7 @@ async def _write_receipt(driver: StoreDriver, n: int) -> Act:
         await driver.store.audit.add("", "x", facts={})
     text = orjson.dumps({"tag": _TAG})
     write = WriteReceipt(
-        receipt=keys.receipt("acme"), acts=keys.audit(""), tag=_TAG, text=text, act=text, retention=86_400
+        receipt=access_keys.receipt("acme"), acts=access_keys.audit(""), tag=_TAG, text=text, act=text, retention=86_400
     )
     return lambda: driver.store.scripts.run(write)
 
@@ -855,7 +857,7 @@ async def _claim_delivery(driver: StoreDriver, n: int) -> Act:
     """Of those that are too old one look drops a part."""
     webhook, records = await _with_deliveries(driver, n)
     await driver.store.deliveries.queue(webhook, records)
-    of = keys.of_webhook(webhook)
+    of = webhook_keys.of_webhook(webhook)
     await driver.redis.zadd(of.listed, {record.id: 1 for record in records})
     return lambda: driver.store.deliveries.claim(webhook)
 

@@ -21,7 +21,7 @@ from palaver.steps.verdicts import Continue, GiveUp, Postpone
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.fleet.fleet import WorkerReport
 from palaver.store.reading.usage_ledger import today
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, keys, schedule_keys, webhook_keys
 from palaver.store.scripting.contracts.batches import EndedCell
 from palaver.store.statistics.tallies import SpanTally
 from palaver.store.webhooks.delivery_records import DeliveryRecord, RecordedAttempt
@@ -276,7 +276,7 @@ def _ticks(verb: str) -> Callable[[World, int], Awaitable[Ask]]:
             "message": "x" * 500,
         }
         for _ in range(n):
-            await api.redis.xadd(keys.schedule_ticks("", "schedule-0"), {"tick": json.dumps(entry)})
+            await api.redis.xadd(schedule_keys.schedule_ticks("", "schedule-0"), {"tick": json.dumps(entry)})
         return Ask(f"/v1/schedules/schedule-0{verb}")
 
     return prepare
@@ -395,7 +395,10 @@ def _webhooks(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask
 
     async def prepare(api: World, n: int) -> Ask:
         webhook = (await api.store.webhooks.create("", "https://example.org/hook")).webhook.id
-        of, attempt = keys.of_webhook(webhook), RecordedAttempt(1, 1, 500, None, "x" * limit_of("webhook_answer"))
+        of, attempt = (
+            webhook_keys.of_webhook(webhook),
+            RecordedAttempt(1, 1, 500, None, "x" * limit_of("webhook_answer")),
+        )
         for k in range(n):
             record = DeliveryRecord(f"msg_{k}", "run.failed", 1, "failed", 10, {"run_id": "x" * 40}, (attempt,) * 3)
             await api.redis.hset(of.records, record.id, record.json)
@@ -408,7 +411,9 @@ def _webhooks(ask: Callable[[str], Ask]) -> Callable[[World, int], Awaitable[Ask
 
 async def _tenants(api: World, n: int) -> Ask:
     for k in range(n):
-        await api.redis.hset(keys.TENANTS, mapping={f"t{k}": json.dumps({"tag": f"{k:06}"}), f"@{k:06}": f"t{k}"})
+        await api.redis.hset(
+            access_keys.TENANTS, mapping={f"t{k}": json.dumps({"tag": f"{k:06}"}), f"@{k:06}": f"t{k}"}
+        )
         await api.store.caps.change(f"{k:06}", CapsChange(weight=2, usd_per_day=1))
     key = await api.store.api_keys.create(KeyGrant("root", operator=True))
     api.client.headers["authorization"] = f"Bearer {key.key}"

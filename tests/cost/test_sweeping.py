@@ -11,7 +11,7 @@ from fakeredis import FakeAsyncRedis, FakeServer
 
 from palaver.config.settings import Settings
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.rounds import EVERY, FULL_ROUND
 from palaver.vocabulary.ids import all_shards
 from palaver.vocabulary.step_kinds import QUEUES
@@ -74,7 +74,7 @@ class Fleet:
         self.clock += EVERY
         sent = sum(client.sent for client in self.clients)
         if busy:
-            await self.clients[0].hset(keys.BUSY, mapping=dict.fromkeys(all_shards(busy), self.clock))
+            await self.clients[0].hset(fleet_keys.BUSY, mapping=dict.fromkeys(all_shards(busy), self.clock))
         return sent
 
     async def costs(self, busy: int = 0) -> int:

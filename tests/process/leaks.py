@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from palaver.store.redis import keys
+from palaver.store.redis import keys, schedule_keys, webhook_keys
 from tests.process.cluster import Cluster
 from tests.process.inputs import decision
 from tests.redis_cluster import ON_CLUSTER
@@ -30,7 +30,7 @@ GROWTH: Final = 1.15
 """Of a process's RAM, by fragments."""
 COUNTED: Final = (
     *(keys.counts("00"), keys.journal("00"), keys.statistics("00"), keys.usage("00", 0).removesuffix("0")),
-    *(keys.fair("00"), keys.ahead("00", ""), keys.SCHEDULES_COUNTS, keys.WEBHOOKS_COUNTS),
+    *(keys.fair("00"), keys.ahead("00", ""), schedule_keys.SCHEDULES_COUNTS, webhook_keys.WEBHOOKS_COUNTS),
 )
 _SHARD: Final = re.compile(r"^\{p\w\w\}")
 SERVERS: Final = 3 if ON_CLUSTER else 1

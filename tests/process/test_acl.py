@@ -30,7 +30,7 @@ from palaver.delivery.deliveries import QUEUE_NAMES, transport_options
 from palaver.schemas.models import Run, Submission
 from palaver.stack.ports import free_port
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.reach import Reach, within
 from palaver.vocabulary.ids import tenant_of, uuid_of
 from palaver.vocabulary.lifecycle import RunStatus
@@ -54,7 +54,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster:
         with cluster.redis() as server:
             # As if a worker that has its key had been there just now: else the API takes no run of it.
-            server.zadd(keys.WORKER_PROVIDERS, {"away": time.time()})
+            server.zadd(fleet_keys.WORKER_PROVIDERS, {"away": time.time()})
         yield cluster
 
 

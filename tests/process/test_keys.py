@@ -29,7 +29,7 @@ from palaver.stack.child import ChildCommand
 from palaver.stack.ports import HOST, free_port
 from palaver.stack.readiness import answers_ok
 from palaver.stack.redis_server import RedisServer
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from tests.process.typed import palaver
 from tests.waiting import eventually
 from workers.commands import keys as command
@@ -187,9 +187,9 @@ def test_a_worker_reads_and_makes_no_keys(apis: Apis) -> None:
     assert "plv_" not in done.stdout
     with redis.Redis.from_url(logins.url_of("palaver-worker", apis.server.port)) as worker:
         for asked in (
-            ("GET", keys.API_KEYS_VERSION),
-            ("SET", keys.api_key("0" * 12), "{}"),
-            ("ZRANGE", keys.api_keys(""), "0", "-1"),
+            ("GET", access_keys.API_KEYS_VERSION),
+            ("SET", access_keys.api_key("0" * 12), "{}"),
+            ("ZRANGE", access_keys.api_keys(""), "0", "-1"),
         ):
             with pytest.raises(NoPermissionError):
                 worker.execute_command(*asked)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from tests.chaos.report import record
 from tests.chaos.seeds import scaled, seeded
 from tests.process.cluster import Cluster
@@ -235,7 +235,7 @@ def test_a_probe_whose_worker_is_killed_is_made_by_another(cluster: Cluster, pro
     seen(cluster)
     # It is back, and the first probe hangs.
     provider.out = False
-    gate = keys.of_gate("busy/hang-1+echo")
+    gate = provider_keys.of_gate("busy/hang-1+echo")
     with cluster.redis() as server:
         call = eventually(lambda: server.hget(gate.outage, "prober") if provider.passed else None, within=30)
         assert isinstance(call, bytes)

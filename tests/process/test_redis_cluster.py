@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from palaver.schemas.models import Run
-from palaver.store.redis import keys
+from palaver.store.redis import keys, provider_keys
 from palaver.store.redis.cluster.client import HOME, PATIENCE
 from palaver.store.redis.cluster.slots import SLOTS, slot_of
 from palaver.vocabulary.ids import MAX_SHARDS, all_shards, shard_of
@@ -57,7 +57,7 @@ def test_a_master_without_a_replica_stops_its_own_runs_alone(tmp_path: Path, num
         lost = masters.servers[number]
         there = {shard: masters.master_of(slot_of(keys.due(shard))) is not lost for shard in all_shards(MAX_SHARDS)}
         # The first master has what all share: the fleet, and the gate of the provider.
-        assert masters.master_of(HOME) is not lost is not masters.master_of(slot_of(keys.of_gate("fake").gate))
+        assert masters.master_of(HOME) is not lost is not masters.master_of(slot_of(provider_keys.of_gate("fake").gate))
         begun = [cluster.submit("tool-20", tools=["record"]) for _ in range(20)]
         waits = [run_id for run_id in begun if not there[shard_of(run_id)]]
         assert 0 < len(waits) < len(begun)
@@ -99,7 +99,7 @@ def test_the_master_that_has_what_all_share_is_waited_for(tmp_path: Path) -> Non
     with RedisCluster() as masters, on(masters, tmp_path) as cluster:
         lost = masters.master_of(HOME)
         # Nobody calls a model without the gate of its provider.
-        assert lost is masters.master_of(slot_of(keys.of_gate("fake").gate))
+        assert lost is masters.master_of(slot_of(provider_keys.of_gate("fake").gate))
         begun = [cluster.submit("tool-20", tools=["record"]) for _ in range(10)]
         lost.kill()
 

@@ -13,7 +13,7 @@ import pytest
 from palaver.config.settings import Settings
 from palaver.schemas.models import AgentSpec, Submission
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.rounds import FULL_ROUND, SILENCE
 from palaver.vocabulary.ids import MAX_SHARDS, shard_of
 from tests.process.cluster import Cluster
@@ -46,7 +46,7 @@ def _undelivered(masters: RedisCluster, number: int, *, marked: bool = True) -> 
 
 def _sharing(masters: RedisCluster) -> set[bytes]:
     with masters.whole() as server:
-        return {*server.hkeys(keys.SWEEPERS)}
+        return {*server.hkeys(fleet_keys.SWEEPERS)}
 
 
 def _all_end(cluster: Cluster, begun: list[str], within: float) -> None:
@@ -76,5 +76,5 @@ def test_a_hint_that_is_lost_makes_a_run_wait_for_a_round(tmp_path: Path) -> Non
         eventually(lambda: len(_sharing(masters)) == 1, within=20)
         begun = _undelivered(masters, 10, marked=False)
         with masters.whole() as server:
-            server.delete(keys.BUSY)
+            server.delete(fleet_keys.BUSY)
         _all_end(cluster, begun, within=FULL_ROUND + 20)

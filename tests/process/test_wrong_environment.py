@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from tests.process.cluster import Cluster
 from tests.process.one_more import one_more
 from tests.process.relay import Relay
@@ -181,5 +181,5 @@ def test_after_an_hour_without_a_worker_the_run_fails_and_says_what_was_lacked(k
 def _an_hour_passes(cluster: Cluster, run_id: str) -> None:
     """For what the store knows of the providers, and of how long the run's step has waited."""
     with cluster.redis() as server:
-        server.zrem(keys.WORKER_PROVIDERS, "keyed")
+        server.zrem(fleet_keys.WORKER_PROVIDERS, "keyed")
         server.eval(_LONG_AGO, 1, keys.steps(run_id))

@@ -15,7 +15,7 @@ from fakeredis.commands_mixins import server_mixin
 from api.operations import Backend
 from api.operations.schedules.scheduler import Scheduler
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import schedule_keys
 from tests.contract.clock import Clock
 from tests.unit.api_world import World
 
@@ -84,5 +84,5 @@ class Schedulers:
 async def next_attention(api: World) -> float | None:
     """The Unix time at which a schedule next needs attention."""
     redis: Any = api.redis
-    found = await redis.zrange(keys.SCHEDULES_DUE, 0, 0, withscores=True)
+    found = await redis.zrange(schedule_keys.SCHEDULES_DUE, 0, 0, withscores=True)
     return found[0][1] / 1000 if found else None

@@ -22,7 +22,7 @@ from palaver.errors import ErrorClass, Failure
 from palaver.schemas.models import Message, Usage
 from palaver.steps.verdicts import Finish, GiveUp
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import batch_keys
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.limits import limit_of
 from tests.contract.clock import Clock
@@ -299,7 +299,7 @@ async def test_an_item_that_cannot_be_read_holds_up_no_other_one() -> None:
     async with batching() as each:
         made = await each.create(3)
         redis: Any = each.api.redis
-        await redis.hset(keys.of_batch("", made["id"]).items, "1", "{")
+        await redis.hset(batch_keys.of_batch("", made["id"]).items, "1", "{")
         await each.look()
         assert await each.answer_all() == 2
         assert (await each.read(made))["state"] == "done"
@@ -315,7 +315,7 @@ async def test_one_that_nobody_can_read_ends_and_can_be_removed() -> None:
     async with batching() as each:
         made, other = await each.create(3), await each.create(1)
         redis: Any = each.api.redis
-        batch = keys.of_batch("", made["id"]).batch
+        batch = batch_keys.of_batch("", made["id"]).batch
         order = await redis.hget(batch, "order")
         await redis.hset(batch, "order", "{")
         await each.look()
@@ -350,7 +350,7 @@ async def test_one_that_nobody_can_read_ends_at_once_when_it_is_cancelled() -> N
         made = await each.create(3)
         redis: Any = each.api.redis
         await each.look()
-        await redis.hset(keys.of_batch("", made["id"]).flight, "0", "{")
+        await redis.hset(batch_keys.of_batch("", made["id"]).flight, "0", "{")
         each.clock.now += 30
         await each.look()
         cancelled = await each.api.client.post(f"/v1/batches/{made['id']}/cancel")
@@ -405,11 +405,11 @@ async def test_more_than_there_may_be_is_refused() -> None:
         made = await each.create(1, agents=[A, B], repeats=100, complete=False)
         redis: Any = each.api.redis
         most = limit_of("batch_cells") // 200
-        await redis.hset(keys.of_batch("", made["id"]).batch, "items", most)
+        await redis.hset(batch_keys.of_batch("", made["id"]).batch, "items", most)
         more = {"offset": most, "items": [{"input": "one more"}]}
         answer = await each.api.client.post(f"/v1/batches/{made['id']}/items", json=more)
         assert_problem(answer, 409, "batch_full")
-        await redis.zadd(keys.batches(""), {f"batch_{n:024x}": n for n in range(limit_of("batches"))})
+        await redis.zadd(batch_keys.batches(""), {f"batch_{n:024x}": n for n in range(limit_of("batches"))})
         assert (await each.create(1))["state"] == "running", "those whose retention is over do not count"
 
 

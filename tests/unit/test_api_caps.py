@@ -11,7 +11,7 @@ import pytest
 
 from api.audit import AUDIT
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import BODY, SETTINGS, World, assert_problem, world
 
@@ -26,7 +26,7 @@ ALL = frozenset(SCOPES)
 async def api() -> AsyncIterator[World]:
     async with world(SETTINGS.model_copy(update={"require_keys": True})) as made:
         for name, tag in (("acme", ACME), ("other", OTHER)):
-            await made.redis.hset(keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
+            await made.redis.hset(access_keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
         yield made
 
 

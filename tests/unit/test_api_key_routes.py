@@ -11,7 +11,7 @@ import pytest
 
 from api.audit import AUDIT
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.store.tenants.tenants import Tenant
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import BODY, CONVERSATION_ID, SETTINGS, World, assert_problem, world
@@ -31,7 +31,7 @@ def _registered(*tenants: Tenant) -> dict[Any, Any]:
 @pytest.fixture
 async def api() -> AsyncIterator[World]:
     async with world(CLOSED) as made:
-        await made.redis.hset(keys.TENANTS, mapping=_registered(ACME, OTHER))
+        await made.redis.hset(access_keys.TENANTS, mapping=_registered(ACME, OTHER))
         yield made
 
 

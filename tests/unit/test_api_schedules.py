@@ -16,7 +16,7 @@ from api.operations.schedules.scheduler import Scheduler
 from palaver.config.settings import ApiKey
 from palaver.errors import Refused
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import keys
+from palaver.store.redis import schedule_keys
 from palaver.store.schedules.schedules import Bearer
 from palaver.vocabulary.scopes import SCOPES
 from tests.contract.clock import Clock
@@ -311,7 +311,7 @@ async def test_where_something_unforeseen_is_wrong_others_go_on(caplog: pytest.L
         await plan.put()
         await plan.put("broken")
         redis: Any = plan.api.redis
-        await redis.hset(keys.schedule("", "broken"), "order", "no JSON")
+        await redis.hset(schedule_keys.schedule("", "broken"), "order", "no JSON")
         assert (await plan.pass_time())["ticks"][0]["outcome"] == "started"
         assert "a tick of a schedule is not carried out" in caplog.text
         assert await plan.scheduler.look() > 0.5, "it is left alone for a while"

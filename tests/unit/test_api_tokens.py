@@ -16,7 +16,7 @@ from palaver.config.settings import Settings
 from palaver.secrets import tokens
 from palaver.store.access import signing_keys
 from palaver.store.access.api_keys import KeyGrant
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.vocabulary.scopes import SCOPES
 from tests.unit.api_world import BODY, CONVERSATION_ID, RUN_ID, SETTINGS, LiveRequest, World, assert_problem, world
 from tests.waiting import BUSY, aeventually
@@ -88,9 +88,9 @@ async def test_a_token_is_of_the_form_that_others_know(api: World, run: dict[str
         "palaver", "palaver", "ops", "runs:read runs:act",
     )  # fmt: skip
     assert claims["exp"] - claims["iat"] == 900
-    stored = await api.redis.hgetall(keys.SIGNING_KEYS)
+    stored = await api.redis.hgetall(access_keys.SIGNING_KEYS)
     assert header["kid"].encode() in stored
-    assert 0 < await api.redis.ttl(keys.SIGNING_KEYS) <= 2 * 86_400
+    assert 0 < await api.redis.ttl(access_keys.SIGNING_KEYS) <= 2 * 86_400
 
 
 async def test_what_is_done_with_it_is_recorded_under_the_name_of_the_key(api: World, run: dict[str, Any]) -> None:
@@ -202,11 +202,13 @@ async def test_two_signing_keys_are_alive(api: World, run: dict[str, Any], monke
     for token in (first, second, first):
         assert (await api.client.get(run["links"]["self"], headers=bearer(token))).status_code == 200
     old = part(first, 0)["kid"]
-    text: Any = await api.redis.hget(keys.SIGNING_KEYS, old)
+    text: Any = await api.redis.hget(access_keys.SIGNING_KEYS, old)
     stored = json.loads(text)
-    await api.redis.hset(keys.SIGNING_KEYS, old, json.dumps({**stored, "created_at": stored["created_at"] - 172_801}))
+    await api.redis.hset(
+        access_keys.SIGNING_KEYS, old, json.dumps({**stored, "created_at": stored["created_at"] - 172_801})
+    )
     await made(api, run=run["id"])
-    assert old.encode() not in await api.redis.hgetall(keys.SIGNING_KEYS)
+    assert old.encode() not in await api.redis.hgetall(access_keys.SIGNING_KEYS)
 
     async def gone() -> bool:
         return (await api.client.get(run["links"]["self"], headers=bearer(first))).status_code == 401
@@ -219,7 +221,7 @@ async def test_what_signs_is_sealed_and_without_a_key_for_that_there_are_no_toke
 ) -> None:
     await made(api, run=run["id"])
     key = await api.store.signing_keys.current()
-    stored: Any = await api.redis.hgetall(keys.SIGNING_KEYS)
+    stored: Any = await api.redis.hgetall(access_keys.SIGNING_KEYS)
     assert base64.b64encode(key.secret) not in b"".join(stored.values())
     async with world(CLOSED.model_copy(update={"secret_key": ()})) as other:
         begun = (await other.client.post("/v1/runs", json=BODY, headers=OPS)).json()

@@ -14,7 +14,7 @@ from api.operations.catalog import argument_faults
 from palaver.config.providers import Limits, Provider
 from palaver.errors import ConfigurationError, ErrorClass, Failure
 from palaver.store.fleet.fleet import WorkerReport
-from palaver.store.redis import keys, single_flight
+from palaver.store.redis import fleet_keys, single_flight
 from palaver.tools import ToolDeclaration, ToolSet, tool
 from palaver.tools.builtin import clock
 from palaver.vocabulary.limits import limit_of
@@ -224,7 +224,7 @@ async def test_no_provider_is_refused_while_an_older_worker_does_not_tell_what_i
     async with world(providers=providers) as api:
         for name in ("new", "old"):
             await api.store.fleet.report(WorkerReport(name, ("model",), 0, 1, draining=False, providers=("fake",)))
-        await api.redis.hdel(keys.worker("old"), "providers")
+        await api.redis.hdel(fleet_keys.worker("old"), "providers")
         body = {"agent": {"model": "other/echo"}, "input": "hello"}
         assert (await api.client.post("/v1/runs", json=body)).status_code == 202
 

@@ -12,7 +12,7 @@ from palaver.errors import ConfigurationError, NoWorker
 from palaver.schemas.models import AgentSpec, ToolCall
 from palaver.steps.verdicts import Postpone
 from palaver.store.fleet.fleet import KNOWN_FOR, WorkerReport
-from palaver.store.redis import keys, single_flight
+from palaver.store.redis import fleet_keys, single_flight
 from palaver.tools import ToolSet
 from palaver.vocabulary.lifecycle import WaitReason
 from palaver.vocabulary.limits import limit_of
@@ -151,7 +151,7 @@ async def test_it_fails_after_four_hours_even_if_somebody_has_it_who_cannot_do_t
 async def test_an_older_worker_that_does_not_tell_of_providers_may_have_any(capabilities: Capabilities) -> None:
     async with world(tools=()) as api:
         await _fleet_with(api, providers=("open",))
-        await api.redis.hdel(keys.worker("w"), "providers")
+        await api.redis.hdel(fleet_keys.worker("w"), "providers")
         assert await capabilities.missing_capability(api.store, _agent("other"), None, KNOWN_FOR + 1) is not None
 
 

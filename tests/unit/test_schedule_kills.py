@@ -12,7 +12,7 @@ import pytest
 
 from api.operations.schedules.keeping import times_of
 from palaver.schemas.schedules import Timing
-from palaver.store.redis import keys
+from palaver.store.redis import keys, schedule_keys
 from tests.unit.api_world import AGENT, SETTINGS, World, world
 from tests.unit.schedule_world import Schedulers, next_attention, turned_clock
 
@@ -33,7 +33,7 @@ class Ledger:
     async def read(self, api: World) -> None:
         for name in ("cron", "fast"):
             redis: Any = api.redis
-            entries = await redis.xrange(keys.schedule_ticks("", name))
+            entries = await redis.xrange(schedule_keys.schedule_ticks("", name))
             known = self.ticks.setdefault(name, {})
             known.update({entry_id.decode(): orjson.loads(fields[b"tick"]) for entry_id, fields in entries})
         self.runs |= {run_id.decode() for run_id in await redis.zrange(keys.runs("00"), 0, -1)}
@@ -61,7 +61,7 @@ async def play(*, chance: float, seed: int, length: timedelta, fast: dict[str, A
             redis: Any = api.redis
             schedulers = Schedulers(api, chance, seed)
             two, end = [schedulers.process(), schedulers.process()], (BEGIN + length).timestamp()
-            while clock.now < end or await redis.hexists(keys.schedule("", "fast"), "tick"):
+            while clock.now < end or await redis.hexists(schedule_keys.schedule("", "fast"), "tick"):
                 at = await next_attention(api)
                 assert at is not None
                 clock.now = max(clock.now, at) + dice.choice((0.0, 0.5, 9.0))
@@ -69,11 +69,11 @@ async def play(*, chance: float, seed: int, length: timedelta, fast: dict[str, A
                 await ledger.read(api)
                 for name in ("cron", "fast"):
                     # Its end comes before the next tick.
-                    last = await redis.hget(keys.schedule("", name), "last")
+                    last = await redis.hget(schedule_keys.schedule("", name), "last")
                     if last is not None:
                         await api.client.post(f"/v1/runs/{last.decode()}/cancel")
             for name, timing in (("cron", CRON), ("fast", fast)):
-                pending = await redis.hget(keys.schedule("", name), "tick")
+                pending = await redis.hget(schedule_keys.schedule("", name), "tick")
                 settled = [*ledger.ticks[name].values()]
                 ticks = [int(datetime.fromisoformat(each["tick"]).timestamp() * 1000) for each in settled]
                 wanted = expected(name, timing, clock.now)

@@ -27,7 +27,7 @@ from palaver.processes.tasks import end
 from palaver.schemas.endpoints import webhook_fault
 from palaver.schemas.webhooks import WebhookChange
 from palaver.store import Store
-from palaver.store.redis import keys
+from palaver.store.redis import webhook_keys
 from palaver.store.scripting.contracts.webhooks import AttemptOutcome
 from palaver.store.webhooks.deliveries import DeliveryLease
 from palaver.store.webhooks.delivery_records import DeliveryRecord
@@ -365,7 +365,7 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
         assert webhook.of_file
         with pytest.raises(Refused, match="webhook_of_file"):
             await store.webhooks.remove(webhook.id)
-        await driver.redis.hset(keys.of_webhook(webhook.id).hook, "off", "gone")
+        await driver.redis.hset(webhook_keys.of_webhook(webhook.id).hook, "off", "gone")
         for change in ({"enabled": False}, {"enabled": True, "types": ("run.failed",)}):
             with pytest.raises(Refused, match="webhook_of_file"):
                 await store.webhooks.change(webhook.id, WebhookChange.model_validate(change))
@@ -378,7 +378,7 @@ async def test_webhooks_of_the_operator_s_file(tmp_path: Path, monkeypatch: pyte
         assert lease is not None
         assert not await without._attempt(lease), "it leaves it to who has the file"
         assert not receiver.received
-        await driver.redis.hdel(keys.of_webhook(webhook.id).hook, "opens_at")
+        await driver.redis.hdel(webhook_keys.of_webhook(webhook.id).hook, "opens_at")
         again = await store.deliveries.claim(webhook.id)
         assert again is not None
         assert await Deliverer(store, SETTINGS, without._sender, file=file)._attempt(again)

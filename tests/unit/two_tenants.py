@@ -23,7 +23,7 @@ from api.auth import CallerKeys
 from api.operations import Caller, StoredKeys
 from palaver.store.access.api_keys import KeyGrant
 from palaver.store.reading import records
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, batch_keys, schedule_keys
 from palaver.store.redis.reach import EVERYTHING, reach
 from palaver.store.scripting.scripts import VERSION, _sources
 from palaver.store.scripting.shared_names import ScriptSettings
@@ -57,12 +57,12 @@ async def tenants(**changes: Any) -> AsyncIterator[World]:
     async with world(SETTINGS, **changes) as api:
         for name, tag in TENANTS.items():
             if tag:
-                await api.redis.hset(keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
+                await api.redis.hset(access_keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
         access = api.app.state.access
         api.app.state.access = replace(access, keys=TenantKeys(access.keys.stored))
         for name, tag in TENANTS.items():
             if tag:
-                await api.redis.hset(keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
+                await api.redis.hset(access_keys.TENANTS, mapping={name: orjson.dumps({"tag": tag}), f"@{tag}": name})
         # Else the first request that needs a script would send one command more.
         for source in _sources(ScriptSettings.of(SETTINGS), VERSION).values():
             await api.redis.script_load(source)
@@ -393,7 +393,7 @@ class Attack:
             answer = await operation.ask(self._api.client, place, value, accept)
         if answer.status_code == 201 and operation.id == "POST /v1/batches":
             # Else one of many would be told that there are too many.
-            await self._api.redis.delete(keys.batches(self._tags[1]))
+            await self._api.redis.delete(batch_keys.batches(self._tags[1]))
         return Seen.of(answer, value, self._commands, safe=operation.method == "GET")
 
     async def _state(self) -> Mapping[str, Any]:
@@ -401,7 +401,11 @@ class Attack:
         redis, state = self._api.redis, {}
         names = sorted([name.decode() async for name in redis.scan_iter("*")])
         tag = self._tags[1]
-        attackers = f"{{palaver:agents{':' * bool(tag)}{tag}}}", keys.schedule(tag, ""), keys.schedule_ticks(tag, "")
+        attackers = (
+            f"{{palaver:agents{':' * bool(tag)}{tag}}}",
+            schedule_keys.schedule(tag, ""),
+            schedule_keys.schedule_ticks(tag, ""),
+        )
         for name in names:
             # What the attacker calls his own agents and schedules is no business of anybody.
             if not name.startswith(attackers) and any(each in name for each in self._victim.names):

@@ -17,7 +17,7 @@ import orjson
 from palaver.errors import Refused, StateConflict
 from palaver.schemas.api_keys import KeyInfo, KeyRequest, MadeKey
 from palaver.secrets.api_keys import KeyParts, is_key_id, new_api_key
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts.replies import RefusalCode
 from palaver.store.scripting.refusals import refusal
@@ -201,23 +201,23 @@ class ApiKeys:
 
     async def get(self, key_id: str) -> KeyRecord:
         """Return the record of a key. Raises Refused (``key_not_found``)."""
-        text = await self._redis.get(keys.api_key(key_id)) if is_key_id(key_id) else None
+        text = await self._redis.get(access_keys.api_key(key_id)) if is_key_id(key_id) else None
         if text is None:
             raise Refused("key_not_found")
         return KeyRecord.of_json(text)
 
     async def version(self) -> bytes:
         """Return what is another text after each change."""
-        return await self._redis.get(keys.API_KEYS_VERSION) or b""
+        return await self._redis.get(access_keys.API_KEYS_VERSION) or b""
 
     async def look(self, key_ids: Collection[str]) -> KeysNow:
         """Return the records of some keys, not older than the version that comes with them."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.get(keys.API_KEYS_VERSION)
+        pipeline.get(access_keys.API_KEYS_VERSION)
         pipeline.time()
-        pipeline.hgetall(keys.SIGNING_KEYS)
+        pipeline.hgetall(access_keys.SIGNING_KEYS)
         for key_id in key_ids:
-            pipeline.get(keys.api_key(key_id))
+            pipeline.get(access_keys.api_key(key_id))
         version, (seconds, micros), signing, *texts = await pipeline.execute()
         records = [KeyRecord.of_json(text) for text in texts if text is not None]
         return KeysNow(version or b"", seconds + micros / 1e6, {record.id: record for record in records}, signing)
@@ -226,14 +226,14 @@ class ApiKeys:
         """Return the keys of a tenant, the newest first, each with the Unix time of the minute in which it was last
         used, if it was."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.api_keys(tenant), 0, -1)
+        pipeline.zrange(access_keys.api_keys(tenant), 0, -1)
         (members,) = await pipeline.execute()
         ids = [member.decode() for member in reversed(members)]
         if not ids:
             return []
         known = (await self.look(ids)).records
         for key_id in ids:
-            pipeline.get(keys.api_key_used(key_id))
+            pipeline.get(access_keys.api_key_used(key_id))
         used = await pipeline.execute()
         if gone := [key_id for key_id in ids if key_id not in known]:
             await self._scripts.write_durably(_unlisted(tenant, gone))
@@ -247,7 +247,7 @@ class ApiKeys:
         """Write in which minute each key was last used, by its id."""
         pipeline = self._redis.pipeline(transaction=False)
         for key_id, minute in minutes.items():
-            pipeline.set(keys.api_key_used(key_id), minute, ex=_USED)
+            pipeline.set(access_keys.api_key_used(key_id), minute, ex=_USED)
         await pipeline.execute()
 
     async def _room(self, tenant: str) -> int:
@@ -256,7 +256,7 @@ class ApiKeys:
             raise refusal(RefusalCode.TENANT_ERASED, None)
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.time()
-        pipeline.zcard(keys.api_keys(tenant))
+        pipeline.zcard(access_keys.api_keys(tenant))
         (seconds, _), count = await pipeline.execute()
         # Those that have gone by themselves are still counted until somebody looks.
         if count >= _MOST and len(await self.list(tenant)) >= _MOST:
@@ -279,22 +279,22 @@ def _made(grant: KeyGrant, now: int, by: str | None) -> NewKey:
 
 def _record(record: KeyRecord) -> Command:
     until = () if record.expires_at is None else ("EXAT", record.expires_at + _SHOWN)
-    return ("SET", keys.api_key(record.id), record.to_json(), *until)
+    return ("SET", access_keys.api_key(record.id), record.to_json(), *until)
 
 
 def _stored(record: KeyRecord) -> Sequence[Command]:
-    return _record(record), ("ZADD", keys.api_keys(record.grant.tenant), record.created_at, record.id)
+    return _record(record), ("ZADD", access_keys.api_keys(record.grant.tenant), record.created_at, record.id)
 
 
 def _removed(record: KeyRecord) -> Sequence[Command]:
-    return ("DEL", keys.api_key(record.id)), *_unlisted(record.grant.tenant, [record.id])
+    return ("DEL", access_keys.api_key(record.id)), *_unlisted(record.grant.tenant, [record.id])
 
 
 def _unlisted(tenant: str, key_ids: Sequence[str]) -> Sequence[Command]:
-    used = (keys.api_key_used(key_id) for key_id in key_ids)
-    return ("ZREM", keys.api_keys(tenant), *key_ids), ("UNLINK", *used)
+    used = (access_keys.api_key_used(key_id) for key_id in key_ids)
+    return ("ZREM", access_keys.api_keys(tenant), *key_ids), ("UNLINK", *used)
 
 
 def changed() -> Command:
     """The command that comes last: whoever sees the new version sees all that was written before it."""
-    return ("SET", keys.API_KEYS_VERSION, token_hex(8))
+    return ("SET", access_keys.API_KEYS_VERSION, token_hex(8))

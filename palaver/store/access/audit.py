@@ -13,7 +13,7 @@ import orjson
 
 from palaver.config.settings import Settings
 from palaver.schemas.audit import AuditEntry
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.tenants.tenants import is_erased
@@ -55,7 +55,7 @@ class AuditLog:
             "operation": operation, "key": key, "key_id": key_id, "operator": operator, "client": client,
             "request": request, "status": status, "facts": facts,
         }  # fmt: skip
-        name = keys.audit(tenant)
+        name = access_keys.audit(tenant)
         seconds, _ = await self._redis.time()
         await self._scripts.write_durably(
             [
@@ -73,7 +73,7 @@ class AuditLog:
         oldest = (int(seconds) - self._retention) * 1000 if self._retention else 0
         begin = max(oldest, 0 if since is None else int(since.timestamp() * 1000))
         start = f"({after}" if after and int(after.partition("-")[0]) >= begin else str(begin)
-        entries = await self._redis.xrange(keys.audit(tenant), start, "+", limit)
+        entries = await self._redis.xrange(access_keys.audit(tenant), start, "+", limit)
         return [_entry(entry_id.decode(), fields[_FIELD]) for entry_id, fields in entries]
 
 

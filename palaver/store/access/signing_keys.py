@@ -16,7 +16,7 @@ import orjson
 from palaver.config.settings import Settings
 from palaver.secrets.sealing import KeyMissing, SealBroken
 from palaver.store.access.api_keys import changed
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.scripts import Scripts
 
@@ -65,7 +65,7 @@ class SigningKeys:
         """
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.time()
-        pipeline.hgetall(keys.SIGNING_KEYS)
+        pipeline.hgetall(access_keys.SIGNING_KEYS)
         (now, _), stored = await pipeline.execute()
         known = self.opened(stored)
         newest = max(known.values(), key=lambda key: (key.created_at, key.id), default=None)
@@ -76,9 +76,9 @@ class SigningKeys:
         old = [name for name, text in stored.items() if orjson.loads(text)["created_at"] < now - _VERIFIES]
         await self._scripts.write_durably(
             [
-                ("HSET", keys.SIGNING_KEYS, made.id, orjson.dumps({"sealed": sealed, "created_at": now})),
-                ("EXPIRE", keys.SIGNING_KEYS, _VERIFIES),
-                *([("HDEL", keys.SIGNING_KEYS, *old)] if old else ()),
+                ("HSET", access_keys.SIGNING_KEYS, made.id, orjson.dumps({"sealed": sealed, "created_at": now})),
+                ("EXPIRE", access_keys.SIGNING_KEYS, _VERIFIES),
+                *([("HDEL", access_keys.SIGNING_KEYS, *old)] if old else ()),
                 changed(),
             ]
         )

@@ -13,7 +13,7 @@ from palaver.errors import UNREADABLE, CorruptRecord, UnknownAgent
 from palaver.schemas.agents import ServerAgent
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
-from palaver.store.redis import keys
+from palaver.store.redis import agent_keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection
 from palaver.store.scripting.contracts import KeepAgent, RemoveAgent
@@ -59,8 +59,8 @@ class Agents:
         """
         await self._capacity.admit()
         keep = KeepAgent(
-            names=keys.agents(tenant),
-            versions=keys.agent_versions(tenant, name),
+            names=agent_keys.agents(tenant),
+            versions=agent_keys.agent_versions(tenant, name),
             agent=name,
             expected=expected,
             # The name is that of the place, and the number comes with it.
@@ -76,7 +76,7 @@ class Agents:
         Raises:
             UnknownAgent: there is no agent of that name, or no such version of it (any more).
         """
-        key = keys.agent_versions(tenant, name)
+        key = agent_keys.agent_versions(tenant, name)
         newest, oldest, removed = await self._redis.hmget(key, ["newest", "oldest", "removed"])
         if newest is None or oldest is None or removed is not None:
             raise UnknownAgent(name)
@@ -88,7 +88,7 @@ class Agents:
 
     async def list(self, tenant: str, *, after: str = "", limit: int) -> ListedAgents:
         """The agents behind the name ``after``, each in its newest version."""
-        newest = await self._redis.hgetall(keys.agents(tenant))
+        newest = await self._redis.hgetall(agent_keys.agents(tenant))
         names = sorted(newest)
         begin = bisect_right(names, after.encode())
         page = names[begin : begin + limit]
@@ -96,7 +96,7 @@ class Agents:
         for name in page:
             number = newest[name].decode()
             fields = ["oldest", f"spec:{number}", f"facts:{number}"]
-            pipeline.hmget(keys.agent_versions(tenant, name.decode()), fields)
+            pipeline.hmget(agent_keys.agent_versions(tenant, name.decode()), fields)
         rows = zip(page, await pipeline.execute() if page else (), strict=True)
         listed = [
             _agent(name.decode(), int(newest[name]), int(oldest), int(newest[name]), spec, facts)
@@ -115,7 +115,10 @@ class Agents:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
         remove = RemoveAgent(
-            names=keys.agents(tenant), versions=keys.agent_versions(tenant, name), agent=name, expected=expected
+            names=agent_keys.agents(tenant),
+            versions=agent_keys.agent_versions(tenant, name),
+            agent=name,
+            expected=expected,
         )
         await durable_reply(self._scripts.run_durably(remove), lambda reply: AGENT.removed(reply, UnknownAgent(name)))
 

@@ -13,7 +13,7 @@ from palaver.errors import UNREADABLE, CorruptRecord, IdempotencyMismatch, State
 from palaver.schemas.batches import AgentTotals, Batch, BatchHead, BatchItem, BatchResult, BatchVerb, CellStatus
 from palaver.schemas.models import AgentSpec
 from palaver.store.reading import records
-from palaver.store.redis import keys
+from palaver.store.redis import batch_keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, Fields, now_ms
 from palaver.store.redis.due import member
@@ -113,8 +113,8 @@ class Batches:
         await self._capacity.admit()
         await self._drop_gone(tenant)
         create = CreateBatch(
-            of=keys.of_batch(tenant, batch_id),
-            erasure=keys.batches_erasure(tenant),
+            of=batch_keys.of_batch(tenant, batch_id),
+            erasure=batch_keys.batches_erasure(tenant),
             member=member(tenant, batch_id),
             batch_id=batch_id,
             order=order.to_json(),
@@ -136,7 +136,7 @@ class Batches:
         """
         await self._capacity.admit()
         append = AppendItems(
-            of=keys.of_batch(tenant, batch_id),
+            of=batch_keys.of_batch(tenant, batch_id),
             member=member(tenant, batch_id),
             offset=offset,
             complete=complete,
@@ -147,7 +147,7 @@ class Batches:
 
     async def order(self, tenant: str, batch_id: str) -> BatchOrder:
         """Return the part of a batch that holds for all of its runs. Raises UnknownBatch and CorruptRecord."""
-        text = await self._redis.hget(keys.of_batch(tenant, batch_id).batch, "order")
+        text = await self._redis.hget(batch_keys.of_batch(tenant, batch_id).batch, "order")
         if text is None:
             raise UnknownBatch(batch_id)
         try:
@@ -164,7 +164,7 @@ class Batches:
 
     async def listed(self, tenant: str, *, before: str = "", limit: int) -> tuple[list[Batch], str | None]:
         """Batches, the newest first, and the cursor of the next page; None on the last one."""
-        ids = [each.decode() for each in reversed(await self._redis.zrange(keys.batches(tenant), 0, -1))]
+        ids = [each.decode() for each in reversed(await self._redis.zrange(batch_keys.batches(tenant), 0, -1))]
         begin = ids.index(before) + 1 if before in ids else 0
         page = ids[begin : begin + limit]
         found = [each for each in await self._read(tenant, page) if each is not None]
@@ -173,7 +173,7 @@ class Batches:
     async def results(self, tenant: str, batch_id: str, *, after: int, limit: int) -> tuple[list[BatchResult], int]:
         """Return the results of cells from the number ``after`` on, and the number behind the last that was looked at;
         -1 if none is behind it. Raises UnknownBatch."""
-        of = keys.of_batch(tenant, batch_id)
+        of = batch_keys.of_batch(tenant, batch_id)
         order, begun = await self._redis.hmget(of.batch, ["order", "next"])
         if order is None or begun is None:
             raise UnknownBatch(batch_id)
@@ -194,7 +194,10 @@ class Batches:
             UnknownBatch: there is none of this id.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
-        change, moved = ChangeBatch(of=keys.of_batch(tenant, batch_id), member=member(tenant, batch_id), verb=verb), 0
+        change, moved = (
+            ChangeBatch(of=batch_keys.of_batch(tenant, batch_id), member=member(tenant, batch_id), verb=verb),
+            0,
+        )
         for _ in range(_PARTS):
             reply = await self._scripts.run_durably(change)
             if isinstance(reply, Absent):
@@ -212,26 +215,26 @@ class Batches:
             StateConflict: ``batch_active``, it has not ended.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
-        remove = RemoveBatch(of=keys.of_batch(tenant, batch_id), batch_id=batch_id)
+        remove = RemoveBatch(of=batch_keys.of_batch(tenant, batch_id), batch_id=batch_id)
         await durable_reply(self._scripts.run_durably(remove), lambda reply: _removed(batch_id, reply))
 
     async def _drop_gone(self, tenant: str) -> None:
         """Take those out of the list whose retention is over."""
-        members = await self._redis.zrange(keys.batches(tenant), 0, -1)
+        members = await self._redis.zrange(batch_keys.batches(tenant), 0, -1)
         if not members:
             return
         pipeline = self._redis.pipeline(transaction=False)
         for each in members:
-            pipeline.execute_command("EXISTS", keys.of_batch(tenant, each.decode()).batch)
+            pipeline.execute_command("EXISTS", batch_keys.of_batch(tenant, each.decode()).batch)
         gone = [each for each, there in zip(members, await pipeline.execute(), strict=True) if not there]
         if gone:
-            pipeline.zrem(keys.batches(tenant), *gone)
+            pipeline.zrem(batch_keys.batches(tenant), *gone)
             await pipeline.execute()
 
     async def _read(self, tenant: str, ids: Sequence[str]) -> list[Batch | None]:
         pipeline = self._redis.pipeline(transaction=False)
         for batch_id in ids:
-            of = keys.of_batch(tenant, batch_id)
+            of = batch_keys.of_batch(tenant, batch_id)
             pipeline.hgetall(of.batch)
             pipeline.execute_command("HLEN", of.flight)
             pipeline.zcard(of.again)

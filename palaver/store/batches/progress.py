@@ -13,7 +13,7 @@ import orjson
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.batches import BatchItem, BatchState
 from palaver.store.batches.batches import BatchOrder
-from palaver.store.redis import keys
+from palaver.store.redis import batch_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.due import member, read_due
 from palaver.store.scripting.contracts import AdvanceBatch, ClaimBatch, LeaveBatch
@@ -81,7 +81,7 @@ class BatchProgress:
 
     async def due(self) -> tuple[list[tuple[str, str]], float | None]:
         """Return the tenants and ids of batches that need attention, and the seconds until the next one will."""
-        return await read_due(self._redis, keys.BATCHES_DUE, _AT_ONCE)
+        return await read_due(self._redis, batch_keys.BATCHES_DUE, _AT_ONCE)
 
     async def claim(self, tenant: str, batch_id: str) -> BatchClaim | None:
         """Claim a batch, with what is in flight; None if somebody else has it, or it is not there.
@@ -89,7 +89,7 @@ class BatchProgress:
         Raises:
             CorruptRecord: it cannot be read here. It is left to others, and ends where nobody can.
         """
-        of, claim = keys.of_batch(tenant, batch_id), token_hex(8)
+        of, claim = batch_keys.of_batch(tenant, batch_id), token_hex(8)
         reply = await self._scripts.run(ClaimBatch(of=of, member=member(tenant, batch_id), claim=claim))
         if not isinstance(reply, BatchClaimed):
             return None
@@ -104,13 +104,13 @@ class BatchProgress:
 
     async def leave(self, tenant: str, batch_id: str, claim: str) -> None:
         """Let a batch go that cannot be read here."""
-        of = keys.of_batch(tenant, batch_id)
+        of = batch_keys.of_batch(tenant, batch_id)
         await self._scripts.run(LeaveBatch(of=of, member=member(tenant, batch_id), claim=claim))
 
     async def to_begin(self, claimed: BatchClaim, room: int) -> tuple[list[CellEntry], int]:
         """Return the next cells to begin, those that are to be begun again before others, and the first cell behind
         those."""
-        of = keys.of_batch(claimed.tenant, claimed.batch_id)
+        of = batch_keys.of_batch(claimed.tenant, claimed.batch_id)
         again = [int(each) for each in await self._redis.zrange(of.again, 0, room - 1)]
         former = await self._redis.hmget(of.cells, [str(cell) for cell in again]) if again else []
         found = [
@@ -125,7 +125,7 @@ class BatchProgress:
         asked = [*dict.fromkeys(numbers)]
         if not asked:
             return {}
-        of = keys.of_batch(claimed.tenant, claimed.batch_id)
+        of = batch_keys.of_batch(claimed.tenant, claimed.batch_id)
         texts = await self._redis.hmget(of.items, [str(number) for number in asked])
         found = {}
         for number, text in zip(asked, texts, strict=True):
@@ -145,7 +145,7 @@ class BatchProgress:
         else has the batch by now."""
         reply = await self._scripts.run(
             AdvanceBatch(
-                of=keys.of_batch(claimed.tenant, claimed.batch_id),
+                of=batch_keys.of_batch(claimed.tenant, claimed.batch_id),
                 member=member(claimed.tenant, claimed.batch_id),
                 claim=claimed.claim,
                 next=claimed.next,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from palaver.store.copying.places import NAME, CopyPlace
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 
 _OURS: Final = "palaver"
 _USERS: Final = ("palaver-api", "palaver-worker")
@@ -48,8 +48,8 @@ async def fleet_of(place: CopyPlace) -> StoreUsers:
     """Return the processes that use a store. A worker whose connection is closed is dead, whatever it reported."""
     clients = await place.may_see("CLIENT LIST")
     listed = [client for some in clients or () for client in some]
-    (ids,) = await place.ask([("ZRANGE", keys.WORKERS, 0, -1)])
-    reports = await place.ask([("HGETALL", keys.worker(name.decode())) for name in ids])
+    (ids,) = await place.ask([("ZRANGE", fleet_keys.WORKERS, 0, -1)])
+    reports = await place.ask([("HGETALL", fleet_keys.worker(name.decode())) for name in ids])
     alive = {client["id"] for client in listed}
     servers = {told.get("run_id") for told in await place.may_see("INFO", "server") or ()}
     workers = [

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from palaver.config.settings import Settings, settings
 from palaver.errors import ConfigurationError
 from palaver.store.fleet.fleet import DeadWorker, Fleet
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.pools import client_of
 
@@ -77,7 +77,7 @@ class FirstLook:
     async def _take(self) -> None:
         name = f"first-look~{secrets.token_hex(4)}"
         self._pubsub = (await self._of_workers()).pubsub()
-        await self._pubsub.subscribe(keys.cancel_channel(name))
+        await self._pubsub.subscribe(fleet_keys.cancel_channel(name))
         # Who is not subscribed judges nobody.
         await self._pubsub.get_message(timeout=_WITHIN)
         roll = await self._fleet.call_roll(name)

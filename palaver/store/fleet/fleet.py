@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from palaver.config.settings import Settings
 from palaver.errors import ConfigurationError
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.busy import FEW
 from palaver.store.redis.connection import (
     Connection,
@@ -112,7 +112,7 @@ class CancelListener:
                 subscribed = True
             elif message is not None:
                 run_id = message["data"].decode()
-                yield Interruption(run_id.removeprefix(keys.PAUSE), run_id.startswith(keys.PAUSE))
+                yield Interruption(run_id.removeprefix(fleet_keys.PAUSE), run_id.startswith(fleet_keys.PAUSE))
 
     async def close(self) -> None:
         """Hear no more."""
@@ -141,7 +141,7 @@ class Fleet:
         if isinstance(time, Exception):
             raise time
         seconds, _ = time
-        name = keys.worker(worker.id)
+        name = fleet_keys.worker(worker.id)
         pipeline.hset(
             name,
             mapping={
@@ -161,30 +161,30 @@ class Fleet:
             },
         )
         pipeline.expire(name, self._ttl)
-        pipeline.zadd(keys.WORKERS, {worker.id: seconds})
+        pipeline.zadd(fleet_keys.WORKERS, {worker.id: seconds})
         # Another worker may have longer leases, and speak less often.
-        pipeline.zremrangebyscore(keys.WORKERS, "-inf", seconds - max(self._ttl, KNOWN_FOR))
+        pipeline.zremrangebyscore(fleet_keys.WORKERS, "-inf", seconds - max(self._ttl, KNOWN_FOR))
         if worker.providers:
-            pipeline.zadd(keys.WORKER_PROVIDERS, dict.fromkeys(worker.providers, seconds))
-        pipeline.zremrangebyscore(keys.WORKER_PROVIDERS, "-inf", seconds - KNOWN_FOR)
+            pipeline.zadd(fleet_keys.WORKER_PROVIDERS, dict.fromkeys(worker.providers, seconds))
+        pipeline.zremrangebyscore(fleet_keys.WORKER_PROVIDERS, "-inf", seconds - KNOWN_FOR)
         await tell_each(pipeline)
 
     async def leave(self, worker_id: str) -> bool:
         """Report that a worker is gone. Returns whether this is the first report of it."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.delete(keys.worker(worker_id))
-        pipeline.zrem(keys.WORKERS, worker_id)
+        pipeline.delete(fleet_keys.worker(worker_id))
+        pipeline.zrem(fleet_keys.WORKERS, worker_id)
         _, removed = await pipeline.execute()
         if self._shares:
             # Others sweep in its place at once.
-            pipeline.hdel(keys.SWEEPERS, worker_id)
+            pipeline.hdel(fleet_keys.SWEEPERS, worker_id)
             await pipeline.execute(raise_on_error=False)
         return bool(removed)
 
     async def is_heard(self, worker_id: str) -> bool:
         """Tell whether somebody is subscribed to the channel of this worker. Raises as `call_roll` does."""
         try:
-            ((_, listeners),) = await self._redis.pubsub_numsub(keys.cancel_channel(worker_id))
+            ((_, listeners),) = await self._redis.pubsub_numsub(fleet_keys.cancel_channel(worker_id))
         except ResponseError as error:
             raise _untold(error) from None
         return listeners > 0
@@ -200,12 +200,12 @@ class Fleet:
             ConfigurationError: the server does not answer such questions, or not to us.
         """
         now = await now_ms(self._redis)
-        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        ids = [member.decode() for member in await self._redis.zrange(fleet_keys.WORKERS, 0, -1)]
         try:
             heard = [
                 channel
                 for some in portions((asking, *ids))
-                for channel in await self._redis.pubsub_numsub(*map(keys.cancel_channel, some))
+                for channel in await self._redis.pubsub_numsub(*map(fleet_keys.cancel_channel, some))
             ]
             deaf, *silent = (subscribers == 0 for _, subscribers in heard)
             absent = [worker_id for worker_id, nobody in zip(ids, silent, strict=True) if nobody]
@@ -220,7 +220,7 @@ class Fleet:
         fields = ("server", "connection", "lease_ms", "queues", "processes")
         # Who reports at a master that is away is judged when it is back.
         reports = await ask_each(
-            self._redis, workers, lambda pipeline, worker_id: pipeline.hmget(keys.worker(worker_id), fields)
+            self._redis, workers, lambda pipeline, worker_id: pipeline.hmget(fleet_keys.worker(worker_id), fields)
         )
         here = info.get("run_id", "").encode()
         named = [
@@ -245,8 +245,10 @@ class Fleet:
 
     async def workers(self) -> list[WorkerReport]:
         """All workers that reported lately."""
-        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
-        reports = await ask_each(self._redis, ids, lambda pipeline, worker_id: pipeline.hgetall(keys.worker(worker_id)))
+        ids = [member.decode() for member in await self._redis.zrange(fleet_keys.WORKERS, 0, -1)]
+        reports = await ask_each(
+            self._redis, ids, lambda pipeline, worker_id: pipeline.hgetall(fleet_keys.worker(worker_id))
+        )
         return [
             WorkerReport(
                 id=worker_id,
@@ -265,10 +267,10 @@ class Fleet:
 
     async def taken_from(self) -> frozenset[str]:
         """The queues that a worker takes from which reported lately."""
-        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        ids = [member.decode() for member in await self._redis.zrange(fleet_keys.WORKERS, 0, -1)]
         pipeline = self._redis.pipeline(transaction=False)
         for worker_id in ids:
-            pipeline.hmget(keys.worker(worker_id), ("queues", "draining", "refused"))
+            pipeline.hmget(fleet_keys.worker(worker_id), ("queues", "draining", "refused"))
         reports = await pipeline.execute() if ids else []
         taking = (queues for queues, draining, refused in reports if queues and draining != b"1" and not refused)
         return frozenset(queue.decode() for queues in taking for queue in queues.split())
@@ -279,15 +281,15 @@ class Fleet:
         None while a model worker is older than this report: it may be able to call any. So may one whose report is on
         a server that is away.
         """
-        if is_away(self._redis, keys.WORKERS):
+        if is_away(self._redis, fleet_keys.WORKERS):
             return None
-        ids = [member.decode() for member in await self._redis.zrange(keys.WORKERS, 0, -1)]
+        ids = [member.decode() for member in await self._redis.zrange(fleet_keys.WORKERS, 0, -1)]
 
         def put(pipeline: Pipeline, worker_id: str | None) -> None:
             if worker_id is None:
-                pipeline.zrange(keys.WORKER_PROVIDERS, 0, -1)
+                pipeline.zrange(fleet_keys.WORKER_PROVIDERS, 0, -1)
             else:
-                pipeline.hmget(keys.worker(worker_id), ("queues", "providers"))
+                pipeline.hmget(fleet_keys.worker(worker_id), ("queues", "providers"))
 
         found = dict(await ask_each(self._redis, (None, *ids), put))
         if len(found) < 1 + len(ids):
@@ -299,7 +301,7 @@ class Fleet:
 
     def cancels(self, worker_id: str, on_reconnect: Callable[[], None] = lambda: None) -> CancelListener:
         """A listener on one pub/sub connection of its own; ``on_reconnect`` is called when it was cut and is back."""
-        return CancelListener(self._redis.pubsub(), keys.cancel_channel(worker_id), on_reconnect)
+        return CancelListener(self._redis.pubsub(), fleet_keys.cancel_channel(worker_id), on_reconnect)
 
 
 def _untold(error: ResponseError) -> Exception:

@@ -17,7 +17,7 @@ from palaver.schemas.schedules import TickOutcome
 from palaver.store.fleet.fleet import Fleet, WorkerReport
 from palaver.store.fleet.provider_states import ProviderUsage
 from palaver.store.fleet.providers import Providers
-from palaver.store.redis import keys
+from palaver.store.redis import keys, schedule_keys
 from palaver.store.redis.capacity import Capacity, Memory
 from palaver.store.redis.connection import Connection, Fields, now_ms, portions
 from palaver.store.redis.visits import ask_each, whole
@@ -141,7 +141,7 @@ class Measuring:
         }
 
     async def _read_ticks(self) -> Samples:
-        counts = await self._redis.hgetall(keys.SCHEDULES_COUNTS)
+        counts = await self._redis.hgetall(schedule_keys.SCHEDULES_COUNTS)
         outcomes = get_args(TickOutcome)
         return {
             "palaver_schedule_ticks_total": {(each,): int(counts.get(each.encode(), 0)) for each in outcomes},

@@ -11,7 +11,7 @@ import orjson
 
 from palaver.errors import Failure
 from palaver.store.reading import records
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from palaver.store.redis.connection import Connection, Fields, Pipeline, now_ms
 from palaver.store.redis.visits import ask_each, whole
 
@@ -79,7 +79,7 @@ async def provider_states(redis: Connection, names: Sequence[str]) -> list[Provi
     of_models = await limit_keys_of_models(redis, names, now)
 
     def put(pipeline: Pipeline, limit_key: str) -> None:
-        of = keys.of_gate(limit_key)
+        of = provider_keys.of_gate(limit_key)
         pipeline.hgetall(of.gate)
         pipeline.zcount(of.calls, f"({now}", "+inf")
         pipeline.zcount(of.waiting, now - _ABSENT_MS, "+inf")
@@ -104,7 +104,7 @@ async def limit_keys_of_models(redis: Connection, providers: Sequence[str], now:
         redis,
         providers,
         lambda pipeline, name: pipeline.zrange(
-            keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS
+            provider_keys.of_gate(name).models, f"({now}", "+inf", byscore=True, offset=0, num=_MOST_MODELS
         ),
     )
     return {name: [f"{name}/{model.decode()}" for model in models] for name, (models,) in found}

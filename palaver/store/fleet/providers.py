@@ -20,7 +20,7 @@ from palaver.config.providers import Limits
 from palaver.config.settings import Settings
 from palaver.errors import Failure
 from palaver.store.fleet.provider_states import ProviderUsage, limit_keys_of_models, provider_states
-from palaver.store.redis import keys
+from palaver.store.redis import provider_keys
 from palaver.store.redis.connection import Connection, Listener, now_ms, portions
 from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts.providers import (
@@ -72,7 +72,7 @@ class Providers:
         """
         return await self._scripts.run(
             Admit(
-                provider=keys.of_gate(provider),
+                provider=provider_keys.of_gate(provider),
                 call=call,
                 lasts=self._lease,
                 limits=_in_script(limits),
@@ -89,7 +89,7 @@ class Providers:
         already, so none takes it off again. Returns the calls to promote."""
         released = await self._scripts.run(
             Release(
-                provider=keys.of_gate(provider),
+                provider=provider_keys.of_gate(provider),
                 call=call,
                 limits=_in_script(limits),
                 more=Uncounted(calls - 1, used - tokens),
@@ -100,7 +100,7 @@ class Providers:
     async def renew_places(self, provider: str, calls: Sequence[str]) -> None:
         """Keep the places of ``calls`` in flight for another lease; a dead worker's come free after one."""
         await self._scripts.run_all(
-            RenewPlaces(provider=keys.of_gate(provider), lasts=self._lease, calls=tuple(some))
+            RenewPlaces(provider=provider_keys.of_gate(provider), lasts=self._lease, calls=tuple(some))
             for some in portions(calls)
         )
 
@@ -111,7 +111,9 @@ class Providers:
         cool-down ends.
         """
         cooled = await self._scripts.run(
-            CoolDown(provider=keys.of_gate(provider), gate_name=provider, lasts=seconds, call=call, weight=weight)
+            CoolDown(
+                provider=provider_keys.of_gate(provider), gate_name=provider, lasts=seconds, call=call, weight=weight
+            )
         )
         return cooled.turn
 
@@ -132,7 +134,7 @@ class Providers:
         does, unless somebody was answered in that time."""
         reply = await self._scripts.run(
             ReportFailure(
-                provider=keys.of_gate(limit_key),
+                provider=provider_keys.of_gate(limit_key),
                 gate_name=limit_key,
                 call=call,
                 counts_as=counts_as,
@@ -155,7 +157,7 @@ class Providers:
     async def report_answer(self, limit_key: str, call: str, *, answered: float = 0.0) -> tuple[str, ...]:
         """``call`` was answered, so many seconds ago: no outage lasts from before. Returns the calls to promote."""
         reply = await self._scripts.run(
-            ReportAnswer(provider=keys.of_gate(limit_key), gate_name=limit_key, call=call, answered=answered)
+            ReportAnswer(provider=provider_keys.of_gate(limit_key), gate_name=limit_key, call=call, answered=answered)
         )
         return reply.woken
 
@@ -171,7 +173,7 @@ class Providers:
         """
         pubsub = self._redis.pubsub()
         try:
-            await pubsub.subscribe(keys.PROVIDERS)
+            await pubsub.subscribe(provider_keys.PROVIDERS)
             listener = Listener(pubsub)
             while True:
                 message = await listener.hear()
@@ -194,7 +196,7 @@ class Providers:
         found = await ask_each(
             self._redis,
             [limit_key for name, models in of_models.items() for limit_key in (name, *models)],
-            lambda pipeline, limit_key: pipeline.hmget(keys.of_gate(limit_key).gate, ("opens", "out")),
+            lambda pipeline, limit_key: pipeline.hmget(provider_keys.of_gate(limit_key).gate, ("opens", "out")),
         )
         cooling = []
         for limit_key, ((opens, out),) in found:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from palaver.store.fleet.fleet import KNOWN_FOR
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.connection import Connection, portions
 from palaver.tools.declared import ToolDeclaration, ToolSet, declarations_in
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -47,12 +47,12 @@ class Tools:
 
     async def publish(self, tools: ToolSet, queues: Sequence[str]) -> None:
         """Say that a worker of ``queues`` has these tools, with each of its heartbeats."""
-        name = keys.tool_set(tools.digest)
+        name = fleet_keys.tool_set(tools.digest)
         seconds, _ = await self._redis.time()
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.expire(name, _REMEMBERED)
-        pipeline.zadd(keys.TOOL_SETS, {f"{tools.digest} {queue}": seconds for queue in queues})
-        pipeline.zrange(keys.TOOL_SETS, 0, -1, withscores=True)
+        pipeline.zadd(fleet_keys.TOOL_SETS, {f"{tools.digest} {queue}": seconds for queue in queues})
+        pipeline.zrange(fleet_keys.TOOL_SETS, 0, -1, withscores=True)
         known, _, members = await pipeline.execute()
         replaced = [
             member
@@ -61,11 +61,11 @@ class Tools:
         ]
         if replaced:
             for some in portions(replaced):
-                pipeline.zrem(keys.TOOL_SETS, *some)
+                pipeline.zrem(fleet_keys.TOOL_SETS, *some)
             # What nobody has any more takes no room for a month: a server's list may change all the time.
             stay = {_split(member)[0] for member, _ in members if member not in replaced}
             for digest in {_split(member)[0] for member in replaced} - stay:
-                pipeline.delete(keys.tool_set(digest))
+                pipeline.delete(fleet_keys.tool_set(digest))
         if not known:
             pipeline.set(name, b"%d\n%b" % (seconds, tools.text), ex=_REMEMBERED)
         if replaced or not known:
@@ -77,7 +77,7 @@ class Tools:
         seen: dict[str, float] = {}
         queues: dict[str, set[str]] = {}
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.TOOL_SETS, 0, -1, withscores=True)
+        pipeline.zrange(fleet_keys.TOOL_SETS, 0, -1, withscores=True)
         (members,) = await pipeline.execute()
         for member, seconds in reversed(members):
             digest, queue = _split(member)
@@ -88,7 +88,7 @@ class Tools:
             count_exceeded("tool_sets")
         unknown = [digest for digest in digests if digest not in known]
         for digest in unknown:
-            pipeline.get(keys.tool_set(digest))
+            pipeline.get(fleet_keys.tool_set(digest))
         read: dict[str, DeclaredSet] = dict(known)
         for digest, text in zip(unknown, await pipeline.execute() if unknown else (), strict=True):
             if text is not None:

@@ -1,7 +1,7 @@
 """All that a tenant has, by where it is found.
 
-A kind of key that `palaver.store.redis.keys` has and that nothing here leads to is one that an erasure forgets: a test
-compares the two.
+A kind of key that `palaver.store.redis.keys` or a module beside it has and that nothing here leads to is one
+that an erasure forgets: a test compares the two.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from palaver.schemas.erasures import ErasedCounts, Erasure
 from palaver.store.offboarding.belongings import LISTS_OF_RUNS, steps_under_way
 from palaver.store.offboarding.removal import Removal
 from palaver.store.offboarding.unfinished import UnfinishedRuns
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, schedule_keys, webhook_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.reach import EVERYTHING, within
 from palaver.store.scripting.contracts import (
@@ -101,8 +101,19 @@ class Erasures:
         """Return the keys of a tenant's own that are there: none once it is erased, when what all share was looked
         through, too."""
         own = [
-            *(keys.agents(tag), keys.agents_passing(tag), keys.api_keys(tag), keys.api_keys_erasure(tag)),
-            *(keys.audit(tag), keys.audit_erasure(tag), keys.schedules(tag), keys.batches(tag), keys.webhooks(tag)),
+            *(
+                agent_keys.agents(tag),
+                agent_keys.agents_passing(tag),
+                access_keys.api_keys(tag),
+                access_keys.api_keys_erasure(tag),
+            ),
+            *(
+                access_keys.audit(tag),
+                access_keys.audit_erasure(tag),
+                schedule_keys.schedules(tag),
+                batch_keys.batches(tag),
+                webhook_keys.webhooks(tag),
+            ),
         ]
         queues = await self._queues.all()
         for shard in self._shards:
@@ -117,14 +128,14 @@ class Erasures:
     async def _begin(self, name: str, tag: str | None, by: str | None, client: str | None) -> _Subject | None:
         """Mark the tenant in the registry. Return what is known of it; None if there is none."""
         state = orjson.dumps({"began_at": await now_ms(self._redis), "by": by, "client": client})
-        begin = BeginErasure(tenants=keys.TENANTS, tenant=name, tag=tag, begun=state)
+        begin = BeginErasure(tenants=access_keys.TENANTS, tenant=name, tag=tag, begun=state)
         reply = await self._scripts.run_durably(begin)
         if not isinstance(reply, Erasing):
             return None
         return _Subject(name, orjson.loads(reply.record)["tag"], **orjson.loads(reply.begun))
 
     async def _receipt(self, name: str, tag: str | None) -> Erasure:
-        text = await self._redis.get(keys.receipt(name))
+        text = await self._redis.get(access_keys.receipt(name))
         receipt = None if text is None else Erasure.model_validate_json(text)
         if receipt is None or (tag is not None and tag != receipt.tag):
             raise Refused("tenant_not_found", NO_TENANT)
@@ -159,7 +170,7 @@ class Erasures:
     def _erasures(self, tag: str) -> Sequence[keys.Key]:
         others = (
             *_marks(tag),
-            *(keys.api_keys_erasure(tag), keys.audit_erasure(tag)),
+            *(access_keys.api_keys_erasure(tag), access_keys.audit_erasure(tag)),
         )
         return [*(keys.erasure(shard, tag) for shard in self._shards), *others]
 
@@ -169,8 +180,8 @@ class Erasures:
         told = _told(subject, await self._counted(subject.tag), ended_at=ended_at)
         written = await self._scripts.run_durably(
             WriteReceipt(
-                receipt=keys.receipt(subject.name),
-                acts=keys.audit(""),
+                receipt=access_keys.receipt(subject.name),
+                acts=access_keys.audit(""),
                 tag=subject.tag,
                 text=told.model_dump_json(),
                 act=_act(subject, told) if self._retention else None,
@@ -181,14 +192,14 @@ class Erasures:
         pipeline = self._redis.pipeline(transaction=False)
         for shard in self._shards:
             # A worker that delivers may have written it again.
-            pipeline.hdel(keys.caps(shard), keys.owner(subject.tag) + keys.WEBHOOKS_MARK)
+            pipeline.hdel(keys.caps(shard), keys.owner(subject.tag) + webhook_keys.WEBHOOKS_MARK)
             # Before the counts go: whoever erases yet, more slowly, does not begin them anew.
             pipeline.zadd(keys.erased(shard), {subject.tag: 0})
             pipeline.delete(keys.erasure(shard, subject.tag), *steps_under_way(shard, subject.tag, queues))
-        pipeline.delete(keys.api_keys_erasure(subject.tag))
-        pipeline.delete(keys.audit_erasure(subject.tag))
+        pipeline.delete(access_keys.api_keys_erasure(subject.tag))
+        pipeline.delete(access_keys.audit_erasure(subject.tag))
         await pipeline.execute()
-        end = EndErasure(tenants=keys.TENANTS, tenant=subject.name, tag=subject.tag)
+        end = EndErasure(tenants=access_keys.TENANTS, tenant=subject.name, tag=subject.tag)
         await self._scripts.run_durably(end)
         return Erasure.model_validate_json(written.text)
 
@@ -196,10 +207,10 @@ class Erasures:
 def _marks(tag: str) -> Sequence[keys.Key]:
     """The counts of what was erased of all that has a name: while one is there, nothing is put beside it."""
     return (
-        keys.agents_erasure(tag),
-        keys.schedules_erasure(tag),
-        keys.batches_erasure(tag),
-        keys.webhooks_erasure(tag),
+        agent_keys.agents_erasure(tag),
+        schedule_keys.schedules_erasure(tag),
+        batch_keys.batches_erasure(tag),
+        webhook_keys.webhooks_erasure(tag),
     )
 
 

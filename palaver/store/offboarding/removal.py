@@ -12,7 +12,7 @@ from typing import Any, Final
 from palaver.store.access.api_keys import changed
 from palaver.store.offboarding.belongings import kind_of_passing, shared
 from palaver.store.offboarding.unfinished import AT_ONCE, of_runs
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys, agent_keys, batch_keys, keys, schedule_keys, webhook_keys
 from palaver.store.redis.connection import Connection, portions
 from palaver.store.redis.due import member
 from palaver.store.scripting.contracts import EraseConversations, EraseKeys, EraseMembers
@@ -40,10 +40,10 @@ class Removal:
 
     async def revoke(self, tag: str) -> None:
         """Forget what opens the API for the tenant. The list of its keys stays until nobody adds to it any more."""
-        ids = [member.decode() for member in await self._redis.zrange(keys.api_keys(tag), 0, -1)]
+        ids = [member.decode() for member in await self._redis.zrange(access_keys.api_keys(tag), 0, -1)]
         if ids:
             await self._erase_keys(
-                keys.api_keys_erasure(tag), (Erasable(keys.api_key(id), "api_keys", 1) for id in ids)
+                access_keys.api_keys_erasure(tag), (Erasable(access_keys.api_key(id), "api_keys", 1) for id in ids)
             )
             # Behind that: whoever sees another version reads all keys again.
             await self._scripts.write_durably([changed()])
@@ -130,43 +130,43 @@ class Removal:
         return False
 
     async def _erase_schedules(self, tag: str) -> bool:
-        names = [name.decode() for name in await self._redis.zrange(keys.schedules(tag), 0, _KEYS_AT_ONCE - 1)]
+        names = [name.decode() for name in await self._redis.zrange(schedule_keys.schedules(tag), 0, _KEYS_AT_ONCE - 1)]
         if names:
             await self._erase_keys(
-                keys.schedules_erasure(tag),
+                schedule_keys.schedules_erasure(tag),
                 [
-                    *(Erasable(keys.schedule(tag, name), "schedules", 1) for name in names),
-                    *(Erasable(keys.schedule_ticks(tag, name), "", 0) for name in names),
-                    Erasable(keys.promised(keys.SCHEDULES_DUE), "", 0),
+                    *(Erasable(schedule_keys.schedule(tag, name), "schedules", 1) for name in names),
+                    *(Erasable(schedule_keys.schedule_ticks(tag, name), "", 0) for name in names),
+                    Erasable(keys.promised(schedule_keys.SCHEDULES_DUE), "", 0),
                 ],
             )
             pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrem(keys.SCHEDULES_DUE, *(member(tag, name) for name in names))
-            pipeline.zrem(keys.schedules(tag), *names)
+            pipeline.zrem(schedule_keys.SCHEDULES_DUE, *(member(tag, name) for name in names))
+            pipeline.zrem(schedule_keys.schedules(tag), *names)
             await pipeline.execute()
         return bool(names)
 
     async def _erase_webhooks(self, tag: str) -> bool:
-        ids = [member.decode() for member in await self._redis.zrange(keys.webhooks(tag), 0, -1)]
+        ids = [member.decode() for member in await self._redis.zrange(webhook_keys.webhooks(tag), 0, -1)]
         if ids:
-            of = [keys.of_webhook(webhook_id) for webhook_id in ids]
+            of = [webhook_keys.of_webhook(webhook_id) for webhook_id in ids]
             more = (key for each in of for key in (each.waiting, each.listed, each.ended, each.records))
             erased = [*(Erasable(each.hook, "webhooks", 1) for each in of), *(Erasable(key, "", 0) for key in more)]
-            await self._erase_keys(keys.webhooks_erasure(tag), erased)
+            await self._erase_keys(webhook_keys.webhooks_erasure(tag), erased)
             pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrem(keys.WEBHOOKS_DUE, *ids)
-            pipeline.hdel(keys.WEBHOOK_TENANTS, tag)
+            pipeline.zrem(webhook_keys.WEBHOOKS_DUE, *ids)
+            pipeline.hdel(webhook_keys.WEBHOOK_TENANTS, tag)
             # Last: it says what is left to do.
-            pipeline.delete(keys.webhooks(tag))
+            pipeline.delete(webhook_keys.webhooks(tag))
             await pipeline.execute()
         return bool(ids)
 
     async def _erase_batches(self, tag: str) -> bool:
-        ids = [each.decode() for each in await self._redis.zrange(keys.batches(tag), 0, _KEYS_AT_ONCE - 1)]
+        ids = [each.decode() for each in await self._redis.zrange(batch_keys.batches(tag), 0, _KEYS_AT_ONCE - 1)]
         if ids:
-            own = [keys.of_batch(tag, batch_id) for batch_id in ids]
+            own = [batch_keys.of_batch(tag, batch_id) for batch_id in ids]
             await self._erase_keys(
-                keys.batches_erasure(tag),
+                batch_keys.batches_erasure(tag),
                 [
                     *(Erasable(of.batch, "batches", 1) for of in own),
                     *(
@@ -174,54 +174,54 @@ class Removal:
                         for of in own
                         for key in (of.items, of.cells, of.flight, of.again, of.failed)
                     ),
-                    Erasable(keys.promised(keys.BATCHES_DUE), "", 0),
+                    Erasable(keys.promised(batch_keys.BATCHES_DUE), "", 0),
                 ],
             )
             pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrem(keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
-            pipeline.zrem(keys.batches(tag), *ids)
+            pipeline.zrem(batch_keys.BATCHES_DUE, *(member(tag, batch_id) for batch_id in ids))
+            pipeline.zrem(batch_keys.batches(tag), *ids)
             await pipeline.execute()
         return bool(ids)
 
     async def _erase_agents(self, tag: str) -> bool:
-        names = list(await self._redis.hgetall(keys.agents(tag)))[:_KEYS_AT_ONCE]
-        removed = await self._redis.zrange(keys.agents_passing(tag), 0, _KEYS_AT_ONCE - 1)
-        prefix = keys.agents_passing(tag).removesuffix("passing")
+        names = list(await self._redis.hgetall(agent_keys.agents(tag)))[:_KEYS_AT_ONCE]
+        removed = await self._redis.zrange(agent_keys.agents_passing(tag), 0, _KEYS_AT_ONCE - 1)
+        prefix = agent_keys.agents_passing(tag).removesuffix("passing")
         await self._erase_keys(
-            keys.agents_erasure(tag),
+            agent_keys.agents_erasure(tag),
             [
-                *(Erasable(keys.agent_versions(tag, name.decode()), "agents", 1) for name in names),
+                *(Erasable(agent_keys.agent_versions(tag, name.decode()), "agents", 1) for name in names),
                 *(Erasable(prefix + name.decode(), "", 0) for name in removed),
-                Erasable(keys.promised(keys.agents(tag)), "", 0),
+                Erasable(keys.promised(agent_keys.agents(tag)), "", 0),
             ],
         )
         pipeline = self._redis.pipeline(transaction=False)
         if names:
-            pipeline.execute_command("HDEL", keys.agents(tag), *names)
+            pipeline.execute_command("HDEL", agent_keys.agents(tag), *names)
         if removed:
-            pipeline.zrem(keys.agents_passing(tag), *removed)
+            pipeline.zrem(agent_keys.agents_passing(tag), *removed)
         if len(pipeline):
             await pipeline.execute()
         return bool(names or removed)
 
     async def _erase_api_keys(self, tag: str) -> bool:
         """Erase what is known of the use of keys that are revoked, and the list of them."""
-        listed = keys.api_keys(tag)
+        listed = access_keys.api_keys(tag)
         ids = [member.decode() for member in await self._redis.zrange(listed, 0, -1)]
         if ids:
             for some in portions(ids, _KEYS_AT_ONCE):
-                uses = (Erasable(keys.api_key_used(key_id), "", 0) for key_id in some)
-                await self._erase_keys(keys.api_keys_erasure(tag), uses)
+                uses = (Erasable(access_keys.api_key_used(key_id), "", 0) for key_id in some)
+                await self._erase_keys(access_keys.api_keys_erasure(tag), uses)
             # Last: it says what is left to do.
-            await self._erase_keys(keys.api_keys_erasure(tag), [Erasable(listed, "", 0)])
+            await self._erase_keys(access_keys.api_keys_erasure(tag), [Erasable(listed, "", 0)])
         return bool(ids)
 
     async def _erase_acts(self, tag: str) -> bool:
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.execute_command("XLEN", keys.audit(tag))
+        pipeline.execute_command("XLEN", access_keys.audit(tag))
         (number,) = await pipeline.execute()
         if number:
-            await self._erase_keys(keys.audit_erasure(tag), [Erasable(keys.audit(tag), "acts", number)])
+            await self._erase_keys(access_keys.audit_erasure(tag), [Erasable(access_keys.audit(tag), "acts", number)])
         return bool(number)
 
     async def _erase_keys(self, erasure: keys.Key, erased_keys: Any) -> None:

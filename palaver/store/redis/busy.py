@@ -15,7 +15,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from palaver.processes.tasks import end
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, keys
 from palaver.store.redis.connection import Connection
 
 FEW: Final = 16
@@ -61,5 +61,5 @@ class BusyMarks:
                 shards, self._unsaid = sorted(self._unsaid), set()
                 pipeline = self._redis.pipeline(transaction=False)
                 for shard in shards:
-                    pipeline.execute_command("HINCRBY", keys.BUSY, shard, 1)
+                    pipeline.execute_command("HINCRBY", fleet_keys.BUSY, shard, 1)
                 await pipeline.execute()

@@ -1,9 +1,9 @@
 """The reach of whoever asks: the tenant that it asks for, or all of them.
 
-Names of keys are made of ids in ``palaver.store.redis.keys``, and nowhere else. There an id beyond the reach is read as
-the same id of a tenant that nobody is: the store looks once more for something that is not there, so that a foreign id
-is answered as one that was never given, with the same commands of Redis. Whoever serves requests sets the reach of
-each; workers, sweepers and commands reach everything.
+Names of keys are made of ids in ``palaver.store.redis.keys`` and the modules beside it, and nowhere else. There an
+id beyond the reach is read as the same id of a tenant that nobody is: the store looks once more for something that is
+not there, so that a foreign id is answered as one that was never given, with the same commands of Redis. Whoever serves
+requests sets the reach of each; workers, sweepers and commands reach everything.
 """
 
 from __future__ import annotations

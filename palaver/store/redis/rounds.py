@@ -20,7 +20,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from palaver.config.settings import Settings
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.busy import FEW, MARKED_AGAIN
 from palaver.store.redis.connection import Connection
 from palaver.vocabulary.ids import all_shards
@@ -102,8 +102,8 @@ class Rounds:
             self._seen_to = self._busy = sorted(self.shards)
 
     async def _take_part(self, sweeper: str, now: float) -> None:
-        sign = [("HINCRBY", keys.SWEEPERS, sweeper, 1)]
-        *_, signs = await self._ask(*(sign if self._seated else ()), ("HGETALL", keys.SWEEPERS))
+        sign = [("HINCRBY", fleet_keys.SWEEPERS, sweeper, 1)]
+        *_, signs = await self._ask(*(sign if self._seated else ()), ("HGETALL", fleet_keys.SWEEPERS))
         others, gone = self._heard({name.decode(): said for name, said in signs.items()}, sweeper, now)
         # Two that began at once may have taken the last seat.
         seated = sweeper in sorted({*others, sweeper})[:SEATS] if self._seated else len(others) < SEATS
@@ -112,8 +112,8 @@ class Rounds:
         self._divide(frozenset({*others, sweeper} if seated else others), sweeper)
         part = sorted(self._part)
         commands: list[Sequence[str | int]] = [*sign] if seated and not self._seated else []
-        commands += [("HDEL", keys.SWEEPERS, *gone)] if gone else []
-        commands += [("HMGET", keys.BUSY, *part)] if part else []
+        commands += [("HDEL", fleet_keys.SWEEPERS, *gone)] if gone else []
+        commands += [("HMGET", fleet_keys.BUSY, *part)] if part else []
         answers = await self._ask(*commands) if commands else []
         self._seated = seated
         if part:

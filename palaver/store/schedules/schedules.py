@@ -11,7 +11,7 @@ import orjson
 from palaver.errors import UNREADABLE, CorruptRecord, UnknownSchedule
 from palaver.schemas.schedules import ListedSchedule, Schedule, ScheduledRun, ScheduleTick, Timing
 from palaver.store.reading import records
-from palaver.store.redis import keys
+from palaver.store.redis import schedule_keys
 from palaver.store.redis.capacity import Capacity
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.due import member
@@ -115,10 +115,10 @@ class Schedules:
         """
         await self._capacity.admit()
         keep = KeepSchedule(
-            schedule=keys.schedule(tenant, name),
-            names=keys.schedules(tenant),
-            due=keys.SCHEDULES_DUE,
-            erasure=keys.schedules_erasure(tenant),
+            schedule=schedule_keys.schedule(tenant, name),
+            names=schedule_keys.schedules(tenant),
+            due=schedule_keys.SCHEDULES_DUE,
+            erasure=schedule_keys.schedules_erasure(tenant),
             schedule_name=name,
             member=member(tenant, name),
             expected=expected,
@@ -145,8 +145,8 @@ class Schedules:
 
     async def _set_paused(self, tenant: str, name: str, by: str | None, following: NextTick, *, paused: bool) -> None:
         pause = PauseSchedule(
-            schedule=keys.schedule(tenant, name),
-            due=keys.SCHEDULES_DUE,
+            schedule=schedule_keys.schedule(tenant, name),
+            due=schedule_keys.SCHEDULES_DUE,
             member=member(tenant, name),
             paused=paused,
             made=await self._made(by),
@@ -164,10 +164,10 @@ class Schedules:
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
         remove = RemoveSchedule(
-            schedule=keys.schedule(tenant, name),
-            ticks=keys.schedule_ticks(tenant, name),
-            names=keys.schedules(tenant),
-            due=keys.SCHEDULES_DUE,
+            schedule=schedule_keys.schedule(tenant, name),
+            ticks=schedule_keys.schedule_ticks(tenant, name),
+            names=schedule_keys.schedules(tenant),
+            due=schedule_keys.SCHEDULES_DUE,
             schedule_name=name,
             member=member(tenant, name),
             expected=expected,
@@ -179,9 +179,9 @@ class Schedules:
     async def get(self, tenant: str, name: str) -> tuple[Schedule, ScheduleOrder]:
         """A schedule, without its ``next_times``, and its order. Raises UnknownSchedule."""
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hmget(keys.schedule(tenant, name), [*_LISTED, "order"])
+        pipeline.hmget(schedule_keys.schedule(tenant, name), [*_LISTED, "order"])
         most = limit_of("schedule_ticks")
-        pipeline.execute_command("XREVRANGE", keys.schedule_ticks(tenant, name), "+", "-", "COUNT", most)
+        pipeline.execute_command("XREVRANGE", schedule_keys.schedule_ticks(tenant, name), "+", "-", "COUNT", most)
         (*listed, text), ticks = await pipeline.execute()
         if text is None:
             raise UnknownSchedule(name)
@@ -201,12 +201,12 @@ class Schedules:
         """The schedules behind the name ``after``."""
         pipeline = self._redis.pipeline(transaction=False)
         begin = f"({after}" if after else "-"
-        pipeline.zrange(keys.schedules(tenant), begin, "+", bylex=True, offset=0, num=limit + 1)
+        pipeline.zrange(schedule_keys.schedules(tenant), begin, "+", bylex=True, offset=0, num=limit + 1)
         (members,) = await pipeline.execute()
         names = [each.decode() for each in members]
         page = names[:limit]
         for name in page:
-            pipeline.hmget(keys.schedule(tenant, name), _LISTED)
+            pipeline.hmget(schedule_keys.schedule(tenant, name), _LISTED)
         rows = zip(page, await pipeline.execute() if page else (), strict=True)
         # One without a version was removed meanwhile.
         listed = [ListedSchedule(**_listed(name, values)) for name, values in rows if values[0] is not None]

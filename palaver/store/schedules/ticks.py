@@ -9,7 +9,7 @@ from typing import Final
 
 from palaver.errors import UNREADABLE, CorruptRecord
 from palaver.schemas.schedules import ScheduleTick, Timing
-from palaver.store.redis import keys
+from palaver.store.redis import schedule_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.due import member, read_due
 from palaver.store.schedules.schedules import ScheduleOrder
@@ -70,10 +70,10 @@ class Ticks:
     async def due(self) -> tuple[list[DueTick], float | None]:
         """Return schedules that need attention, and the seconds until the next one will; None if none will. One that
         cannot be read is left alone for a while: it holds up no other."""
-        places, upcoming = await read_due(self._redis, keys.SCHEDULES_DUE, _AT_ONCE)
+        places, upcoming = await read_due(self._redis, schedule_keys.SCHEDULES_DUE, _AT_ONCE)
         pipeline = self._redis.pipeline(transaction=False)
         for tenant, name in places:
-            pipeline.hmget(keys.schedule(tenant, name), ["version", "timing", "next"])
+            pipeline.hmget(schedule_keys.schedule(tenant, name), ["version", "timing", "next"])
         found: list[DueTick] = []
         for (tenant, name), row in zip(places, await pipeline.execute() if places else (), strict=True):
             try:
@@ -89,8 +89,8 @@ class Ticks:
         claim = token_hex(8)
         reply = await self._scripts.run(
             ClaimTick(
-                schedule=keys.schedule(due.tenant, due.name),
-                due=keys.SCHEDULES_DUE,
+                schedule=schedule_keys.schedule(due.tenant, due.name),
+                due=schedule_keys.SCHEDULES_DUE,
                 member=member(due.tenant, due.name),
                 claim=claim,
                 lease=LEASE,
@@ -123,10 +123,10 @@ class Ticks:
     async def _settle(self, claimed: TickClaim, wait: float | None, outcome: str, run: str | None, entry: str) -> bool:
         reply = await self._scripts.run(
             SettleTick(
-                schedule=keys.schedule(claimed.tenant, claimed.name),
-                ticks=keys.schedule_ticks(claimed.tenant, claimed.name),
-                due=keys.SCHEDULES_DUE,
-                counts=keys.SCHEDULES_COUNTS,
+                schedule=schedule_keys.schedule(claimed.tenant, claimed.name),
+                ticks=schedule_keys.schedule_ticks(claimed.tenant, claimed.name),
+                due=schedule_keys.SCHEDULES_DUE,
+                counts=schedule_keys.SCHEDULES_COUNTS,
                 member=member(claimed.tenant, claimed.name),
                 claim=claimed.claim,
                 wait=wait,
@@ -140,7 +140,7 @@ class Ticks:
     async def defer(self, tenant: str, name: str) -> None:
         """Leave a schedule alone for a while with which something is wrong that nobody has foreseen."""
         at = await now_ms(self._redis) + _BROKEN * 1000
-        command = "ZADD", keys.SCHEDULES_DUE, "XX", at, member(tenant, name)
+        command = "ZADD", schedule_keys.SCHEDULES_DUE, "XX", at, member(tenant, name)
         await self._scripts.write_durably([command])
 
 

@@ -16,7 +16,7 @@ from palaver.schemas.models import CancelMode, OnConflict
 from palaver.schemas.tenants import Caps
 from palaver.steps.leases import Renewal
 from palaver.steps.wire import message_templates
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys, provider_keys, webhook_keys
 from palaver.store.scripting.assembly import Names
 from palaver.store.scripting.contracts.declaration import NEWER
 from palaver.store.scripting.contracts.logs import ENTRY_FIELDS, Misplaced
@@ -126,12 +126,12 @@ def shared_names(settings: ScriptSettings, version: int) -> Names:
             "TRACED": frozenset(TRACED),
         },
         "Channel": {
-            "CANCEL": keys.cancel_channel(""),
-            "PAUSE": keys.PAUSE,
-            "PROVIDERS": keys.PROVIDERS,
+            "CANCEL": fleet_keys.cancel_channel(""),
+            "PAUSE": fleet_keys.PAUSE,
+            "PROVIDERS": provider_keys.PROVIDERS,
             "PUBLISH": "SPUBLISH" if settings.clustered else "PUBLISH",
         },
-        "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": keys.WEBHOOKS_MARK},
+        "Cap": {**_texts(Caps.model_fields), "WEBHOOKS": webhook_keys.WEBHOOKS_MARK},
         "Priority": {"USUAL": USUAL_PRIORITY},
         "Delivery": {"MESSAGES": message_templates()},
         "Ledger": ledger.NAMES,

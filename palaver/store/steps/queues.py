@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from palaver.errors import ConfigurationError
-from palaver.store.redis import keys
+from palaver.store.redis import fleet_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.visits import is_away
 from palaver.vocabulary.limits import count_exceeded, limit_of
@@ -32,9 +32,9 @@ class ToolQueues:
     async def own(self) -> tuple[str, ...]:
         """Return the names of all of them; as they were read last while the server that has them is away. Raises what
         Redis raises."""
-        if self._own is not None and is_away(self._redis, keys.WORKER_QUEUES):
+        if self._own is not None and is_away(self._redis, fleet_keys.WORKER_QUEUES):
             return self._own
-        names = [member.decode() for member in await self._redis.zrange(keys.WORKER_QUEUES, 0, _MOST - 1)]
+        names = [member.decode() for member in await self._redis.zrange(fleet_keys.WORKER_QUEUES, 0, _MOST - 1)]
         self._own = tuple(sorted(name for name in names if is_own_queue(name)))
         return self._own
 
@@ -53,8 +53,8 @@ class ToolQueues:
             return
         seconds, _ = await self._redis.time()
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zremrangebyscore(keys.WORKER_QUEUES, "-inf", seconds - _REMEMBERED)
-        pipeline.zrange(keys.WORKER_QUEUES, 0, -1, withscores=True)
+        pipeline.zremrangebyscore(fleet_keys.WORKER_QUEUES, "-inf", seconds - _REMEMBERED)
+        pipeline.zrange(fleet_keys.WORKER_QUEUES, 0, -1, withscores=True)
         _, known = await pipeline.execute()
         seen = {name.decode(): at for name, at in known}
         over = len(seen.keys() | {*named}) - _MOST
@@ -67,6 +67,6 @@ class ToolQueues:
                     f"@tool(queue=…): {', '.join(sorted({*named} - seen.keys()))} would be one queue too many: there "
                     f"may be {_MOST}, and others have {', '.join(sorted(seen))}"
                 )
-            pipeline.zrem(keys.WORKER_QUEUES, *unused)
-        pipeline.zadd(keys.WORKER_QUEUES, dict.fromkeys(named, seconds))
+            pipeline.zrem(fleet_keys.WORKER_QUEUES, *unused)
+        pipeline.zadd(fleet_keys.WORKER_QUEUES, dict.fromkeys(named, seconds))
         await pipeline.execute()

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, assert_never
 import orjson
 
 from palaver.errors import Refused, StateConflict
-from palaver.store.redis import keys
+from palaver.store.redis import access_keys
 from palaver.store.redis.connection import Connection
 from palaver.store.redis.reach import NOBODY
 from palaver.store.scripting.contracts import CreateTenant
@@ -58,7 +58,7 @@ class Tenants:
             tag = new_tag()
             if tag == NOBODY:
                 continue
-            create = CreateTenant(tenants=keys.TENANTS, tenant=name, tag=tag, record=orjson.dumps({"tag": tag}))
+            create = CreateTenant(tenants=access_keys.TENANTS, tenant=name, tag=tag, record=orjson.dumps({"tag": tag}))
             match await self._scripts.run(create):
                 case Added():
                     return Tenant(name, tag)
@@ -78,19 +78,19 @@ class Tenants:
             return DEFAULT
         if not _NAME.fullmatch(name):
             return None
-        record, erasing = await self._redis.hmget(keys.TENANTS, [name, f"-{name}"])
+        record, erasing = await self._redis.hmget(access_keys.TENANTS, [name, f"-{name}"])
         return None if record is None or erasing is not None else Tenant(name, orjson.loads(record)["tag"])
 
     async def by_tag(self, tag: str) -> Tenant | None:
         """The tenant whose ids carry this tag, if there is one; also while it is being erased."""
         if not tag:
             return DEFAULT
-        name = await self._redis.hget(keys.TENANTS, f"@{tag}")
+        name = await self._redis.hget(access_keys.TENANTS, f"@{tag}")
         return Tenant(name.decode(), tag) if name else None
 
     async def list(self) -> Sequence[Tenant]:
         """All tenants by name, the default one first."""
-        records = await self._redis.hgetall(keys.TENANTS)
+        records = await self._redis.hgetall(access_keys.TENANTS)
         named = sorted((name.decode(), record) for name, record in records.items() if name[:1] not in b"@-")
         return [
             DEFAULT,
@@ -100,8 +100,8 @@ class Tenants:
 
 async def is_erased(redis: Connection, tag: str) -> bool:
     """Tell whether the tenant of this tag is erased, or is being. The default tenant never is, so nothing is asked."""
-    name = await redis.hget(keys.TENANTS, f"@{tag}") if tag else None
-    return name is not None and (not name or await redis.hget(keys.TENANTS, f"-{name.decode()}") is not None)
+    name = await redis.hget(access_keys.TENANTS, f"@{tag}") if tag else None
+    return name is not None and (not name or await redis.hget(access_keys.TENANTS, f"-{name.decode()}") is not None)
 
 
 def _exists(name: str) -> StateConflict:

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError
 
 from palaver.config.settings import Settings
 from palaver.store.reading.records import moment
-from palaver.store.redis import keys
+from palaver.store.redis import keys, webhook_keys
 from palaver.store.redis.connection import Connection, Pipeline, now_ms
 from palaver.store.redis.visits import ask_each, whole
 from palaver.telemetry.exposition import Samples, Values
@@ -58,10 +58,10 @@ class WebhookBacklogs:
         while len(found) < most:
             size = min(_PAGE, most - len(found))
             pipeline = self._redis.pipeline(transaction=False)
-            pipeline.zrange(keys.WEBHOOKS_DUE, len(found), len(found) + size - 1, withscores=True)
+            pipeline.zrange(webhook_keys.WEBHOOKS_DUE, len(found), len(found) + size - 1, withscores=True)
             (places,) = await pipeline.execute()
             for webhook_id, _ in places:
-                of = keys.of_webhook(webhook_id.decode())
+                of = webhook_keys.of_webhook(webhook_id.decode())
                 pipeline.zcard(of.waiting)
                 pipeline.hmget(of.hook, ["off", "failing_since"])
             replies = iter(await pipeline.execute() if places else ())
@@ -76,16 +76,16 @@ class WebhookBacklogs:
 
     async def samples(self) -> Samples:
         """Return what metrics say of webhooks."""
-        names = [keys.WEBHOOKS_COUNTS, *map(keys.outboxes, self._shards)]
+        names = [webhook_keys.WEBHOOKS_COUNTS, *map(keys.outboxes, self._shards)]
 
         def put(pipeline: Pipeline, name: keys.Key) -> None:
-            if name == keys.WEBHOOKS_COUNTS:
+            if name == webhook_keys.WEBHOOKS_COUNTS:
                 pipeline.hgetall(name)
             else:
                 pipeline.zrange(name, 0, 0, withscores=True)
 
         found = dict(whole(names, await ask_each(self._redis, names, put)))
-        if keys.WEBHOOKS_COUNTS not in found:
+        if webhook_keys.WEBHOOKS_COUNTS not in found:
             raise ConnectionError("the server that has the counts of webhooks is away")
         (counts,), *first = found.values()
         now, known = await now_ms(self._redis), await self.read(limit_of("webhooks_measured"))

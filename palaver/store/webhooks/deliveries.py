@@ -16,7 +16,7 @@ from typing import Final
 from palaver.errors import UNREADABLE, Refused, StaleLease
 from palaver.schemas.webhooks import DeliveryPage, ReplayResult, WebhookDelivery
 from palaver.store.reading.records import instant
-from palaver.store.redis import keys
+from palaver.store.redis import keys, webhook_keys
 from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.redis.rounds import Rounds
 from palaver.store.redis.visits import ask_each
@@ -78,7 +78,7 @@ class Deliveries:
 
     async def are_wanted(self) -> bool:
         """Tell whether there is any webhook."""
-        return bool(await self._redis.exists(keys.WEBHOOKS_DUE))
+        return bool(await self._redis.exists(webhook_keys.WEBHOOKS_DUE))
 
     async def shards_with_events(self) -> list[str]:
         """Return the shards that have events in their outboxes; of many shards, among those whose turn it is."""
@@ -118,7 +118,7 @@ class Deliveries:
         ``again``, or only others."""
         reply = await self._scripts.run(
             QueueDeliveries(
-                keys=keys.of_webhook(webhook_id),
+                keys=webhook_keys.of_webhook(webhook_id),
                 again=again,
                 deliveries=tuple(QueuedDelivery(record.id, record.json) for record in records),
             )
@@ -147,13 +147,13 @@ class Deliveries:
         """Return webhooks about which something is to be done now."""
         now = await now_ms(self._redis)
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.zrange(keys.WEBHOOKS_DUE, "-inf", now, byscore=True, offset=0, num=limit)
+        pipeline.zrange(webhook_keys.WEBHOOKS_DUE, "-inf", now, byscore=True, offset=0, num=limit)
         (ids,) = await pipeline.execute()
         return [webhook_id.decode() for webhook_id in ids]
 
     async def claim(self, webhook_id: str) -> DeliveryLease | None:
         """Lease a webhook for an attempt of its next delivery; None if there is none now, or somebody else has it."""
-        claim = ClaimDelivery(keys=keys.of_webhook(webhook_id), webhook_id=webhook_id, lease=LEASE)
+        claim = ClaimDelivery(keys=webhook_keys.of_webhook(webhook_id), webhook_id=webhook_id, lease=LEASE)
         match await self._scripts.run(claim):
             case DeliveryClaimed() as claimed:
                 return await self._lease(webhook_id, claimed)
@@ -200,7 +200,7 @@ class Deliveries:
         record = replace(before, state=state, tries=before.tries + 1, attempts=attempts)
         reply = await self._scripts.run(
             SettleAttempt(
-                keys=keys.of_webhook(lease.webhook.id),
+                keys=webhook_keys.of_webhook(lease.webhook.id),
                 fence=lease.fence,
                 delivery_id=before.id,
                 outcome=outcome,
@@ -228,7 +228,7 @@ class Deliveries:
         """End a lease without an attempt."""
         await self._scripts.run(
             SettleAttempt(
-                keys=keys.of_webhook(webhook_id),
+                keys=webhook_keys.of_webhook(webhook_id),
                 fence=fence,
                 delivery_id=delivery_id,
                 outcome=outcome,
@@ -264,7 +264,7 @@ class Deliveries:
     async def _listed(self, webhook_id: str, place: int) -> AsyncIterator[tuple[int, int, WebhookDelivery]]:
         """Yield the deliveries from that place on, each with its own, and with the time since which it is there (ms):
         its event may be older."""
-        of = keys.of_webhook(webhook_id)
+        of = webhook_keys.of_webhook(webhook_id)
         while True:
             pipeline = self._redis.pipeline(transaction=False)
             pipeline.zrange(of.listed, place, place + _PAGE - 1, desc=True, withscores=True)
@@ -312,7 +312,7 @@ class Deliveries:
     async def _again(self, webhook_id: str, ids: Sequence[str]) -> int:
         replayed = 0
         for some in portions(ids, _PAGE):
-            texts = await self._redis.hmget(keys.of_webhook(webhook_id).records, some)
+            texts = await self._redis.hmget(webhook_keys.of_webhook(webhook_id).records, some)
             found = [DeliveryRecord.of_json(text) for text in texts if text is not None]
             if records := [replace(each, state="pending", tries=0) for each in found]:
                 replayed += await self.queue(webhook_id, records, again=True)

@@ -19,7 +19,7 @@ from palaver.errors import Refused, StateConflict
 from palaver.schemas.webhooks import WebhookChange, WebhookInfo
 from palaver.secrets.sealing import KeyMissing
 from palaver.secrets.webhook_secrets import new_secret, signing_key
-from palaver.store.redis import keys
+from palaver.store.redis import keys, webhook_keys
 from palaver.store.redis.connection import Connection, now_ms
 from palaver.store.redis.rounds import Rounds
 from palaver.store.scripting.contracts import MarkRuns, PutWebhook, RemoveWebhook
@@ -139,10 +139,10 @@ class Webhooks:
         """Keep a webhook as it is to be, a new one if there is none ``before``. Tell whether that was done: not if it
         is another one by now. Raises as `create` and `change`."""
         put = PutWebhook(
-            keys=keys.of_webhook(config.id),
-            of=keys.webhooks(config.tenant),
-            tenants=keys.WEBHOOK_TENANTS,
-            erasure=keys.webhooks_erasure(config.tenant),
+            keys=webhook_keys.of_webhook(config.id),
+            of=webhook_keys.webhooks(config.tenant),
+            tenants=webhook_keys.WEBHOOK_TENANTS,
+            erasure=webhook_keys.webhooks_erasure(config.tenant),
             webhook_id=config.id,
             tag=config.tenant,
             config=config.json,
@@ -158,7 +158,7 @@ class Webhooks:
     async def keep_file(self, tenant: str, name: str, webhook: FileWebhook) -> str:
         """Keep a webhook of the operator's file as it stands there; return its id. Raises as `put`."""
         webhook_id = file_webhook_id(name, tenant)
-        text = await self._redis.hget(keys.of_webhook(webhook_id).hook, "config")
+        text = await self._redis.hget(webhook_keys.of_webhook(webhook_id).hook, "config")
         before = None if text is None else WebhookConfig.of_json(text)
         config = WebhookConfig(
             id=webhook_id,
@@ -196,9 +196,9 @@ class Webhooks:
         """As `remove`, also one of the file."""
         tag = tenant_of(webhook_id)
         remove = RemoveWebhook(
-            keys=keys.of_webhook(webhook_id),
-            of=keys.webhooks(tag),
-            tenants=keys.WEBHOOK_TENANTS,
+            keys=webhook_keys.of_webhook(webhook_id),
+            of=webhook_keys.webhooks(tag),
+            tenants=webhook_keys.WEBHOOK_TENANTS,
             webhook_id=webhook_id,
             tag=tag,
         )
@@ -215,22 +215,22 @@ class Webhooks:
 
     async def list(self, tenant: str) -> Sequence[WebhookInfo]:
         """Return the webhooks of a tenant, the oldest first."""
-        ids = await self._redis.zrange(keys.webhooks(tenant), 0, -1)
+        ids = await self._redis.zrange(webhook_keys.webhooks(tenant), 0, -1)
         found = await self._read([webhook_id.decode() for webhook_id in ids])
         return [webhook for webhook in found if webhook is not None]
 
     async def configs(self, tenant: str) -> Sequence[WebhookConfig]:
         """Return the webhooks of a tenant as they are kept, without those that cannot be read."""
-        ids = await self._redis.zrange(keys.webhooks(tenant), 0, -1)
+        ids = await self._redis.zrange(webhook_keys.webhooks(tenant), 0, -1)
         pipeline = self._redis.pipeline(transaction=False)
         for webhook_id in ids:
-            pipeline.hget(keys.of_webhook(webhook_id.decode()).hook, "config")
+            pipeline.hget(webhook_keys.of_webhook(webhook_id.decode()).hook, "config")
         texts = await pipeline.execute() if ids else []
         return [config for text in texts if text is not None and (config := readable(text)) is not None]
 
     async def tenants(self) -> Mapping[str, int]:
         """Return the tags of tenants that have webhooks, each with the number in whose name its runs are marked."""
-        found = await self._redis.hgetall(keys.WEBHOOK_TENANTS)
+        found = await self._redis.hgetall(webhook_keys.WEBHOOK_TENANTS)
         return {tag.decode(): int(mark) for tag, mark in found.items()}
 
     async def see_to_marks(self) -> None:
@@ -280,7 +280,11 @@ class Webhooks:
 
     async def _own(self, webhook_id: str, *, of_file: bool = False) -> WebhookConfig:
         """The configuration of one that requests may change, or also of one ``of_file``."""
-        text = await self._redis.hget(keys.of_webhook(webhook_id).hook, "config") if is_id("wh", webhook_id) else None
+        text = (
+            await self._redis.hget(webhook_keys.of_webhook(webhook_id).hook, "config")
+            if is_id("wh", webhook_id)
+            else None
+        )
         if text is None:
             raise _unknown()
         config = WebhookConfig.of_json(text)
@@ -292,7 +296,7 @@ class Webhooks:
         """None in the place of one that is not there."""
         pipeline = self._redis.pipeline(transaction=False)
         for webhook_id in ids:
-            of = keys.of_webhook(webhook_id)
+            of = webhook_keys.of_webhook(webhook_id)
             pipeline.hmget(of.hook, ["config", "off", "delivered", "failed", "dropped", "failing_since"])
             pipeline.zcard(of.waiting)
         answers = await pipeline.execute() if ids else []
@@ -305,7 +309,7 @@ def _marking(shard: str, tag: str, mark: int, *, marked: bool) -> MarkRuns:
 
 
 def _field(tag: str) -> str:
-    return keys.owner(tag) + keys.WEBHOOKS_MARK
+    return keys.owner(tag) + webhook_keys.WEBHOOKS_MARK
 
 
 def _unknown() -> Refused:

@@ -27,7 +27,7 @@ from palaver.store.redis.cluster.channels import ClusterChannels
 from palaver.store.redis.cluster.dispatch import PASSING, WAITS, WITHOUT_MASTER, Dispatch, Stack, Target, least
 from palaver.store.redis.cluster.slots import SLOTS, slot_of, slot_of_command, slots_of_commands
 from palaver.store.redis.cluster.topology import Topology
-from palaver.store.redis.keys import WORKERS
+from palaver.store.redis.fleet_keys import WORKERS
 from palaver.store.redis.pool import Pool
 from palaver.store.redis.shared_client import SharedClient
 

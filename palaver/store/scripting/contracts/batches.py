@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from palaver.schemas.batches import BatchState, BatchVerb
-from palaver.store.redis.keys import BatchKeys, Key
+from palaver.store.redis.batch_keys import BatchKeys
+from palaver.store.redis.keys import Key
 from palaver.store.scripting.contracts.agents import Absent, Removed, TenantErased, TooMany
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Mismatch

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from palaver.errors import Failure
-from palaver.store.redis.keys import ProviderKeys
+from palaver.store.redis.provider_keys import ProviderKeys
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.wire import Json
 from palaver.vocabulary.durations import Seconds

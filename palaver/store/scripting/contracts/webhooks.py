@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from palaver.store.redis.keys import Key, WebhookKeys
+from palaver.store.redis.keys import Key
+from palaver.store.redis.webhook_keys import WebhookKeys
 from palaver.store.scripting.contracts.agents import Absent, TenantErased, TooMany
 from palaver.store.scripting.contracts.declaration import Script
 from palaver.store.scripting.contracts.replies import Stale
