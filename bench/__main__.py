@@ -15,6 +15,7 @@ from bench import (
     fair,
     hostile,
     idle,
+    large_cluster,
     lists,
     masters,
     million,
@@ -77,6 +78,9 @@ PARTS: Final[dict[str, Part]] = {
         singles=100 if quick else 1_000,
     ),
     "masters": lambda quick: masters.measure(rounds=4 if quick else 20, most_workers=2 if quick else 4),
+    "large": lambda quick: large_cluster.measure(
+        ended=2_000 if quick else 1_000_000, waiting=400 if quick else 100_000, probes=300 if quick else 3_000
+    ),
     "lists": lambda quick: lists.measure(
         runs=10_000 if quick else 100_000,
         cancelled=2_000 if quick else 12_000,
@@ -105,7 +109,7 @@ PARTS: Final[dict[str, Part]] = {
     "refund": lambda quick: refund.measure(refunds=10 if quick else 100),
 }
 
-_ALONE: Final = frozenset({"million"})
+_ALONE: Final = frozenset({"million", "large"})
 """Parts that take half an hour: only if they are asked for."""
 
 

@@ -12,10 +12,14 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
+from redis.asyncio import Redis
+
 from bench.conversation import CALLS, INSTRUCTIONS, MODEL, TOOL
 from bench.report import Table, number
 from bench.rig import Rig
+from bench.server_work import ServerWork
 from bench.usage import Usage
+from palaver.stack.ports import HOST
 from palaver.stack.redis_server import RedisServer
 from tests.redis_cluster import RedisCluster
 
@@ -24,8 +28,9 @@ _AT_ONCE: Final = 50
 _WITHIN: Final = 120.0
 _CAPTION: Final = (
     "CPU of a step, user and system, ms: of all workers together, of the servers of the store together, and of the one "
-    "that has the deliveries, which on one server is the same. The last column is what the busiest master did, of the "
-    "mean of all."
+    "that has the deliveries, which on one server is the same. Commands are the store's, those that scripts call "
+    "included: where these are the same and CPU is not, servers were left alone for longer between two, and find "
+    "colder caches. The last column is what the busiest master did, of the mean of all."
 )
 
 
@@ -35,11 +40,22 @@ class Used(NamedTuple):
     workers: float
     store: Sequence[float]
     broker: float
+    commands: int
+    """Of the store."""
 
 
 async def measure(rounds: int, most_workers: int = 4) -> list[Table]:
     """Measure each with so many rounds of 50 runs at once. Raises BenchError."""
-    columns = ("store", "workers", "steps/s", "workers' CPU", "the store's CPU", "broker's CPU", "busiest master")
+    columns = (
+        "store",
+        "workers",
+        "steps/s",
+        "workers' CPU",
+        "the store's CPU",
+        "commands",
+        "broker's CPU",
+        "busiest master",
+    )
     table = Table(f"A step on masters ({rounds} times {_AT_ONCE} runs)", columns, note=_CAPTION)
     for masters in (0, 1, 2, 3):
         # One at a time: what another one keeps for itself would be counted as the step's.
@@ -59,9 +75,9 @@ async def measure(rounds: int, most_workers: int = 4) -> list[Table]:
 
 async def _row(rig: Rig, workers: Sequence[int], servers: Sequence[RedisServer], rounds: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
-    before, begun = _used(rig, workers, servers), loop.time()
+    before, begun = await _used(rig, workers, servers), loop.time()
     await _converse(rig, rounds)
-    seconds, after = loop.time() - begun, _used(rig, workers, servers)
+    seconds, after = loop.time() - begun, await _used(rig, workers, servers)
     steps = rounds * _AT_ONCE * CALLS
     store = [now - then for now, then in zip(after.store, before.store, strict=True)]
     clustered = rig.redis not in servers
@@ -69,6 +85,7 @@ async def _row(rig: Rig, workers: Sequence[int], servers: Sequence[RedisServer],
         number(steps / seconds),
         number(1000 * (after.workers - before.workers) / steps),
         number(1000 * sum(store) / steps),
+        number((after.commands - before.commands) / steps),
         number(1000 * (after.broker - before.broker) / steps) if clustered else "",
         f"{max(store) / (sum(store) / len(store)):.2f}" if clustered else "",
     )
@@ -81,5 +98,10 @@ async def _converse(rig: Rig, rounds: int) -> None:
         await rig.asked.ended(_AT_ONCE * CALLS, within=_WITHIN, what=f"{_AT_ONCE} conversations")
 
 
-def _used(rig: Rig, workers: Sequence[int], servers: Sequence[RedisServer]) -> Used:
-    return Used(Usage.of(*workers).cpu, [Usage.of(server.pid).cpu for server in servers], Usage.of(rig.redis.pid).cpu)
+async def _used(rig: Rig, workers: Sequence[int], servers: Sequence[RedisServer]) -> Used:
+    commands = 0
+    for server in servers:
+        async with Redis(host=HOST, port=server.port) as redis:
+            commands += (await ServerWork.of(redis)).commands
+    store = [Usage.of(server.pid).cpu for server in servers]
+    return Used(Usage.of(*workers).cpu, store, Usage.of(rig.redis.pid).cpu, commands)

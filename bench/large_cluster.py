@@ -1,0 +1,248 @@
+"""Masters with a million runs in them: what a run takes of their memory, and whether what is asked of the store takes
+longer than when it was empty."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+import httpx
+
+from bench.asked import BenchError
+from bench.history import ANSWERED
+from bench.leasing import USED, lease
+from bench.report import Table, number, percentile
+from bench.rig import Rig
+from bench.usage import Usage
+from palaver.config.settings import Settings
+from palaver.errors import ErrorClass, Failure
+from palaver.schemas.models import AgentSpec, Submission
+from palaver.steps.leases import Delivery
+from palaver.steps.verdicts import Finish, GiveUp
+from palaver.store import Store
+from palaver.store.redis.rounds import FULL_ROUND
+from palaver.store.runs.runs import taken_on
+from palaver.store.scripting.idempotency import IdempotencyKey
+from palaver.vocabulary.ids import new_conversation_id
+from palaver.vocabulary.lifecycle import StopReason
+from palaver.vocabulary.step_kinds import QUEUES
+from tests.redis_cluster import RedisCluster
+
+T = TypeVar("T")
+
+_AGENT: Final = AgentSpec(model="fake/echo", instructions="You are a careful assistant. " * 20, tools=("calculator",))
+_TOGETHER: Final = 200
+"""Runs that are made at once."""
+_PAGES: Final = 50
+_LOOKS_A_SECOND: Final = 4
+_ROOM: Final = 10_000_000
+_LISTS: Final = ("", "status=failed", "status=queued", "tag=rare", "status=failed&error_code=provider_error")
+
+
+class Timed(NamedTuple):
+    """Milliseconds that each of several calls took."""
+
+    calls: Sequence[float]
+
+    def __str__(self) -> str:
+        return " / ".join(number(percentile(self.calls, percent)) for percent in (50, 99))
+
+
+async def measure(ended: int, waiting: int, probes: int, masters: int = 3) -> list[Table]:
+    """Look at an empty cluster, at one with so many runs that have ended, and at one with so many more that wait.
+    ``probes`` are the runs that are timed.
+
+    Raises BenchError when something that is there is not found.
+    """
+    tables = (
+        Table(
+            f"{masters} masters with many runs: a call of the store",
+            ("runs", "submit", "claim", "settle", "masters' CPU, us a run"),
+            note=f"p50 / p99 in ms of {probes:,} runs of one step, one after the other: submitted, claimed, settled.",
+        ),
+        Table(
+            "The same: lists over HTTP",
+            ("runs", *(query or "all" for query in _LISTS), "all by status, counted"),
+            note=f"p50 / p99 in ms of {_PAGES} times the first 50. One run has the tag.",
+        ),
+        Table(
+            "The same: one sweeper",
+            ("runs", "a look at what is due", "a look for what is lost", "the rest", "its CPU, %", "masters' CPU, %"),
+            note=f"p50 / p99 in ms, and % of one CPU, over {FULL_ROUND:g} s, in which it has seen every shard.",
+        ),
+        Table(
+            "The same: memory",
+            ("runs", "MB by master", "bytes a run more", "resident MB by master"),
+            note="As the servers say. A run has ended with an answer, or waits with its first message.",
+        ),
+    )
+    with RedisCluster(masters) as cluster:
+        async with Rig(store_url=cluster.url) as rig, _store(rig, cluster) as store:
+            url, _ = await rig.start_api(PALAVER_MAX_RUNS=str(_ROOM))
+            async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+                look = _Look(store, client, cluster, tables, probes)
+                await _failed(store)
+                await look.at("none", 0)
+                await _ended(store, ended)
+                await look.at(f"{ended:,} ended", ended)
+                await _waiting(store, waiting)
+                await look.at(f"{waiting:,} wait, too", waiting)
+    return list(tables)
+
+
+@asynccontextmanager
+async def _store(rig: Rig, cluster: RedisCluster) -> AsyncIterator[Store]:
+    # What watchers saw of these runs goes at once: nobody watches them.
+    settings = Settings(redis_url=cluster.url, broker_url=rig.redis.url, feed_retention=1, max_runs=_ROOM)
+    async with Store.connect(settings) as store:
+        yield store
+
+
+class _Look:
+    """Rows of all tables, for what the store has at a moment."""
+
+    def __init__(
+        self, store: Store, client: httpx.AsyncClient, cluster: RedisCluster, tables: Sequence[Table], probes: int
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._cluster = cluster
+        self._tables = tables
+        self._probed = probes
+        self._memory = 0
+
+    async def at(self, title: str, more: int) -> None:
+        """Measure everything. ``more`` runs have come since the last look."""
+        calls, lists, sweeps, memory = self._tables
+        memory.rows.append((title, *self._used(more)))
+        calls.rows.append((title, *await self._probes()))
+        lists.rows.append((title, *[str(await self._listed(query)) for query in _LISTS], str(await self._counted())))
+        sweeps.rows.append((title, *await self._swept()))
+        self._memory = sum(self._bytes("used_memory"))
+
+    async def _probes(self) -> Sequence[str]:
+        took: tuple[list[float], ...] = ([], [], [])
+        used = self._cpu()
+        for _ in range(self._probed):
+            submitted, ms = await _timed(self._store.runs.submit(_run(self._store)))
+            took[0].append(ms)
+            (due,) = submitted.deliveries
+            held, ms = await _timed(lease(self._store, due))
+            took[1].append(ms)
+            _, ms = await _timed(self._store.steps.settle(held, Finish(ANSWERED, StopReason.END_TURN, USED)))
+            took[2].append(ms)
+        return (*(str(Timed(each)) for each in took), number(1e6 * (self._cpu() - used) / self._probed))
+
+    async def _listed(self, query: str) -> Timed:
+        took = []
+        for _ in range(_PAGES):
+            page, ms = await _timed(self._client.get(f"/v1/runs?limit=50&{query}"))
+            if not page.is_success or ("rare" in query and len(page.json()["data"]) != 1):
+                raise BenchError(f"the list {query!r} is not what it should be: {page.text[:500]}")
+            took.append(ms)
+        return Timed(took)
+
+    async def _counted(self) -> Timed:
+        took = []
+        for _ in range(_PAGES):
+            counts, ms = await _timed(self._client.get("/v1/runs/count"))
+            counts.raise_for_status()
+            took.append(ms)
+        return Timed(took)
+
+    async def _swept(self) -> Sequence[str]:
+        """What a worker's sweeper asks, at its pace, but acts on nothing."""
+        store, loop = self._store, asyncio.get_running_loop()
+        begun, own, used = loop.time(), time.process_time(), self._cpu()
+        due, lost, rest = [], [], []
+        for look in range(int(FULL_ROUND * _LOOKS_A_SECOND)):
+            await store.rounds.share("bench")
+            due.append((await _timed(store.due.due()))[1])
+            for queue in QUEUES:
+                _, ms = await _timed(store.due.unclaimed(queue, 0.5, 16))
+                lost.append(ms)
+            if look % _LOOKS_A_SECOND == 0:
+                rest.append((await _timed(self._rest()))[1])
+            await asyncio.sleep(max(0.0, begun + (look + 1) / _LOOKS_A_SECOND - loop.time()))
+        seconds = loop.time() - begun
+        shares = ((time.process_time() - own) / seconds, (self._cpu() - used) / seconds)
+        return (*(str(Timed(each)) for each in (due, lost, rest)), *(number(100 * share) for share in shares))
+
+    async def _rest(self) -> None:
+        store = self._store
+        await store.due.fill()
+        await store.due.forget_expired()
+        await store.due.forget_conversations()
+        await store.lacking.forget_stale()
+        await store.caps.allowed(0.5)
+
+    def _used(self, more: int) -> Sequence[str]:
+        used = self._bytes("used_memory")
+        each = number((sum(used) - self._memory) / more) if more else ""
+        return (_megabytes(used), each, _megabytes(self._bytes("used_memory_rss")))
+
+    def _bytes(self, what: str) -> Sequence[int]:
+        return [int(self._cluster.client(server).info("memory")[what]) for server in self._cluster.servers]
+
+    def _cpu(self) -> float:
+        return sum(Usage.of(server.pid).cpu for server in self._cluster.servers)
+
+
+async def _timed(call: Awaitable[T]) -> tuple[T, float]:
+    begun = time.perf_counter()
+    answer = await call
+    return answer, 1000 * (time.perf_counter() - begun)
+
+
+def _megabytes(values: Sequence[int]) -> str:
+    return ", ".join(f"{value / 1e6:,.0f}" for value in values)
+
+
+def _run(store: Store, **more: Any) -> Submission:
+    return Submission(agent=_AGENT, input="What is six times seven?", **more)
+
+
+def _batches(count: int) -> Iterator[int]:
+    for start in range(0, count, _TOGETHER):
+        yield min(_TOGETHER, count - start)
+
+
+async def _submit(store: Store, count: int, **more: Any) -> list[Delivery]:
+    submits = [
+        await store.runs.to_submit(
+            _run(store, **more), new_conversation_id(len(store.rounds.shards)), "new", IdempotencyKey(), by=None
+        )
+        for _ in range(count)
+    ]
+    replies = await store.scripts.run_all(submits)
+    made = [taken_on(submit, reply) for submit, reply in zip(submits, replies, strict=True)]
+    return [delivery for each in made for delivery in each.deliveries]
+
+
+async def _ended(store: Store, count: int) -> None:
+    """Runs that were answered at once."""
+
+    async def end(due: Delivery) -> None:
+        await store.steps.settle(await lease(store, due), Finish(ANSWERED, StopReason.END_TURN, USED))
+
+    for batch in _batches(count):
+        await asyncio.gather(*map(end, await _submit(store, batch)))
+
+
+async def _failed(store: Store) -> None:
+    """One run that failed at its first call, and has a tag."""
+    (due,) = await _submit(store, 1, tags=("rare",))
+    failed = GiveUp(Failure.of(ErrorClass.PROVIDER_ERROR), StopReason.ERROR)
+    await store.steps.settle(await lease(store, due), failed)
+
+
+async def _waiting(store: Store, count: int) -> None:
+    """Runs of which every other one waits for a worker, and the others for tomorrow."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    for batch in _batches(count // 2):
+        await _submit(store, batch)
+        await _submit(store, batch, start_after=tomorrow)
