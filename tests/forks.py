@@ -35,8 +35,8 @@ _TOGETHER: Final = (
         "tests/unit/test_responses_requests.py",
     ),
 )
-"""Beginnings of files that one process takes: they share what takes longest to start or to import, OpenHands' clients, a
-browser, or SDKs of providers."""
+"""Beginnings of files that one process takes: they share what takes longest to start or to import: OpenHands' clients,
+a browser, or SDKs of providers."""
 _STARTS_PROCESSES: Final = "tests/process/"
 _COMPUTES: Final = ("tests/contract/", "tests/cost/", "tests/unit/")
 _GIVES_WAY: Final = 5
