@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from palaver.config.settings import Settings
 from tests import api_schemas, certificates, fake_scripts, once
 from tests.chaos.zygote import Zygote, zygotes_of
 from tests.forks import run as run_in_forks
@@ -152,6 +153,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     forks: int = session.config.option.forks
     if forks < 2 or session.config.option.collectonly or session.testsfailed:
         return None
+    # What most stores of the tests have: each process would make them again.
+    once.assemble_scripts(Settings(redis_url="redis://127.0.0.1:1/0"))
     run_in_forks(session, forks)
     return True
 

@@ -21,9 +21,22 @@ import pytest
 from palaver.stack import ports
 from tests.processes import die_with
 
-_TOGETHER: Final = ("tests/openhands/", "tests/process/test_console")
-"""Beginnings of files that one process takes: they share what takes longest to start, OpenHands' clients and a
-browser."""
+_TOGETHER: Final = (
+    ("tests/openhands/",),
+    ("tests/process/test_console",),
+    (
+        "tests/unit/test_chat_requests.py",
+        "tests/unit/test_messages_requests.py",
+        "tests/unit/test_model_server_messages.py",
+        "tests/unit/test_model_server_responses.py",
+        "tests/unit/test_openai_c",
+        "tests/unit/test_openai_responses.py",
+        "tests/unit/test_openai_servers.py",
+        "tests/unit/test_responses_requests.py",
+    ),
+)
+"""Beginnings of files that one process takes: they share what takes longest to start or to import: OpenHands' clients,
+a browser, or SDKs of providers."""
 _STARTS_PROCESSES: Final = "tests/process/"
 _COMPUTES: Final = ("tests/contract/", "tests/cost/", "tests/unit/")
 _GIVES_WAY: Final = 5
@@ -186,9 +199,10 @@ def _by_file(items: Iterable[pytest.Item]) -> dict[str, list[int]]:
     files: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         file = item.nodeid.partition("::")[0]
-        together = next((each for each in _TOGETHER if file.startswith(each)), file)
+        together = next((each[0] for each in _TOGETHER if file.startswith(each)), file)
         files.setdefault(together, []).append(number)
-    return {file: files[file] for file in sorted(files, key=lambda file: file not in (*_TOGETHER, *_LONG))}
+    first = {*(each[0] for each in _TOGETHER), *_LONG}
+    return {file: files[file] for file in sorted(files, key=lambda file: file not in first)}
 
 
 # In a process of the run.

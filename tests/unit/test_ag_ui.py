@@ -56,6 +56,7 @@ async def test_a_turn_is_a_run() -> None:
         assert body["runId"] == "thread-1-run-1"
 
 
+@pytest.mark.slow
 async def test_the_same_run_again_begins_nothing_and_shows_the_thread_first() -> None:
     async with page() as (api, user):
         user.say("hello")
@@ -179,6 +180,7 @@ async def test_a_clients_tool_is_left_to_it_and_its_message_answers() -> None:
         assert len((await api.client.get("/v1/runs")).json()["data"]) == 1
 
 
+@pytest.mark.slow
 async def test_what_waits_below_is_an_interrupt_too() -> None:
     async with page() as (api, user):
         answer = await api.client.put("/v1/agents/researcher", json=AGENT)

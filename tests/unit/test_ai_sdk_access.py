@@ -67,6 +67,7 @@ async def test_each_kind_of_request_needs_its_scope(api: World) -> None:
     assert (await page.run(run["id"]))["status"] == "requires_action"
 
 
+@pytest.mark.slow
 async def test_a_page_is_held_to_its_chat(api: World) -> None:
     begun = (await api.client.post("/v1/conversations", json={}, headers=(await with_scopes(api)).headers)).json()["id"]
     page = await with_scopes(api, conversation=begun)

@@ -48,6 +48,7 @@ async def test_a_message_is_answered_as_it_is_written(chat: Page) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_the_same_message_again_is_the_same_answer(chat: Page) -> None:
     first, run = await chat.begin(said("hello"))
     again, same = await chat.begin(said("hello"))
@@ -56,6 +57,7 @@ async def test_the_same_message_again_is_the_same_answer(chat: Page) -> None:
     assert [texts(assembled(await ended(each))) for each in (first, again)] == [["Good day"]] * 2
 
 
+@pytest.mark.slow
 async def test_a_thousand_at_once_make_one_conversation(chat: Page) -> None:
     requests = [chat.send(said("hello", f"m-{number % 5}")) for number in range(30)]
     await asyncio.gather(*(each.until(lambda body: b"start" in body) for each in requests))
@@ -422,6 +424,7 @@ async def test_a_call_below_that_waits_is_shown_and_how_it_was_decided(chat: Pag
     check(await ended(request))
 
 
+@pytest.mark.slow
 async def test_calls_below_are_answered_by_parts_of_the_answer_above(chat: Page) -> None:
     api = chat.api
     await publish(api, "researcher", **{**AGENT, "client_tools": [SHOP]})

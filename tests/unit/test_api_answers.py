@@ -129,6 +129,7 @@ def _fits(name: str, body: object) -> None:
     jsonschema_rs.validator_for(schema).validate(body)
 
 
+@pytest.mark.slow
 async def test_answers_have_every_field_that_the_document_says() -> None:
     async with world() as api:
         run = await api.submit()

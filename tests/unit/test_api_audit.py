@@ -100,6 +100,7 @@ async def test_what_may_have_had_an_effect_is_in_it(api: World, fields: Any, mon
     assert (line["operation"], line["status"], line["key"]) == ("cancel", "unknown", "ann")
 
 
+@pytest.mark.slow
 async def test_each_operation_that_is_left_out_exists(api: World) -> None:
     document = (await api.client.get("/openapi.json")).json()
     changing = {

@@ -97,6 +97,7 @@ async def batching(settings: Any = SETTINGS) -> AsyncIterator[Batching]:
             yield Batching(api, clock)
 
 
+@pytest.mark.slow
 async def test_each_agent_is_asked_each_item_as_often_as_one_says_behind_a_window() -> None:
     async with batching() as each:
         made = await each.create(3, agents=[A, B], repeats=2, window=5, tags=["mine"], name="matrix")
@@ -361,6 +362,7 @@ async def test_one_that_nobody_can_read_ends_at_once_when_it_is_cancelled() -> N
         assert (await each.api.client.delete(f"/v1/batches/{made['id']}")).status_code == 204
 
 
+@pytest.mark.slow
 async def test_the_table_is_there_as_csv_and_as_lines_of_json() -> None:
     async with batching() as each:
         made = await each.create(2)
@@ -482,6 +484,7 @@ class Fleet:
         return runner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "items", "chance"), [(3, 40, 0.02), pytest.param(5, 600, 0.02, marks=pytest.mark.chaos)]
 )

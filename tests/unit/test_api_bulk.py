@@ -124,6 +124,7 @@ async def test_pages_go_on_where_the_one_before_ended() -> None:
         assert set(await _statuses(api, *runs)) == {"cancelled"}
 
 
+@pytest.mark.slow
 async def test_many_runs_are_done_in_one_request_and_a_hundred_are_named() -> None:
     async with world() as api:
         for _ in range(130):
@@ -133,6 +134,7 @@ async def test_many_runs_are_done_in_one_request_and_a_hundred_are_named() -> No
         assert (await api.client.get("/v1/runs?status=queued")).json()["data"] == []
 
 
+@pytest.mark.slow
 async def test_a_request_that_takes_long_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.operations.bulk._TIME", 0.0)
     monkeypatch.setattr("api.operations.bulk._AT_ONCE", 20)
@@ -168,6 +170,7 @@ async def test_a_request_that_takes_long_ends_though_the_filter_admits_nothing(m
         assert (rest["matched"], rest["next_cursor"]) == (0, None)
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_told_to_end_says_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.operations.bulk._AT_ONCE", 20)
     async with world() as api:
@@ -179,6 +182,7 @@ async def test_a_process_that_is_told_to_end_says_where_to_go_on(monkeypatch: py
         assert counted["next_cursor"]
 
 
+@pytest.mark.slow
 async def test_two_requests_at_once_do_everything_once() -> None:
     async with world() as api:
         for _ in range(15):
@@ -188,6 +192,7 @@ async def test_two_requests_at_once_do_everything_once() -> None:
         assert len((await api.client.get("/v1/runs?status=queued&limit=100")).json()["data"]) == 15
 
 
+@pytest.mark.slow
 async def test_age_is_a_filter() -> None:
     async with world() as api:
         run = await api.submit()
@@ -261,6 +266,7 @@ async def test_what_does_not_fit_is_refused_and_does_nothing(
         assert await _statuses(api, run) == ["queued"]
 
 
+@pytest.mark.slow
 async def test_without_redis_on_the_way_it_is_to_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as api:
         runs = [await api.submit() for _ in range(25)]
@@ -283,6 +289,7 @@ async def test_without_redis_on_the_way_it_is_to_be_repeated(monkeypatch: pytest
         assert set(await _statuses(api, *runs)) == {"cancelled"}
 
 
+@pytest.mark.slow
 async def test_a_run_that_newer_code_works_on_is_left_to_it() -> None:
     async with world() as api:
         failed, done = [[await api.submit() for _ in range(3)] for _ in range(2)]

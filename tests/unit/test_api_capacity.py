@@ -81,6 +81,7 @@ async def test_a_retry_is_a_new_run_alone_and_among_many() -> None:
         assert (answer["done"], answer["skipped"]) == (0, {"too_many_runs": 1})
 
 
+@pytest.mark.slow
 async def test_a_shard_has_its_part_of_the_limit() -> None:
     async with world(SETTINGS.model_copy(update={"max_runs": 5, "shards": 2})) as api:
         answers = [await api.client.post("/v1/runs", json=BODY) for _ in range(100)]
@@ -109,6 +110,7 @@ async def test_no_run_is_taken_on_when_redis_is_nearly_full(monkeypatch: pytest.
         assert (await api.read(run))["status"] == "completed"
 
 
+@pytest.mark.slow
 async def test_nothing_that_grows_is_taken_in_when_redis_is_nearly_full(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as api:
         run, failed, waiting = await api.submit(), await api.submit(), await api.submit()
@@ -157,6 +159,7 @@ async def test_a_conversation_without_a_run_is_kept_as_long_as_one_whose_runs_ha
         assert await api.redis.ttl(name) == -1
 
 
+@pytest.mark.slow
 async def test_a_page_of_long_runs_is_short() -> None:
     agent = {**AGENT, "instructions": "é" * limit_of("instructions")}
     async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
@@ -173,6 +176,7 @@ async def test_a_page_of_long_runs_is_short() -> None:
         assert (told, pages) == (made[::-1], 3)
 
 
+@pytest.mark.slow
 async def test_a_page_of_long_messages_is_short() -> None:
     long = "x" * 390_000
     async with world(SETTINGS.model_copy(update={"max_body": 1 << 20})) as api:
@@ -203,6 +207,7 @@ async def test_there_is_room(monkeypatch: pytest.MonkeyPatch, used: int, limit: 
         assert (await api.client.post("/v1/runs", json=BODY)).status_code == 202
 
 
+@pytest.mark.slow
 async def test_redis_is_asked_for_its_memory_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as api:
         now = 100.0

@@ -122,6 +122,7 @@ async def test_a_websocket_wants_a_key(extensions: dict[str, Any]) -> None:
         assert (await knock(api, "/live", {}, {}))[0]["type"] == "websocket.accept"
 
 
+@pytest.mark.slow
 async def test_the_documents_may_be_opened_and_nothing_else_by_that() -> None:
     async with world(GUARDED.model_copy(update={"open_docs": True})) as api:
         assert (await api.client.get("/openapi.json")).status_code == 200
@@ -270,6 +271,7 @@ async def test_an_open_address_without_keys_is_refused_at_start(host: str) -> No
             pass
 
 
+@pytest.mark.slow
 async def test_the_page_of_the_document_needs_nothing_from_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
     async with world() as api:
         with caplog.at_level(logging.WARNING):
@@ -300,6 +302,7 @@ async def test_the_address_alone_leads_to_the_documents() -> None:
         assert (await api.client.get("/")).status_code == 401
 
 
+@pytest.mark.slow
 async def test_the_documents_begin_with_what_is_used_first() -> None:
     async with world() as api:
         document = (await api.client.get("/openapi.json")).json()

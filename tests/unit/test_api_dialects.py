@@ -128,6 +128,7 @@ async def test_it_wants_a_key_as_everything_does() -> None:
         assert (await api.client.post("/toy/tasks", json=CHORE, headers=known)).status_code == 201
 
 
+@pytest.mark.slow
 async def test_it_is_in_the_document() -> None:
     async with both() as api:
         document = (await api.client.get("/openapi.json")).json()

@@ -48,6 +48,7 @@ async def test_an_endpoint_that_is_allowed_is_kept_without_its_key(base_url: str
         assert again["agent"]["endpoint"] == kept
 
 
+@pytest.mark.slow
 async def test_a_conversation_has_the_key_of_its_agent_and_no_other() -> None:
     async with world(ALLOWING) as api:
         made = (await api.client.post("/v1/conversations", json={"agent": agent()})).json()
@@ -63,6 +64,7 @@ async def test_a_conversation_has_the_key_of_its_agent_and_no_other() -> None:
         assert await kept(api, made["id"]) == ["TOKEN"]
 
 
+@pytest.mark.slow
 async def test_a_run_that_has_not_ended_keeps_its_key_and_takes_no_room_of_secrets() -> None:
     async with world(ALLOWING) as api:
         run = await api.submit(agent=agent())

@@ -356,6 +356,7 @@ async def test_pages_and_pieces_of_large_events_are_short() -> None:
         assert b"".join(pieces).count(b"event: message.delta") == 20
 
 
+@pytest.mark.slow
 async def test_a_long_history_comes_whole() -> None:
     async with world() as api:
         run = await _finished(api, *(str(n) for n in range(1200)))

@@ -177,6 +177,7 @@ async def test_a_giant_token_is_not_even_read(api: World, there: LocalIssuer) ->
     assert not there.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_token_of_one_scope_opens_its_routes_and_no_other(there: LocalIssuer, scope: Scope) -> None:
     grants = tuple(ScopeGrant(f"group of {each}", frozenset({each})) for each in SCOPES)

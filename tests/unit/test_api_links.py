@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from api.operations.batches.runner import BatchRunner
 from palaver.store.webhooks.delivery_records import DeliveryRecord
@@ -68,6 +69,7 @@ async def _asked(client: httpx.AsyncClient, operation: Operation, names: Mapping
     return await client.request(operation.method, path, json=body)
 
 
+@pytest.mark.slow
 async def test_whatever_says_where_something_is_says_it_below_the_root() -> None:
     """A route that is not answered as it says wants something that `_prepared` has to prepare."""
     async with tenants(providers={**PROVIDERS, "other": PROVIDERS["fake"]}) as api:

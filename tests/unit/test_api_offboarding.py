@@ -123,6 +123,7 @@ async def exported(offices: Offices, name: str, headers: dict[str, str], **query
     return lines
 
 
+@pytest.mark.slow
 async def test_an_export_has_all_and_counts_it(offices: Offices) -> None:
     acme, root = await offices.key("acme"), await offices.key(operator=True)
     await furnish(offices, acme, "words")
@@ -155,6 +156,7 @@ async def test_it_is_known_who_exported(offices: Offices, caplog: pytest.LogCapt
     assert [(act["operation"], act["key"]) for act in acts] == [("export_tenant", "boss")]
 
 
+@pytest.mark.slow
 async def test_an_export_goes_on_behind_any_line(offices: Offices, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "_PAGE", 2)
     acme, root = await offices.key("acme"), await offices.key(operator=True)
@@ -165,6 +167,7 @@ async def test_an_export_goes_on_behind_any_line(offices: Offices, monkeypatch: 
         assert await exported(offices, "acme", root, cursor=line["cursor"]) == whole[number:]
 
 
+@pytest.mark.slow
 async def test_the_default_tenant_is_exported_as_any_other_one(offices: Offices) -> None:
     default = await offices.key()
     await furnish(offices, default, "words")

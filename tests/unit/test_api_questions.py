@@ -155,6 +155,7 @@ async def test_a_host_that_knows_tasks_is_asked_as_we_are(
     assert json.loads((await _claimed(api, run)).answer or "") == kept
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_who_asks_and_sends_the_answer() -> None:
     asked = {**action_object(1, "question"), "question": _QUESTION.model_dump()}
     at = {**action_object(2, "question"), "question": {**_AT.model_dump(), "message": "Pay \x1b[31mthere"}}

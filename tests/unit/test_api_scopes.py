@@ -115,6 +115,7 @@ def test_every_route_says_its_scope_or_is_a_probe() -> None:
         assert ("insufficient_scope" in told) == bool(scopes), (method, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", SCOPES)
 async def test_a_key_of_one_scope_opens_its_routes_and_no_other(api: World, scope: Scope) -> None:
     held, others = await bearer(api, scopes=frozenset({scope})), await bearer(api, scopes=frozenset(SCOPES) - {scope})
@@ -234,6 +235,7 @@ def shown(text: str, *ids: str) -> str:
     return re.sub(r"req_\w+", "REQUEST", text)
 
 
+@pytest.mark.slow
 async def test_what_is_not_of_its_conversation_is_unknown_to_a_key(
     api: World, two: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:

@@ -287,6 +287,7 @@ async def test_what_no_client_sends_closes_the_socket_without_a_traceback(
     assert line.levelno == logging.INFO
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "then", "limit"),
     [(b"", _frame(0x89, b"a" * 125), "socket_pings"), (_frame(0x01, b""), _frame(0x00, b""), "socket_parts")],

@@ -177,6 +177,7 @@ async def test_two_keys_are_valid_while_one_replaces_the_other(api: World) -> No
     await aeventually(replaced, within=4)
 
 
+@pytest.mark.slow
 async def test_a_process_that_cannot_look_does_not_go_on(api: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of documents needs no Redis: only the key does."""
     key = await made(api)

@@ -100,6 +100,7 @@ async def test_an_agent_is_not_below_itself() -> None:
         assert_problem(answer, 422, "validation_error", "/tools/0")
 
 
+@pytest.mark.slow
 async def test_levels_and_agents_are_bounded() -> None:
     most = limit_of("subagent_depth")
     async with world() as api:

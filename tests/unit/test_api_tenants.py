@@ -110,6 +110,7 @@ async def read(backend: Backend, run_id: RunId) -> Response:
     return Response(run_json(await backend.run(run_id)))
 
 
+@pytest.mark.slow
 async def test_a_new_route_is_tried_and_closed_by_itself() -> None:
     dialects = (NATIVE, OPENHANDS, MCP, OPENAI, HONEST, LEAKY)
     new = [each for each in operations_of(create_app(dialects=dialects).openapi()) if each not in OPERATIONS]
@@ -125,6 +126,7 @@ async def test_a_new_route_is_tried_and_closed_by_itself() -> None:
             await attack.on(by_path["/leaky/there/{run_id}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SOCKETS)
 @pytest.mark.parametrize(("victim", "attacker"), PAIRS)
 async def test_a_socket_is_closed_as_for_what_is_not_there(path: str, victim: str, attacker: str) -> None:
@@ -147,6 +149,7 @@ async def test_a_socket_is_closed_as_for_what_is_not_there(path: str, victim: st
                 assert await hear(api, path.replace(place, value), attacker, in_frame=True) == heard[0][0]
 
 
+@pytest.mark.slow
 async def test_lists_and_counts_have_what_is_ones_own() -> None:
     async with tenants() as api:
         has = {who: await furnish(api, who) for who in TENANTS}
@@ -175,6 +178,7 @@ async def test_lists_and_counts_have_what_is_ones_own() -> None:
             assert (await api.client.get("/v1/conversations/count")).json()["count"] == 9
 
 
+@pytest.mark.slow
 async def test_many_runs_at_once_are_ones_own() -> None:
     async with tenants() as api:
         victim = await furnish(api, "acme")
@@ -220,6 +224,7 @@ async def test_two_tenants_may_call_a_conversation_the_same() -> None:
             assert_problem(answer, 422, "validation_error", "/id")
 
 
+@pytest.mark.slow
 async def test_an_operator_reaches_all_and_what_is_made_stays_its_tenants() -> None:
     async with tenants() as api:
         has = await furnish(api, "acme")
@@ -241,6 +246,7 @@ async def test_an_operator_reaches_all_and_what_is_made_stays_its_tenants() -> N
             assert tags_in(own["id"]) == {""}
 
 
+@pytest.mark.slow
 async def test_what_all_do_together_is_for_operators() -> None:
     async with tenants() as api:
         await furnish(api, "acme")
@@ -260,6 +266,7 @@ async def test_what_all_do_together_is_for_operators() -> None:
                     assert not tags_in(answer.text) - {""}
 
 
+@pytest.mark.slow
 async def test_one_watches_while_another_one_does() -> None:
     async with tenants() as api:
         for who in ("acme", "globex"):

@@ -65,6 +65,7 @@ def test_what_does_not_fit_is_told_to_the_model_in_a_few_words(text: str) -> Non
     )
 
 
+@pytest.mark.slow
 @given(st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
 @example("\ud800")
 @example('{"\\ud800": 1}')
@@ -80,6 +81,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(("items", "note", "extra", "kind", "other")), _JSON))
 def test_any_json_is_a_dict_or_refused(value: dict[str, Any]) -> None:
     text = json.dumps(value)

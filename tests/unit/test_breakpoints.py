@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ TURNS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(TURNS, st.booleans())
 def test_a_provider_takes_them(turns: list[list[bytes]], instructions: bool) -> None:
     messages = [text for turn in turns for text in turn]

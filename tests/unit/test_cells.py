@@ -26,6 +26,7 @@ def test_other_values_are_as_they_are(value: Any, cell: Any) -> None:
     assert as_cell(value) == cell
 
 
+@pytest.mark.slow
 def test_whatever_writes_a_table_of_users_texts_guards_its_cells() -> None:
     written = [
         path

@@ -184,9 +184,17 @@ class Endless(deque[int]):
 
 @pytest.mark.parametrize(
     "result",
-    ["x" * 10**8, ["y" * 10**8], b"z" * 10**8, Endless(), Wordy(), {"a": [Wordy()]}, ["", *"q" * 10**6]],
+    [
+        "x" * 10**8,
+        ["y" * 10**8],
+        b"z" * 10**8,
+        pytest.param(Endless(), marks=pytest.mark.slow),
+        Wordy(),
+        {"a": [Wordy()]},
+        pytest.param(["", *"q" * 10**6], marks=pytest.mark.slow),
+    ],
     ids=["text", "text inside", "bytes", "endless", "wordy", "wordy inside", "many"],
-)  # fmt: skip
+)
 def test_what_is_told_bounds_the_work(result: object) -> None:
     """Cut before it is encoded: nothing is copied whole, and nothing is gone through to its end."""
     before = exceeded["tool_result"]

@@ -116,6 +116,7 @@ def test_each_comes_back_in_its_protocol() -> None:
         assert known.protocol is protocol
 
 
+@pytest.mark.slow
 def test_a_thousand_that_have_ended_are_no_work_for_the_collector() -> None:
     cache, counts = ConversationCache(), []
     for number in range(1_000):
@@ -173,6 +174,7 @@ def test_one_that_no_step_is_for_goes_after_a_while(rests: bool) -> None:
     assert (cache.get("conv_old"), len(cache)) == (None, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("messages", [SHORT, LONG])
 @pytest.mark.parametrize("rests", [False, True])
 @pytest.mark.usefixtures("traced")

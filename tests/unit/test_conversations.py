@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def test_reading_in_pieces_or_twice_changes_nothing(first: int, second: int) -> 
     assert pieces.messages() == whole.messages()
 
 
+@pytest.mark.slow
 def test_old_conversations_make_room() -> None:
     kept = ConversationCache()
     for i in range(3):

@@ -80,6 +80,7 @@ def test_a_process_may_be_armed_anew(tmp_path: Path) -> None:
     assert (tmp_path / "ledger").read_text().startswith("step.settled kill ")
 
 
+@pytest.mark.slow
 def test_every_point_is_passed_somewhere() -> None:
     passed = set[str]()
     for part in ("palaver", "workers", "api", "tests/process"):

@@ -127,6 +127,14 @@ def test_long_files_are_there_and_begin_first() -> None:
     assert list(forks._by_file(items).items()) == [(forks._LONG[0], [1, 2]), ("tests/a/test_a.py", [0])]
 
 
+def test_files_that_share_something_are_there_and_are_one() -> None:
+    assert all(any(ROOT.glob(f"{beginning}*")) for group in forks._TOGETHER for beginning in group)
+    group = next(group for group in forks._TOGETHER if len(group) > 1)
+    nodes = ["tests/a/test_a.py::test_a", f"{group[-1]}::test_b", "tests/a/test_b.py::test_c", f"{group[0]}::test_d"]
+    items: Any = [SimpleNamespace(nodeid=node) for node in nodes]
+    assert list(forks._by_file(items).values()) == [[1, 3], [0], [2]]
+
+
 def test_an_interrupt_within_a_test_loses_no_failure(tmp_path: Path) -> None:
     interrupts = """
 def test_well():

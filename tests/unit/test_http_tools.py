@@ -378,6 +378,7 @@ async def test_the_model_gets_text_a_part_of_the_json_or_an_image(service: Servi
     assert json.loads(await _call(tools, "head"))["etag"] == "x"
 
 
+@pytest.mark.slow
 async def test_of_a_large_answer_the_beginning_is_read(service: Service, tools: Toolbox) -> None:
     large = b"x" * (limit_of("http_answer") + 5)
     service.answers = lambda _: _http("200 OK", large, "text/plain")

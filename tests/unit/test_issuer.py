@@ -322,6 +322,7 @@ async def test_the_certificate_has_to_be_that_of_the_name(
             assert not heads
 
 
+@pytest.mark.slow
 def test_keys_that_others_could_sign_with_are_left_out() -> None:
     good = [published("rsa"), published("ec", "EC"), published("okp", "OKP"), published("bound", alg="PS256")]
     weak = [
@@ -347,6 +348,7 @@ def test_keys_that_others_could_sign_with_are_left_out() -> None:
         KeySet.of({"keys": weak})
 
 
+@pytest.mark.slow
 async def test_two_keys_may_have_one_id(there: LocalIssuer, known: Issuer) -> None:
     there.keys = [published("first", "EC", kid="same"), published("second", kid="same"), published("third", kid="same")]
     for key, algorithm in (("first", "ES256"), ("second", "RS256"), ("third", "PS256")):

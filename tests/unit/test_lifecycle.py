@@ -101,6 +101,7 @@ def test_shards_have_two_characters_and_more_of_them_are_others_beside_the_first
     assert pick_shard("a key", 128) == "25"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [257, 1000, MAX_SHARDS])
 def test_any_of_many_shards_can_be_chosen_and_is_as_likely_as_others(shards: int) -> None:
     for shard in all_shards(shards):

@@ -101,6 +101,7 @@ async def test_a_real_loop_that_is_held_up_is_noticed() -> None:
         await aeventually(lambda: ("other", True) in {(cause, seconds >= 0.25) for cause, seconds in seen})
 
 
+@pytest.mark.slow
 async def test_a_real_collection_is_noticed() -> None:
     seen: Seen = []
     kept: list[Any] = [[[]] for _ in range(600_000)]

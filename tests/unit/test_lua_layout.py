@@ -201,6 +201,7 @@ def test_each_line_says_where_it_is_from() -> None:
     assert seen > 100
 
 
+@pytest.mark.slow
 def test_the_scripts_make_few_functions_at_their_left_edge() -> None:
     assembler = Assembler(NAMES, lua_files())
     for kind in SCRIPTS:

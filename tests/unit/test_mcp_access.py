@@ -151,6 +151,7 @@ def _tries(has: Belongings, run_id: str, conversation: str, agent: str) -> list[
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capabilities", [None, WITH_TASKS], ids=["legacy", "tasks"])
 @pytest.mark.parametrize(("victim", "attacker"), [("acme", "globex"), ("default", "globex"), ("acme", "default")])
 async def test_what_is_anothers_is_answered_by_the_same_bytes_as_what_is_not_there(

@@ -344,6 +344,7 @@ async def test_a_server_may_carry_its_own_state_through_the_client(tmp_path: Pat
         assert await tools.call("t") == "second"
 
 
+@pytest.mark.slow
 async def test_a_hundred_calls_at_once_have_their_own_answers(tmp_path: Path) -> None:
     async with serving(McpServer(listed=[tool("t")])) as server, opened_at(tmp_path, server) as tools:
         results = await asyncio.gather(*(tools.call("t", {"n": number}) for number in range(100)))

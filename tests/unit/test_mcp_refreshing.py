@@ -82,6 +82,7 @@ async def test_what_comes_is_there_and_what_goes_is_refused_in_words(modern: boo
         assert await tools.call("a") == "{}"
 
 
+@pytest.mark.slow
 async def test_a_server_that_says_so_all_the_time_is_asked_once_in_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

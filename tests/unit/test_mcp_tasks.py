@@ -164,6 +164,7 @@ async def test_a_host_without_forms_sees_that_somebody_else_has_to_answer(api: W
     assert (await get(forms, task_id))["status"] == "input_required"
 
 
+@pytest.mark.slow
 async def test_what_waits_below_is_asked_and_answered_above(api: World, host: Host) -> None:
     await publish(api, "researcher", **AGENT)
     await publish(api, "support", **{**AGENT, "tools": ["calculator", "agent:researcher"]})

@@ -104,6 +104,7 @@ def test_any_split_gives_the_same_reply(cuts: list[int]) -> None:
     assert json.loads(reply.opaque) == {"blocks": [THOUGHT, HIDDEN, 11, "toolu_a", "toolu_b"]}
 
 
+@pytest.mark.slow
 def test_a_cut_at_every_byte_keeps_what_is_whole_and_runs_nothing() -> None:
     """A call that has no end never runs, and a thought without its signature is not kept."""
     last = TURN.index(b'"stop_reason": "tool_use"')

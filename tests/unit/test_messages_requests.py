@@ -80,6 +80,7 @@ def test_what_is_wrong_anywhere_is_noticed(message: dict[str, Any]) -> None:
         require_taken(PARAMS, {"model": "m", "max_tokens": 1, "messages": [message]})
 
 
+@pytest.mark.slow
 @given(logs(), st.booleans())
 def test_no_history_is_ever_refused(log: list[LogMessage], cached: bool) -> None:
     settings = CallSettings(cache=cached, max_output_tokens=1000)

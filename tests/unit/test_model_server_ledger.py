@@ -114,6 +114,7 @@ async def test_the_ledger_over_http(server: ModelServer, http: httpx.AsyncClient
     assert (await http.get(f"{server.url}/healthz")).json() == {"status": "ok"}
 
 
+@pytest.mark.slow
 async def test_many_streams_at_once(server: ModelServer) -> None:
     limits = httpx.Limits(max_connections=100)
     async with httpx.AsyncClient(base_url=server.base_url, limits=limits, timeout=20) as http:

@@ -177,6 +177,7 @@ async def test_a_question_is_answered_by_the_native_api_and_the_conflict_says_so
     assert (await client.retrieve(f"{first.id}_1")).status == "in_progress"
 
 
+@pytest.mark.slow
 async def test_an_answer_for_a_run_below_leaves_the_response_as_it_is(there: OpenAiWorld) -> None:
     client = there.client.responses
     await keep(there.api, "researcher")

@@ -64,6 +64,7 @@ async def test_a_response_waits_behind_one_that_goes_on(there: OpenAiWorld) -> N
     assert await told(there, second) == ["hello", "one", "and?", "two"]
 
 
+@pytest.mark.slow
 async def test_instructions_do_not_pile_up_where_the_model_is_left_out(there: OpenAiWorld) -> None:
     import openai
 
@@ -99,6 +100,7 @@ async def test_a_key_holds_in_a_conversation_whose_agent_is_another_one_since(th
     assert reused.value.code == "idempotency_key_reused"
 
 
+@pytest.mark.slow
 async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> None:
     import openai
 
@@ -128,6 +130,7 @@ async def test_a_conversation_has_items_and_responses(there: OpenAiWorld) -> Non
     assert gone.value.code == "conversation_not_found"
 
 
+@pytest.mark.slow
 async def test_input_comes_as_a_history_with_calls_and_images(there: OpenAiWorld) -> None:
     image = "data:image/png;base64,iVBORw0KGgo="
     items: Any = [

@@ -317,6 +317,7 @@ MUTANTS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_each_mutant_is_noticed(mutant: str) -> None:
     before, after = MUTANTS[mutant]

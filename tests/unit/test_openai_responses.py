@@ -88,6 +88,7 @@ async def test_one_in_the_background_is_retrieved_cancelled_and_deleted(there: O
     assert gone.value.request_id == gone.value.response.headers["x-request-id"]
 
 
+@pytest.mark.slow
 async def test_a_stream_is_the_same_however_often_and_from_wherever_it_is_read(there: OpenAiWorld) -> None:
     client = there.client.responses
     stream = await client.create(model=MODEL, input="hello", background=True, stream=True)
@@ -129,6 +130,7 @@ async def test_a_stream_goes_on_live_behind_any_event(there: OpenAiWorld) -> Non
     assert rest[-1].response.output_text == "one two three four"
 
 
+@pytest.mark.slow
 async def test_an_attempt_that_failed_stays_as_an_item_that_is_incomplete(there: OpenAiWorld) -> None:
     client = there.client.responses
     response = await client.create(model=MODEL, input="hello", background=True)
@@ -150,6 +152,7 @@ async def test_an_attempt_that_failed_stays_as_an_item_that_is_incomplete(there:
     assert final.output_text == "Whole"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "loose"])
 async def test_each_end_has_one_last_event(strict: bool) -> None:
     async with serving_openai(strict=strict) as there:
@@ -213,6 +216,7 @@ async def test_what_is_unknown_is_refused_in_the_envelope(there: OpenAiWorld) ->
         assert (elsewhere.value.status_code, elsewhere.value.code) == (status, code), path
 
 
+@pytest.mark.slow
 async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld) -> None:
     import openai
 
@@ -249,6 +253,7 @@ async def test_a_request_that_comes_again_finds_what_it_made(there: OpenAiWorld)
     assert reused.value.code == "idempotency_key_reused"
 
 
+@pytest.mark.slow
 async def test_a_key_finds_the_response_that_goes_on_with_another_one(there: OpenAiWorld) -> None:
     import openai
 

@@ -227,6 +227,7 @@ def test_client_tools_are_acknowledged_and_bounded_together() -> None:
     assert len(announced([*taken, *taken])) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["\U0001f600" * 40, "\x01" * 60, "a" * 63], ids=["wide", "escaped", "plain"])
 def test_an_event_of_very_many_short_texts_fits_too(text: str) -> None:
     many = [{"type": "text", "text": text} for _ in range(20_000)]

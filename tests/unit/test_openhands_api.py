@@ -130,6 +130,7 @@ async def test_a_pause_holds_until_it_is_run(talk: Talk) -> None:
         assert await talk.status() == "running"
 
 
+@pytest.mark.slow
 async def test_what_waits_is_approved_by_running_or_rejected() -> None:
     async with world() as api:
         for decide, then in (
@@ -164,6 +165,7 @@ async def test_a_run_that_failed_goes_on(talk: Talk) -> None:
     assert await talk.status() == "running"
 
 
+@pytest.mark.slow
 async def test_a_run_that_was_stuck_is_over_by_a_message_or_goes_on(talk: Talk) -> None:
     asked = Message(role="assistant", tool_calls=(ToolCall(id="c1", name="calculator"),))
     result = Message(role="tool", call_id="c1", name="calculator", content="2")
@@ -183,6 +185,7 @@ async def test_a_run_that_was_stuck_is_over_by_a_message_or_goes_on(talk: Talk) 
         await talk.api.finish(await talk.run())
 
 
+@pytest.mark.slow
 async def test_events_come_in_pages_and_each_once(talk: Talk) -> None:
     for each in "abc":
         await talk.say(each, run=True)
@@ -317,6 +320,7 @@ async def test_several_are_read_at_once(talk: Talk) -> None:
     assert [each and each["id"] for each in answer.json()] == [talk.id, None]
 
 
+@pytest.mark.slow
 async def test_another_way_is_gone_from_an_earlier_event(talk: Talk) -> None:
     for each in "ab":
         await talk.say(each, run=True)

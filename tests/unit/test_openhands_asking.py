@@ -55,6 +55,7 @@ async def test_the_agent_is_asked_and_the_conversation_does_not_know() -> None:
         await talk.ask("POST", "/ask_agent", {"question": ""}, 422)
 
 
+@pytest.mark.slow
 async def test_a_title_is_made_and_not_set() -> None:
     async with world() as api:
         talk = await _said(api)
@@ -72,6 +73,7 @@ def test_a_title_is_one_short_line(answer: str, title: str) -> None:
     assert title_in(answer, 9) == title
 
 
+@pytest.mark.slow
 async def test_condensing_is_answered_when_it_is_done() -> None:
     async with world() as api:
         talk = await _said(api, condenser=CONDENSER)

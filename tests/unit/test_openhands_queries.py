@@ -65,6 +65,7 @@ async def test_a_page_that_nobody_has_named_is_the_first() -> None:
                 assert page["items"] == expected
 
 
+@pytest.mark.slow
 async def test_a_page_begins_with_the_event_that_it_names_in_both_orders() -> None:
     async with world() as api:
         talk = await begin(api)

@@ -110,6 +110,7 @@ async def test_a_stop_does_not_end_the_run_behind_it(monkeypatch: pytest.MonkeyP
         assert heard[heard.index("finished") :].count("full finished") == 0, heard
 
 
+@pytest.mark.slow
 async def test_a_stop_is_told_again_as_clients_listen_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "_AGAIN", (0.01, 0.01))
     async with listening(_finish) as listener:
@@ -139,6 +140,7 @@ async def test_from_the_request_to_its_end_no_state_says_that_a_run_has_stopped(
         ]
 
 
+@pytest.mark.slow
 async def test_who_waits_for_what_is_deleted_is_told_of_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "_AGAIN", (0.01, 0.01))
     async with listening() as listener:
@@ -253,6 +255,7 @@ async def test_while_the_store_is_away_there_is_silence(monkeypatch: pytest.Monk
         await listener.until(lambda heard: heard[-1] == "full finished")
 
 
+@pytest.mark.slow
 async def test_a_failure_that_a_later_run_has_overtaken_does_not_end_its_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening() as listener:
         talk, behind = listener.talk, asyncio.Event()
@@ -277,6 +280,7 @@ async def test_a_failure_that_a_later_run_has_overtaken_does_not_end_its_wait(mo
         await listener.until(lambda heard: "error" in heard and "full error" in heard)
 
 
+@pytest.mark.slow
 async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "_AGAIN", ())
     async with listening() as listener:
@@ -308,6 +312,7 @@ async def test_sockets_of_a_conversation_share_what_they_read(monkeypatch: pytes
             }
 
 
+@pytest.mark.slow
 async def test_what_all_sockets_of_a_conversation_are_told_is_written_and_framed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -357,6 +362,7 @@ async def test_sockets_that_come_together_share_what_they_read_at_first(monkeypa
     assert len(loaded) <= 2, loaded
 
 
+@pytest.mark.slow
 async def test_what_the_model_says_is_told_as_it_says_it_to_who_wants_to_know() -> None:
     for stream, expected in (
         (True, ["Hm", "It", " is", "MessageEvent", "finished"]),
@@ -424,6 +430,7 @@ async def test_what_is_no_uuid_is_no_conversation() -> None:
         assert socket.close_code == 4004
 
 
+@pytest.mark.slow
 async def test_the_system_prompt_is_told_with_the_first_words_and_never_again() -> None:
     async with listening() as listener:
         await listener.talk.say("a", run=True)

@@ -90,6 +90,7 @@ _TABLE: Final[dict[Reach, tuple[str, ...]]] = {
 """For each status what it is after each of the words."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reach", _TABLE, ids=lambda each: each.__name__.strip("_"))
 async def test_what_a_call_makes_of_a_status(reach: Reach) -> None:
     async with world() as api:

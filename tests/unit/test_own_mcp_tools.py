@@ -282,6 +282,7 @@ async def test_one_that_is_closed_between_its_list_and_a_call_is_opened_again(mo
         assert (len(process.own.open), server.methods.count("tools/call")) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_whoever_opens_many_closes_his_own(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded(monkeypatch, 4)
     quiet, busy = new_conversation_id(1, tag=new_tag()), new_tag()

@@ -133,6 +133,7 @@ def test_the_page_has_every_field_of_a_provider() -> None:
     assert {*table, "prices"} == {*Provider.model_fields}, "docs/reference/settings.md, 'Providers'"
 
 
+@pytest.mark.slow
 def test_nobody_asks_which_protocol_it_is() -> None:
     for path in [*ROOT.glob("api/**/*.py"), *ROOT.glob("workers/**/*.py"), *ROOT.glob("palaver/config/*.py")]:
         compared = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Compare))

@@ -190,6 +190,7 @@ async def fails(worker: Worker, failure: Failure = REFUSED, times: int = 5) -> f
     return None if out is None else out.seconds
 
 
+@pytest.mark.slow
 async def test_an_outage_is_heard_by_the_other_worker_and_ends_with_the_answer_to_a_probe(
     workers: tuple[Worker, Worker],
 ) -> None:
@@ -216,6 +217,7 @@ async def test_an_outage_is_heard_by_the_other_worker_and_ends_with_the_answer_t
         await aeventually(may_call)
 
 
+@pytest.mark.slow
 async def test_an_outage_of_an_endpoint_is_that_of_its_scheme_host_and_port(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     wrong, right = ("https://127.0.0.1:1/v1", "http://127.0.0.1:1/v1")
@@ -370,6 +372,7 @@ async def test_an_answer_that_is_an_error_shows_that_the_provider_is_there(worke
     assert [outage.model for outage in state.outages] == ["echo"]
 
 
+@pytest.mark.slow
 async def test_a_probe_that_shows_nothing_is_made_by_the_next(workers: tuple[Worker, Worker]) -> None:
     settings = Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=0.1)
     server = FakeServer()
@@ -414,6 +417,7 @@ async def waits_for(worker: Worker, lease: Lease) -> str | None:
     return None if refused is None else refused.code
 
 
+@pytest.mark.slow
 async def test_a_model_is_probed_as_soon_as_its_full_provider_has_room() -> None:
     worker, lease = await crowded(FakeServer())
     async with worker.permit(await worker.lease("narrow/well")):
@@ -455,6 +459,7 @@ async def test_who_waits_for_a_model_that_is_out_is_in_nobodys_way_at_its_full_p
             assert permit.probes == {"narrow/echo"}
 
 
+@pytest.mark.slow
 async def test_who_was_in_line_when_its_model_went_out_leaves_it() -> None:
     server = FakeServer()
     worker = Worker(server, Settings(redis_url="redis://127.0.0.1:1/0", probe_interval=1.0))
@@ -469,6 +474,7 @@ async def test_who_was_in_line_when_its_model_went_out_leaves_it() -> None:
         assert await worker.refused(await worker.lease("narrow/well")) is None
 
 
+@pytest.mark.slow
 async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() -> None:
     worker, _ = await crowded(FakeServer())
     for _ in range(5):
@@ -483,6 +489,7 @@ async def test_who_probes_a_provider_need_not_be_the_one_to_probe_its_model() ->
     assert await aeventually(probes) == {"narrow"}
 
 
+@pytest.mark.slow
 async def test_places_are_renewed_while_others_come_and_go(workers: tuple[Worker, Worker]) -> None:
     one, two = workers
     holder = await one.lease("narrow")
@@ -525,6 +532,7 @@ async def test_how_long_a_provider_cools_down(
     assert verdict.delay == cools
 
 
+@pytest.mark.slow
 async def test_only_a_rate_limit_cools_down(workers: tuple[Worker, Worker]) -> None:
     one, _ = workers
     for error_class in set(ErrorClass) - {ErrorClass.RATE_LIMITED}:

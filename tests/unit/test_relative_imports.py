@@ -19,6 +19,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["workers", "api"])
 def test_no_module_names_itself_by_where_the_checkout_has_it(folder: str) -> None:
     modules = sorted((ROOT / folder).rglob("*.py"))

@@ -155,6 +155,7 @@ def test_one_that_says_everything_at_its_end_is_read() -> None:
     assert reply.tool_calls[0].arguments == '{"x":2}'
 
 
+@pytest.mark.slow
 def test_a_cut_at_every_byte_keeps_what_is_whole_and_runs_nothing() -> None:
     first = TURN.index(b"event: response.output_item.added", TURN.index(THOUGHT.encode()))
     for end in range(TURN.index(b'"type": "response.completed"')):

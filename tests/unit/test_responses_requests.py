@@ -47,6 +47,7 @@ def request(messages: Sequence[bytes], settings: CallSettings | None = None, **o
     return body
 
 
+@pytest.mark.slow
 @given(logs())
 def test_no_history_is_ever_refused(log: list[LogMessage]) -> None:
     for end in range(1, len(log) + 1):

@@ -87,6 +87,7 @@ async def play(*, chance: float, seed: int, length: timedelta, fast: dict[str, A
     return len(runs), schedulers.deaths
 
 
+@pytest.mark.slow
 async def test_each_tick_of_a_month_comes_once_whoever_dies() -> None:
     ticks, deaths = await play(chance=0.03, seed=7, length=MONTH, fast={"every": 6 * 3600, "jitter": 600})
     assert ticks >= 210

@@ -90,6 +90,7 @@ def test_what_cannot_begin_a_secret_is_shown_at_once() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_flood_of_secrets_costs_no_time_and_leaves_none() -> None:
     def seconds(times: int) -> float:
         text = f"{PLAIN} and " * times
@@ -197,6 +198,7 @@ def test_a_short_one_is_found_if_somebody_called_it_a_secret(value: str) -> None
     assert Secrets([value], named=True).redact(f"x {value} y") == "x [redacted] y"
 
 
+@pytest.mark.slow
 @hypothesis.settings(deadline=None)
 @given(st.integers(1, 400), st.integers(0, 60))
 def test_a_long_one_is_found_in_pieces_of_any_size(size: int, before: int) -> None:

@@ -29,6 +29,7 @@ VALUES = st.recursive(
 INDENTS = st.sampled_from([None, 1])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), VALUES), INDENTS, st.booleans())
 def test_the_members_of_an_object(value: dict[str, Any], indent: int | None, ascii_only: bool) -> None:
     found = members(json.dumps(value, indent=indent, ensure_ascii=ascii_only))

@@ -303,6 +303,7 @@ async def test_a_receiver_gets_each_event_once_and_signed() -> None:
             Webhook(secret).verify(receiver.received[-1].body, dict(receiver.received[-1].headers))
 
 
+@pytest.mark.slow
 async def test_a_slow_receiver_holds_nobody() -> None:
     """It has one attempt at a time, and its turn comes again; others get theirs meanwhile. One that is gone is off."""
     async with receiving(never) as slow, receiving(say(410)) as gone, receiving() as quick, delivering(patience=3) as (
@@ -406,6 +407,7 @@ async def test_a_file_that_is_empty_by_now_removes_its_last_webhook(
             await end(task)
 
 
+@pytest.mark.slow
 async def test_a_webhook_with_much_to_send_does_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.webhooks.deliverer._PLACES", 1)
     monkeypatch.setattr("workers.webhooks.deliverer._TURN", 0.0)

@@ -117,6 +117,7 @@ def test_a_delivery_asks_for_nothing_else(name: str) -> None:
     assert delivery_in("model", asking, body_of(DELIVERY).encode()) is None
 
 
+@pytest.mark.slow
 def test_a_compressed_message_of_rabbitmq_is_not_inflated() -> None:
     """kombu inflates before it asks anybody; there it finds nobody who can."""
     bomb = zlib.compress(bytes(64 << 20))
