@@ -35,6 +35,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "PALAVER_FAILPOINTS_LEDGER": "tests",
     "PALAVER_TEST_ACL": "tests",
     "PALAVER_TEST_BROKER": "tests",
+    "PALAVER_TEST_STORE": "tests",
     "PALAVER_TEST_REDIS_SERVER": "tests",
     "PALAVER_TEST_REDIS_SERVERS": "tests",
     "PALAVER_CHAOS_REPORT": "tests",
