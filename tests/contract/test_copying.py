@@ -190,6 +190,9 @@ def test_the_addresses_are_looked_at_first(capfd: pytest.CaptureFixture[str], mo
     said = refused(capfd, "--from", "amqp://u:hidden@localhost", "--to", "redis://localhost", status=78)
     assert "--from: must begin with redis://" in said
     assert "hidden" not in said
+    said = refused(capfd, "--from", "redis://localhost", "--to", "rediss://:hidden@localhost/0?ssl=maybe")
+    assert "the target has an option in its address that is none: see what stands behind ?" in said
+    assert "hidden" not in said
     monkeypatch.setenv("PALAVER_COPY_TO", "redis://localhost")
     monkeypatch.setenv("PALAVER_COPY_TO_FILE", "/to")
     assert "PALAVER_COPY_TO and PALAVER_COPY_TO_FILE are both set" in refused(
