@@ -6,6 +6,7 @@ from typing import Final
 
 from palaver.config.clusters import CLUSTER, CLUSTER_TLS, LIKE_CLUSTER, cluster_of, is_cluster
 from palaver.config.sentinels import ENCRYPTED, LIKE, PLAIN, by_sentinels, sentinels_of
+from palaver.config.server_lists import ServerKind, host_in, parts_of
 
 _FOLLOWING: Final = (
     "name one address that follows the primary, a virtual IP, a TCP proxy or a DNS name, as redis://HOST:PORT/0"
@@ -14,6 +15,7 @@ _NO_CLUSTER_AS_BROKER: Final = (
     "kombu has no transport for a Redis in cluster mode: name one server with `cluster-enabled no`, as "
     f"redis://HOST:PORT/0, Sentinels, as {LIKE}, or a RabbitMQ, as amqp://USER:PASSWORD@HOST//"
 )
+_REDIS: Final = ServerKind("Redis", 6379, 1, "one does", "redis://HOST:PORT/0")
 
 
 def known_server(url: str, *, amqp: bool) -> str:
@@ -45,4 +47,14 @@ def known_server(url: str, *, amqp: bool) -> str:
     known = ("redis", "rediss", PLAIN, ENCRYPTED, "unix", *(("amqp", "amqps") if amqp else (CLUSTER, CLUSTER_TLS)))
     if scheme not in known:
         raise ValueError(f"must begin with {', '.join(f'{prefix}://' for prefix in known)}")
+    if scheme in ("redis", "rediss"):
+        _require_one_server(url)
     return url
+
+
+def _require_one_server(url: str) -> None:
+    parts = parts_of(url)
+    if parts.hosts:
+        host_in(parts.hosts, _REDIS)
+    if url.startswith("redis:") and any(option.startswith("ssl_") for option in parts.query.split("&")):
+        raise ValueError("takes ssl_… with rediss:// only")

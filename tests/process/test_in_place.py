@@ -56,13 +56,18 @@ def published(cluster: Cluster) -> Iterator[list[int]]:
 
 
 def test_flower_has_each_step_as_a_task_of_its_own(alone: Cluster) -> None:
+    def told() -> dict[str, Any]:
+        return dict(httpx.get(f"{alone.stack.flower_url}/api/tasks", params={"limit": 5000}).json())
+
+    # It answers before it listens, and hears nothing of what began earlier.
+    eventually(lambda: alone.ended(alone.submit("echo")) and told(), within=60)
     runs = [alone.submit("tool-99", tools=["calculator"]) for _ in range(4)]
     for run_id in runs:
         assert alone.ended(run_id, within=60).status == "completed"
     expected = {f"{run_id}:{step}:1" for run_id in runs for step in range(1, 101)}
 
     def shown() -> dict[str, Any]:
-        tasks: dict[str, Any] = httpx.get(f"{alone.stack.flower_url}/api/tasks", params={"limit": 5000}).json()
+        tasks = {name: task for name, task in told().items() if name.partition(":")[0] in runs}
         return tasks if sum(task["state"] == "SUCCESS" for task in tasks.values()) >= len(expected) else {}
 
     tasks = eventually(shown, within=30)

@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError
 
 from tests.chaos.promises import Clients, check_all
 from tests.process.cluster import Cluster
+from tests.process.test_role_commands import refused
 from tests.process.test_tls import certificate  # noqa: F401  # a fixture
 from tests.sentinels import PASSWORD, SentinelGroup, client_of
 from tests.tls import tls_of
@@ -101,6 +102,12 @@ def test_a_primary_that_dies_is_replaced_where_all_speak_tls(certificate: Path, 
         with Cluster(tmp_path, redis_url=group.url, processes={"flower": 1}, environment=environment) as cluster:
             test_flower_counts_what_waits_at_the_primary(cluster)
             test_a_primary_that_dies_is_replaced(group, cluster)
+
+
+def test_a_worker_that_cannot_start_says_one_sentence(group: SentinelGroup) -> None:
+    status, said = refused("worker", PALAVER_REDIS_URL=group.url, PALAVER_PROVIDERS="/nowhere")
+    assert (status, said.count("\n")) == (78, 1), said
+    assert "PALAVER_PROVIDERS" in said
 
 
 def test_sentinels_with_an_unknown_certificate_are_not_asked(certificate: Path) -> None:  # noqa: F811

@@ -85,6 +85,10 @@ def test_no_redis_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPat
             "must begin with redis://, rediss://, redis.sentinel://, .*unix://, redis.cluster://, rediss.cluster://$",
         ),
         ("REDIS_URL", "10.0.0.1:6379", "must begin with redis://"),
+        ("REDIS_URL", "redis://:s3cret@10.0.0.1:63x9/0", "the port of a Redis is a number from 1 to 65535, and 6379"),
+        ("REDIS_URL", "redis://:s3cret/9@10.0.0.1/0", "in a password @ is written %40, / is %2F and . is %3F"),
+        ("REDIS_URL", "redis://:s3cret#9@10.0.0.1/0", "in a password it is written %23"),
+        ("REDIS_URL", "redis://10.0.0.1/0?ssl_ca_certs=/ca.pem", "takes ssl_… with rediss:// only"),
         ("BROKER_URL", "sqs://", "must begin with redis://, .*unix://, amqp://, amqps://$"),
     ],
 )

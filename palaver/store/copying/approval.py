@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from palaver.errors import Refused
-from palaver.store.copying.fleets import fleet_of
+from palaver.store.copying.fleets import fleet_of, servers_of
 from palaver.store.copying.parts import part_of
 from palaver.store.copying.places import CopyPlace
 from palaver.store.redis import keys
@@ -34,11 +34,7 @@ async def approve(source: CopyPlace, target: CopyPlace, *, ahead: bool) -> None:
 
 
 async def _require_two(source: CopyPlace, target: CopyPlace) -> None:
-    here, there = [
-        {told["run_id"] for told in await place.may_see("INFO", "server") or () if "run_id" in told}
-        for place in (source, target)
-    ]
-    if here & there and source.database == target.database:
+    if await servers_of(source) & await servers_of(target) and source.database == target.database:
         raise _refusal("the source and the target are the same: see the two addresses")
     for told in await source.may_see("INFO", "replication") or ():
         if told.get("role") == "slave":

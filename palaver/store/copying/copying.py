@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from palaver.errors import Refused
 from palaver.store.copying.approval import approve
-from palaver.store.copying.fleets import fleet_of, scripts_run
+from palaver.store.copying.fleets import fleet_of, scripts_run, servers_of
 from palaver.store.copying.parts import MOST_LEFT, StorePart, beginning_of, kind_in, part_of, shard_in
 from palaver.store.copying.places import CopyPlace
 from palaver.store.copying.values import KINDS, NOTHING, Command, Value, changes, glance_at
@@ -95,8 +95,8 @@ class Copying:
     async def run(self) -> CopyReceipt:
         """Copy, and return what came of it. Raises as `approve` and `CopyPlace.ask`."""
         receipt, began = self._receipt, time.monotonic()
+        ran = [(await servers_of(place), await scripts_run(place)) for place in (self._source, self._target)]
         await approve(self._source, self._target, ahead=receipt.ahead)
-        ran = [await scripts_run(place) for place in (self._source, self._target)]
         await self._compare_clocks()
         for part in (StorePart.RECORDS, StorePart.LISTS) if receipt.ahead else StorePart:
             await self._copy(part)
@@ -186,11 +186,16 @@ class Copying:
                 f"{len(self._differing):,} keys are not alike, {some} among them: somebody writes, begin again"
             )
 
-    async def _look_again(self, ran: Sequence[int | None]) -> None:
-        """See whether somebody used one of them meanwhile."""
-        for place, before in zip((self._source, self._target), ran, strict=True):
+    async def _look_again(self, ran: Sequence[tuple[frozenset[str], int | None]]) -> None:
+        """See whether somebody used one of them meanwhile, or another server took over."""
+        for place, (servers, before) in zip((self._source, self._target), ran, strict=True):
             fleet, now = await fleet_of(place), await scripts_run(place)
-            if fleet.there:
+            if await servers_of(place) != servers:
+                # A page of names goes on nowhere else, and a replica may not have had all that was written.
+                self._receipt.wrong.append(
+                    f"another server took over at the {place.role}, or one was restarted: begin again"
+                )
+            elif fleet.there:
                 self._receipt.wrong.append(f"the {place.role} is in use by {fleet.named}: stop them, and begin again")
             elif before is not None and now is not None and now != before:
                 self._receipt.wrong.append(f"somebody used the {place.role} meanwhile: stop all, and begin again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from palaver.store.copying.places import NAME, CopyPlace
 from palaver.store.redis import fleet_keys
@@ -51,7 +51,7 @@ async def fleet_of(place: CopyPlace) -> StoreUsers:
     (ids,) = await place.ask([("ZRANGE", fleet_keys.WORKERS, 0, -1)])
     reports = await place.ask([("HGETALL", fleet_keys.worker(name.decode())) for name in ids])
     alive = {client["id"] for client in listed}
-    servers = {told.get("run_id") for told in await place.may_see("INFO", "server") or ()}
+    servers = await servers_of(place)
     workers = [
         name.decode()
         for name, report in zip(ids, reports, strict=True)
@@ -63,6 +63,11 @@ async def fleet_of(place: CopyPlace) -> StoreUsers:
     return StoreUsers(tuple(sorted(workers)), tuple(others), tuple(copies), clients is not None)
 
 
+async def servers_of(place: CopyPlace) -> frozenset[str]:
+    """Return the names that the servers of a place have had since they started; none of those that do not tell."""
+    return frozenset(told["run_id"] for told in await place.may_see("INFO", "server") or () if "run_id" in told)
+
+
 async def scripts_run(place: CopyPlace) -> int | None:
     """Return how many scripts the servers of a place have run; None if they do not tell."""
     told = await place.may_see("INFO", "commandstats")
@@ -71,7 +76,7 @@ async def scripts_run(place: CopyPlace) -> int | None:
     return sum(int(stats.get("cmdstat_evalsha", {}).get("calls", 0)) for stats in told)
 
 
-def _is_closed(report: Mapping[bytes, bytes], servers: set[Any], alive: set[str]) -> bool:
+def _is_closed(report: Mapping[bytes, bytes], servers: frozenset[str], alive: set[str]) -> bool:
     connection, server = report.get(b"connection", b"0").decode(), report.get(b"server", b"").decode()
     return connection != "0" and server in servers and connection not in alive
 

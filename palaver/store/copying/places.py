@@ -47,7 +47,13 @@ class CopyPlace:
         self.own = f"{NAME}-{os.getpid()}-{secrets.token_hex(4)}"
         """The name of its connections."""
         self._user = user_of(url) or "the default user"
-        self._client: Any = client_of(url, seconds=_PATIENCE, name=self.own)
+        try:
+            self._client: Any = client_of(url, seconds=_PATIENCE, name=self.own)
+            if not self.clustered:
+                self._client.connection_pool.make_connection()
+        except (TypeError, ValueError) as error:
+            # Without its words: they may hold a password.
+            raise self._refused("has an option in its address that is none: see what stands behind ?") from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,7 +133,9 @@ class CopyPlace:
             return self._refused("is one server of a cluster: write redis+cluster://HOST:PORT,HOST:PORT/0")
         if isinstance(error, BusyLoadingError | ConnectionError | TimeoutError | OSError):
             why = said or type(error).__name__
-            return StoreUnavailable(f"the {self.role} does not answer ({why}): begin again when it does")
+            return StoreUnavailable(
+                f"the {self.role} does not answer ({why}): see its address, or begin again when it does"
+            )
         if isinstance(error, ResponseError) and is_absent(error):
             return self._refused(f"has not all commands that are needed ({said}): Redis 7.0 and Valkey have them")
         return self._refused(f"answers {said or type(error).__name__}")

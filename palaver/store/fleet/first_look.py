@@ -9,6 +9,7 @@ It blocks, and has connections and a loop of its own: neither the engine's nor i
 from __future__ import annotations
 
 import asyncio
+import atexit
 import secrets
 import time
 from collections.abc import Sequence
@@ -116,6 +117,8 @@ def take() -> None:
     global _taken
     with suppress(ConfigurationError, ValueError):
         _taken = FirstLook(settings())
+        # A worker that is refused does not use it, and behind Sentinels its loop has tasks.
+        atexit.register(drop)
         _taken.take()
 
 
