@@ -266,6 +266,8 @@ def flower_is_empty(reader: Reader) -> Iterator[None]:
 @contextmanager
 def too_many_runs(reader: Reader) -> Iterator[None]:
     """More are unfinished than there may be."""
+    if reader.cluster.masters:
+        pytest.skip("about a limit of one run: many shards count to hundreds of them and more")
     reader.cluster.submit("hang")
     with _api(reader, PALAVER_MAX_RUNS="1"):
         yield

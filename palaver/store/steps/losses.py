@@ -14,14 +14,17 @@ from typing import Any, Final
 import orjson
 
 from palaver.store.redis import keys
-from palaver.store.redis.connection import Connection, portions
+from palaver.store.redis.connection import Connection, now_ms, portions
 from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts import Judge
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due_items import DueItem
 
 _NEAR: Final = 1000
-"""Entries of a shard's due index that are looked at, and steps that are judged together."""
+"""Entries of a shard's due index that are looked at, the earliest ones, and steps that are judged together."""
+_SOON: Final = 60_000
+"""Milliseconds from now within which leases that are lost together run out, and trials begin: what waits for longer is
+no part of it, and may be a million runs."""
 _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _LASTS: Final = 60.0
@@ -89,10 +92,13 @@ class Losses:
 
     async def _look(self, workers: Iterable[str], unrenewed_before: int | None) -> list[DueItem]:
         """Judge what is lost with these workers, in all shards. Return what is on trial elsewhere."""
+        until = max(await now_ms(self._redis) + _SOON, unrenewed_before or 0)
         found = await ask_each(
             self._redis,
             self._shards,
-            lambda pipeline, shard: pipeline.zrange(keys.due(shard), 0, _NEAR - 1, withscores=True),
+            lambda pipeline, shard: pipeline.zrange(
+                keys.due(shard), "-inf", until, byscore=True, offset=0, num=_NEAR, withscores=True
+            ),
         )
         scores = {DueItem.of(member.decode()): at for _, (pairs,) in found for member, at in pairs if b"/" in member}
         steps = await self._read(item for item in scores if item.what[:1].isdigit())
