@@ -15,6 +15,7 @@ from palaver.store import Store
 from palaver.store.redis import keys
 from palaver.store.redis.connection import now_ms
 from palaver.store.steps.due_items import DueItem
+from palaver.store.steps.losses import Losses
 from tests.contract.store_driver import AGENT, StoreDriver
 
 LEASE_MS = 15_000
@@ -310,3 +311,23 @@ async def test_steps_of_other_workers_are_not_company(driver: StoreDriver) -> No
         lease = await driver.claim(lost.deliveries[0])
     await driver.lose(lease)
     assert (await driver.get(run_id)).status == "failed"
+
+
+async def test_a_death_is_judged_without_a_look_at_what_waits_for_long(
+    driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, held = [await driver.submit() for _ in range(5)], [await driver.submit() for _ in range(3)]
+    for each in waiting:
+        await driver.retry(await driver.claim(each.deliveries[0]), 300.0)
+    leases = [await driver.claim(each.deliveries[0]) for each in held]
+    looked_at: set[str] = set()
+    read = Losses._read
+
+    async def noted(self: Losses, items: Iterable[DueItem]) -> Any:
+        found = await read(self, items)
+        looked_at.update(item.run_id for item, _ in found)
+        return found
+
+    monkeypatch.setattr(Losses, "_read", noted)
+    await crash(driver, redis, "w1", leases, missed_now=True)
+    assert looked_at == ({each.run_id for each in held} if len(driver.store.due.shards) > 1 else set())
