@@ -194,10 +194,8 @@ class Batches:
             UnknownBatch: there is none of this id.
             NotDurable: done, but not as safely as PALAVER_DURABILITY asks.
         """
-        change, moved = (
-            ChangeBatch(of=batch_keys.of_batch(tenant, batch_id), member=member(tenant, batch_id), verb=verb),
-            0,
-        )
+        change = ChangeBatch(of=batch_keys.of_batch(tenant, batch_id), member=member(tenant, batch_id), verb=verb)
+        moved = 0
         for _ in range(_PARTS):
             reply = await self._scripts.run_durably(change)
             if isinstance(reply, Absent):
