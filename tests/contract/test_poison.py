@@ -331,3 +331,24 @@ async def test_a_death_is_judged_without_a_look_at_what_waits_for_long(
     monkeypatch.setattr(Losses, "_read", noted)
     await crash(driver, redis, "w1", leases, missed_now=True)
     assert looked_at == ({each.run_id for each in held} if len(driver.store.due.shards) > 1 else set())
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(59.0, 1), (61.0, 2)])
+async def test_a_judgement_is_kept_for_as_long_as_it_says(
+    driver: StoreDriver, redis: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, looks: int
+) -> None:
+    """Of two that a worker seemed to lose, the second one's lease ends later: of the same death, or of another one."""
+    losses, judged, now = driver.store.due._losses, list[str](), [0.0]
+    judge = losses._judge
+
+    async def noted(worker: str, *about: Any) -> None:
+        judged.append(worker)
+        await judge(worker, *about)
+
+    monkeypatch.setattr(losses, "_judge", noted)
+    monkeypatch.setattr(losses, "_clock", lambda: now[0])
+    one, another = [await driver.claim((await driver.submit()).deliveries[0]) for _ in range(2)]
+    await crash(driver, redis, "w1", [one], missed_now=True)
+    now[0] = seconds
+    await crash(driver, redis, "w1", [another], missed_now=True)
+    assert judged == ["w1"] * (looks if len(driver.store.due.shards) > 1 else 0)

@@ -20,3 +20,8 @@ class DueItem:
         """Read an entry of the index, or of the deliveries of the queue ``ready``."""
         run_id, _, what = entry.partition("/")
         return cls(run_id, what, ready)
+
+    @property
+    def is_step(self) -> bool:
+        """True of a step, whose name begins with its number."""
+        return self.what[:1].isdigit()

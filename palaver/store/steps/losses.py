@@ -19,6 +19,7 @@ from palaver.store.redis.visits import ask_each
 from palaver.store.scripting.contracts import Judge
 from palaver.store.scripting.scripts import Scripts
 from palaver.store.steps.due_items import DueItem
+from palaver.vocabulary.ids import shard_of
 
 _NEAR: Final = 1000
 """Entries of a shard's due index that are looked at, the earliest ones, and steps that are judged together."""
@@ -28,7 +29,7 @@ no part of it, and may be a million runs."""
 _AT_ONCE: Final = 500
 """Steps that are read in one go: a worker's other steps go on in between."""
 _LASTS: Final = 60.0
-"""Seconds for which a judgement is kept for a step whose lease has not run out yet."""
+"""Seconds for which a judgement is kept for a step whose lease has not run out yet: it may be renewed after all."""
 _FACTS: Final = ("since", "losses", "row", "age", "blamed")
 
 
@@ -78,6 +79,8 @@ class Losses:
         dead; of steps that are judged, once."""
         if len(self._shards) == 1:
             return Judgements({})
+        now = self._clock()
+        self._judged = {about: kept for about, kept in self._judged.items() if kept[1] > now}
         leased = await self._leased(things, worker)
         unknown = [item for item, holder in leased.items() if (holder, item) not in self._judged]
         acquitted = await self._look({leased[item] for item in unknown}, unrenewed_before) if unknown else []
@@ -86,7 +89,7 @@ class Losses:
 
     async def _leased(self, things: Sequence[DueItem], worker: str) -> dict[DueItem, str]:
         """Who has leased those that are steps, and leased."""
-        steps = await self._read(thing for thing in things if thing.ready is None and thing.what[:1].isdigit())
+        steps = await self._read(thing for thing in things if thing.ready is None and thing.is_step)
         holders = {item: step["worker"] for item, step in steps if step.get("state") == "leased"}
         return {item: holder for item, holder in holders.items() if worker in ("", holder)}
 
@@ -101,7 +104,7 @@ class Losses:
             ),
         )
         scores = {DueItem.of(member.decode()): at for _, (pairs,) in found for member, at in pairs if b"/" in member}
-        steps = await self._read(item for item in scores if item.what[:1].isdigit())
+        steps = await self._read(item for item in scores if item.is_step)
         entries = [_Listed(item, scores[item], step) for item, step in steps]
         lost: set[DueItem] = set()
         kinds: set[bool] = set()
@@ -125,15 +128,14 @@ class Losses:
         ]
         reply = await self._scripts.run(
             Judge(
-                due=keys.due(together[0].item.run_id[4:6]),
+                due=keys.due(shard_of(together[0].item.run_id)),
                 losses=orjson.dumps(facts),
                 unrenewed_before=unrenewed_before,
             )
         )
-        now = self._clock()
-        self._judged = {about: kept for about, kept in self._judged.items() if kept[1] > now}
+        until = self._clock() + _LASTS
         for entry, judged in zip(together, orjson.loads(reply.steps), strict=True):
-            self._judged[worker, entry.item] = orjson.dumps(judged), now + _LASTS
+            self._judged[worker, entry.item] = orjson.dumps(judged), until
 
     async def _read(self, items: Iterable[DueItem]) -> list[tuple[DueItem, Mapping[str, Any]]]:
         """Those of these steps that can be read: of others their runs will say it."""
