@@ -9,35 +9,27 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import httpx
 
 from bench.asked import BenchError
 from bench.history import ANSWERED
-from bench.leasing import USED, lease
+from bench.leasing import TOGETHER, USED, a_run, failed, lease, submit_many
 from bench.report import Table, number, percentile
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.config.settings import Settings
-from palaver.errors import ErrorClass, Failure
-from palaver.schemas.models import AgentSpec, Submission
 from palaver.steps.leases import Delivery
-from palaver.steps.verdicts import Finish, GiveUp
+from palaver.steps.verdicts import Finish
 from palaver.store import Store
 from palaver.store.redis.rounds import FULL_ROUND
-from palaver.store.runs.runs import taken_on
-from palaver.store.scripting.idempotency import IdempotencyKey
-from palaver.vocabulary.ids import new_conversation_id
 from palaver.vocabulary.lifecycle import StopReason
 from palaver.vocabulary.step_kinds import MODEL, QUEUES
 from tests.redis_cluster import RedisCluster
 
 T = TypeVar("T")
 
-_AGENT: Final = AgentSpec(model="fake/echo", instructions="You are a careful assistant. " * 20, tools=("calculator",))
-_TOGETHER: Final = 200
-"""Runs that are made at once."""
 _TIMES: Final = 50
 _LONG_ENOUGH: Final = 20.0
 """Seconds after which a list is not read again."""
@@ -47,15 +39,6 @@ _ROOM: Final = 10_000_000
 _OPTIONS: Final = {"auto-aof-rewrite-percentage": "0"}
 """The AOF grows: to write it anew takes a processor for minutes, and as much memory again."""
 _LISTS: Final = ("", "status=failed", "status=queued", "tag=rare", "status=failed&tag=rare")
-
-
-class Timed(NamedTuple):
-    """Milliseconds that each of several calls took."""
-
-    calls: Sequence[float]
-
-    def __str__(self) -> str:
-        return " / ".join(number(percentile(self.calls, percent)) for percent in (50, 99))
 
 
 async def measure(ended: int, waiting: int, probes: int, masters: int = 3) -> list[Table]:
@@ -91,7 +74,7 @@ async def measure(ended: int, waiting: int, probes: int, masters: int = 3) -> li
             url, _ = await rig.start_api(PALAVER_MAX_RUNS=str(_ROOM))
             async with httpx.AsyncClient(base_url=url, timeout=60) as client:
                 look = _Look(store, client, cluster, tables, probes)
-                await _failed(store)
+                await failed(store, 1, tags=("rare",))
                 await look.at("none", 0)
                 await _ended(store, ended)
                 await look.at(f"{ended:,} ended", ended)
@@ -126,7 +109,7 @@ class _Look:
         calls, lists, sweeps, memory = self._tables
         memory.rows.append((title, *self._used(more)))
         calls.rows.append((title, *await self._probes()))
-        lists.rows.append((title, *[await self._listed(query) for query in _LISTS], str(await self._counted())))
+        lists.rows.append((title, *[await self._listed(query) for query in _LISTS], await self._counted()))
         sweeps.rows.append((title, *await self._swept()))
         self._memory = sum(self._bytes("used_memory"))
         for table in self._tables:
@@ -136,7 +119,7 @@ class _Look:
         took: tuple[list[float], ...] = ([], [], [])
         used = self._cpu()
         for _ in range(self._probed):
-            submitted, ms = await _timed(self._store.runs.submit(_run(self._store)))
+            submitted, ms = await _timed(self._store.runs.submit(a_run()))
             took[0].append(ms)
             # It may be behind others in its shard, and not delivered yet; a worker that has a hint of it may have it.
             place = (await self._store.runs.get(submitted.run_id)).conversation_id
@@ -145,7 +128,7 @@ class _Look:
             took[1].append(ms)
             _, ms = await _timed(self._store.steps.settle(held, Finish(ANSWERED, StopReason.END_TURN, USED)))
             took[2].append(ms)
-        return (*(str(Timed(each)) for each in took), number(1e6 * (self._cpu() - used) / self._probed))
+        return (*(_of(each) for each in took), number(1e6 * (self._cpu() - used) / self._probed))
 
     async def _listed(self, query: str) -> str:
         """What the way to the first run takes, which may be some pages long."""
@@ -154,7 +137,7 @@ class _Look:
         while len(took) < _TIMES and time.monotonic() - begun < _LONG_ENOUGH:
             pages, ms = await _timed(self._walk(query))
             took.append(ms)
-        return f"{Timed(took)}, {pages:,} pages" if pages > 1 else str(Timed(took))
+        return f"{_of(took)}, {pages:,} pages" if pages > 1 else _of(took)
 
     async def _walk(self, query: str) -> int:
         cursor: str | None = ""
@@ -170,13 +153,13 @@ class _Look:
             raise BenchError(f"the list {query!r} has nothing: {answer.text[:500]}")
         return pages
 
-    async def _counted(self) -> Timed:
+    async def _counted(self) -> str:
         took = []
         for _ in range(_TIMES):
             counts, ms = await _timed(self._client.get("/v1/runs/count"))
             counts.raise_for_status()
             took.append(ms)
-        return Timed(took)
+        return _of(took)
 
     async def _swept(self) -> Sequence[str]:
         """What a worker's sweeper asks, at its pace, but acts on nothing."""
@@ -194,7 +177,7 @@ class _Look:
             await asyncio.sleep(max(0.0, begun + (look + 1) / _LOOKS_A_SECOND - loop.time()))
         seconds = loop.time() - begun
         shares = ((time.process_time() - own) / seconds, (self._cpu() - used) / seconds)
-        return (*(str(Timed(each)) for each in (due, lost, rest)), *(number(100 * share) for share in shares))
+        return (*(_of(each) for each in (due, lost, rest)), *(number(100 * share) for share in shares))
 
     async def _rest(self) -> None:
         store = self._store
@@ -222,29 +205,18 @@ async def _timed(call: Awaitable[T]) -> tuple[T, float]:
     return answer, 1000 * (time.perf_counter() - begun)
 
 
+def _of(took: Sequence[float]) -> str:
+    """The p50 and the p99 of some milliseconds."""
+    return " / ".join(number(percentile(took, percent)) for percent in (50, 99))
+
+
 def _megabytes(values: Sequence[int]) -> str:
     return ", ".join(f"{value / 1e6:,.0f}" for value in values)
 
 
-def _run(store: Store, **more: Any) -> Submission:
-    return Submission(agent=_AGENT, input="What is six times seven?", **more)
-
-
 def _batches(count: int) -> Iterator[int]:
-    for start in range(0, count, _TOGETHER):
-        yield min(_TOGETHER, count - start)
-
-
-async def _submit(store: Store, count: int, **more: Any) -> list[Delivery]:
-    submits = [
-        await store.runs.to_submit(
-            _run(store, **more), new_conversation_id(len(store.rounds.shards)), "new", IdempotencyKey(), by=None
-        )
-        for _ in range(count)
-    ]
-    replies = await store.scripts.run_all(submits)
-    made = [taken_on(submit, reply) for submit, reply in zip(submits, replies, strict=True)]
-    return [delivery for each in made for delivery in each.deliveries]
+    for start in range(0, count, TOGETHER):
+        yield min(TOGETHER, count - start)
 
 
 async def _ended(store: Store, count: int) -> None:
@@ -254,19 +226,12 @@ async def _ended(store: Store, count: int) -> None:
         await store.steps.settle(await lease(store, due), Finish(ANSWERED, StopReason.END_TURN, USED))
 
     for batch in _batches(count):
-        await asyncio.gather(*map(end, await _submit(store, batch)))
-
-
-async def _failed(store: Store) -> None:
-    """One run that failed at its first call, and has a tag."""
-    (due,) = await _submit(store, 1, tags=("rare",))
-    failed = GiveUp(Failure.of(ErrorClass.PROVIDER_ERROR), StopReason.ERROR)
-    await store.steps.settle(await lease(store, due), failed)
+        await asyncio.gather(*(end(due) for made in await submit_many(store, batch) for due in made.deliveries))
 
 
 async def _waiting(store: Store, count: int) -> None:
     """Runs of which every other one waits for a worker, and the others for tomorrow."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     for batch in _batches(count // 2):
-        await _submit(store, batch)
-        await _submit(store, batch, start_after=tomorrow)
+        await submit_many(store, batch)
+        await submit_many(store, batch, start_after=tomorrow)

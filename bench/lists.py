@@ -12,22 +12,13 @@ import httpx
 from redis.asyncio import Redis
 
 from bench.asked import BenchError
-from bench.leasing import lease
+from bench.leasing import TOGETHER, failed, submit_many
 from bench.report import Table, percentile
 from bench.rig import Rig
 from bench.usage import Usage
 from palaver.config.settings import Settings
-from palaver.errors import ErrorClass, Failure
-from palaver.schemas.models import AgentSpec, Submission
-from palaver.steps.verdicts import GiveUp
 from palaver.store import Store
-from palaver.store.runs.runs import Submitted, taken_on
-from palaver.store.scripting.idempotency import IdempotencyKey
-from palaver.vocabulary.ids import new_conversation_id
-from palaver.vocabulary.lifecycle import StopReason
 
-_AGENT = AgentSpec(model="fake/echo", instructions="You are a careful assistant. " * 20, tools=("calculator",))
-_TOGETHER = 200
 _TIMES = 20
 _SLOW_US = 500
 
@@ -139,21 +130,8 @@ class _Meter:
         return 1000 * float(used["used_cpu_user_main_thread"] + used["used_cpu_sys_main_thread"])
 
 
-async def _submit(store: Store, count: int, **more: Any) -> list[Submitted]:
-    made: list[Submitted] = []
-    body = Submission(agent=_AGENT, input="What is six times seven?", **more)
-    for start in range(0, count, _TOGETHER):
-        some = [
-            await store.runs.to_submit(body, new_conversation_id(1), "new", IdempotencyKey(), by=None)
-            for _ in range(min(_TOGETHER, count - start))
-        ]
-        replies = await store.scripts.run_all(some)
-        made += [taken_on(submit, reply) for submit, reply in zip(some, replies, strict=True)]
-    return made
-
-
 async def _scheduled(store: Store, count: int, tag: str) -> None:
-    await _submit(store, count, start_after=datetime.now(UTC) + timedelta(days=1), tags=(tag,))
+    await submit_many(store, count, start_after=datetime.now(UTC) + timedelta(days=1), tags=(tag,))
 
 
 async def past(store: Store, count: int) -> None:
@@ -161,16 +139,5 @@ async def past(store: Store, count: int) -> None:
     await _scheduled(store, count, "past")
     cursor, done = None, 0
     while done < count:
-        page = await store.runs.list({"status": "queued"}, limit=_TOGETHER, cursor=cursor)
+        page = await store.runs.list({"status": "queued"}, limit=TOGETHER, cursor=cursor)
         done, cursor = done + len(await store.bulk.cancel(page.runs)), page.next_cursor
-
-
-async def failed(store: Store, count: int, tags: tuple[str, ...]) -> list[str]:
-    """Runs that failed at their first call."""
-    failed = GiveUp(Failure.of(ErrorClass.PROVIDER_ERROR), StopReason.ERROR)
-    ids = []
-    for submitted in await _submit(store, count, tags=tags):
-        (delivery,) = submitted.deliveries
-        await store.steps.settle(await lease(store, delivery), failed)
-        ids.append(submitted.run_id)
-    return ids

@@ -7,7 +7,8 @@ from typing import Final
 
 from bench.asked import BenchError
 from bench.console.tabs import MAIN, ROWS, Tab, button, chromium, tab_at
-from bench.lists import failed, past, store_of
+from bench.leasing import failed
+from bench.lists import past, store_of
 from bench.report import Table, number
 from bench.rig import Rig
 
