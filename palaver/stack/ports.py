@@ -66,12 +66,13 @@ def port_is_free(port: int) -> bool:
         return True
 
 
-def free_port() -> int:
-    """A loopback port nobody listens on, outside the range that outgoing connections are given.
+def free_port(*, but: int | None = None) -> int:
+    """A loopback port nobody listens on, outside the range that outgoing connections are given; not ``but``, on which
+    somebody is about to.
 
     Raises OSError when a hundred tries find none.
     """
     for port in random.sample(FREE_PORTS, 100):
-        if port_is_free(port):
+        if port != but and port_is_free(port):
             return port
     raise OSError(f"no free port found between {FREE_PORTS.start} and {FREE_PORTS.stop}")

@@ -33,6 +33,8 @@ from palaver.stack.ports import HOST, free_port, port_is_free
 VARIABLE = "PALAVER_TEST_REDIS_SERVER"
 """Names the server program, to try another one than is found first."""
 
+_BUS = "cluster-port"
+"""The option with the second port of a server of a cluster."""
 _START_ATTEMPTS = 5
 
 
@@ -160,7 +162,7 @@ class RedisServer:
         self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         attempts = 1 if self._port is not None else _START_ATTEMPTS
         for attempt in range(1, attempts + 1):
-            port = self._port if self._port is not None else free_port()
+            port = self._port if self._port is not None else free_port(but=int(self._options.get(_BUS, 0)))
             try:
                 self._launch(program, port)
             except RedisServerError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -160,6 +161,14 @@ def test_a_variable_names_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         RedisServerError, match="PALAVER_TEST_REDIS_SERVER must name a server program, and 'other-server'"
     ):
         find_server()
+
+
+def test_a_server_of_a_cluster_has_two_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = free_port()
+    another = free_port(but=bus)
+    monkeypatch.setattr(random, "sample", lambda *_: [bus, another])
+    with RedisServer(options={"cluster-enabled": "yes", "cluster-port": str(bus)}) as server:
+        assert server.port == another
 
 
 def test_a_free_port_is_outside_the_range_of_outgoing_connections() -> None:
