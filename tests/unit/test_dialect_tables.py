@@ -148,7 +148,8 @@ def test_a_failure_of_a_newer_version_has_names_too() -> None:
 @pytest.mark.parametrize("error_class", [*ErrorClass, "of_tomorrow"])
 def test_pages_say_the_sentence_of_the_class_and_what_to_do(error_class: str, action: UserAction, advice: str) -> None:
     ended = written(K.RUN_FINISHED, status="failed", stop_reason="error", error=error(error_class, action))
-    sentence = f"{FACTS[ErrorClass(error_class)].sentence}{advice}" if error_class in ERRORS else "Internal error."
+    known: dict[str, str] = {each: f"{FACTS[each].sentence}{advice}" for each in FACTS}
+    sentence = known.get(error_class, "Internal error.")
     (chunk, _) = ChatProjection(RUN).chunks(ended)
     assert chunk == {"type": "error", "errorText": f"{sentence} ({error_class}, some_code, {RUN})"}
     (last,) = RunProjection("thread", "run", RUN).read(ended)
