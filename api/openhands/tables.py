@@ -109,6 +109,7 @@ OTHER_KINDS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Kinds of errors by class, of which clients have a more precise one."""
+_CLASSES: Final = frozenset(each.value for each in _C)
 
 
 def error_code(error_class: str) -> tuple[str, str]:
@@ -119,7 +120,6 @@ def error_code(error_class: str) -> tuple[str, str]:
     return code, OTHER_KINDS.get(error_class) or KINDS[FACTS[_C(error_class)].user_action]
 
 
-_CLASSES: Final = frozenset(each.value for each in _C)
 LIMITS: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
     {
         StopReason.MAX_STEPS: ("MaxIterationsReached", "agent_action", "Agent reached maximum iterations limit."),
