@@ -84,9 +84,7 @@ def what_is_left(cluster: Cluster) -> dict[str, Any]:
 
         def left() -> dict[str, Any]:
             sets = ("due", "ready:model", "ready:tools", "held")
-            found: dict[str, Any] = {
-                name: [connection.zrange(key, 0, 5) for key in keys(name)] for name in sets
-            }
+            found: dict[str, Any] = {name: [connection.zrange(key, 0, 5) for key in keys(name)] for name in sets}
             found |= {f"messages in {name}": depth for name, depth in cluster.broker.depths().items()}
             for kind in ("steps", "undelivered", "held_back", "turns", "capped", "backlog"):
                 found[kind] = keys(f"{kind}:*")
