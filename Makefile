@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
-JOBS ?= 4
+JOBS ?= 6
 SCALE ?= 1
 # Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
 export PYTHONDONTWRITEBYTECODE :=
@@ -27,7 +27,7 @@ STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
-# The last of four takes only what computes (tests/forks.py).
+# The last two of six take only what computes, and give way to the others (tests/forks.py).
 PYTEST = $(BIN)/python -m pytest --forks $(JOBS)
 
 CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/unit tests/contract tests/process tests/openhands -m chaos $(ARGS)
