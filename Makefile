@@ -61,8 +61,9 @@ quick: $(DEV) ## run what needs no other process and is quick: units, the store'
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
 
+contract: FILES ?= tests/contract
 contract: $(DEV) ## hold a Redis to the store's contract: the one that PALAVER_TEST_REDIS_SERVER names
-	$(PYTEST) tests/contract -m process --ignore=tests/contract/test_any_situation.py $(ARGS)
+	$(PYTEST) $(FILES) -m process --ignore=tests/contract/test_any_situation.py $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, names, the pages
 	$(BIN)/ruff check .

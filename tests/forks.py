@@ -50,6 +50,8 @@ _LONG: Final = (
     "tests/process/test_leaks.py",
     "tests/process/test_poison.py",
     "tests/process/test_provider_outages.py",
+    "tests/process/test_rabbitmq.py",
+    "tests/process/test_store_copy.py",
     "tests/process/test_wheel.py",
     "tests/unit/test_deploy_kit.py",
 )
