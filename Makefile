@@ -12,8 +12,6 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # Files with the hashes that were locked, and nothing that would be built from what has none.
 LOCKED := $(PIP_INSTALL) --require-hashes --only-binary :all:
-# The same in an environment that has no pip of its own: to make one with it takes five seconds of processor time.
-LOCKED_IN = -m pip --python $(1)/bin/python $(wordlist 3,99,$(LOCKED))
 ITSELF := $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 TOOLS := $(VENV)/tools
 CLIENTS := $(VENV)/clients
@@ -185,12 +183,13 @@ $(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 	$(ITSELF)
 	@touch $@ $(STACK)
 
-# Of these packages little is imported: to compile them all is half of an installation. (For pip, 0 says so.)
+# Of these packages little is imported: to compile them all is half of an installation. (For pip, 0 says so.) Two have no
+# pip of their own, to make which takes five seconds of processor time: that of the tests installs into PIP_PYTHON's.
 $(CLIENTS)/.installed $(DEPLOY)/.installed $(FRAMEWORKS)/.installed: export PIP_NO_COMPILE := 0
 
 $(CLIENTS)/.installed: constraints-clients.txt | $(BIN)/pip
 	$(PYTHON) -m venv --clear --without-pip $(CLIENTS)
-	$(BIN)/python $(call LOCKED_IN,$(CLIENTS)) --requirement constraints-clients.txt
+	PIP_PYTHON=$(CLIENTS)/bin/python $(BIN)/python $(LOCKED) --requirement constraints-clients.txt
 	@touch $@
 
 $(FRAMEWORKS)/.installed: constraints-frameworks.txt | $(STACK)
@@ -223,5 +222,5 @@ $(DOCS)/.installed: constraints-docs.txt | $(STACK)
 $(DEPLOY)/.installed: constraints-deploy.txt | $(BIN)/pip
 	@echo "installing what checks the deploy kit into $(DEPLOY) (once, 100 MB)"
 	$(PYTHON) -m venv --clear --without-pip $(DEPLOY)
-	$(BIN)/python $(call LOCKED_IN,$(DEPLOY)) --no-deps --requirement constraints-deploy.txt
+	PIP_PYTHON=$(DEPLOY)/bin/python $(BIN)/python $(LOCKED) --no-deps --requirement constraints-deploy.txt
 	@touch $@
