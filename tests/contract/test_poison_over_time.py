@@ -156,9 +156,8 @@ async def test_poison_ends_few_workers(
     ("driver", "kills", "shortest"),
     [
         *((shards, 4, 0.3) for shards in SHARDS),
-        pytest.param(MANY, 3, 0.3, marks=pytest.mark.slow),
-        pytest.param(ONE, 6, 8.0, marks=pytest.mark.slow),
-        *(pytest.param(*more, marks=pytest.mark.chaos) for more in ((ONE, 3, 0.3), (MANY, 6, 8.0))),
+        *(pytest.param(ONE, *more, marks=pytest.mark.slow) for more in ((3, 0.3), (6, 8.0))),
+        *(pytest.param(MANY, *more, marks=pytest.mark.chaos) for more in ((3, 0.3), (6, 8.0))),
     ],
     indirect=["driver"],
 )
