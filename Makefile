@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 HOURS ?= 1
-JOBS ?= 4
+JOBS ?= 6
 SCALE ?= 1
 # Tests start more than a thousand processes: what one has compiled, the next one reads. Empty is as good as unset.
 export PYTHONDONTWRITEBYTECODE :=
@@ -27,7 +27,7 @@ STACK := $(VENV)/.stack-installed
 DEV := $(VENV)/.dev-installed
 
 # Each process of a run takes whole files, with a server and a cluster of its own where these need one.
-# The last of four takes only what computes (tests/forks.py).
+# The last two of six take only what computes, and give way to the others (tests/forks.py).
 PYTEST = $(BIN)/python -m pytest --forks $(JOBS)
 
 CHAOS := PALAVER_CHAOS_SCALE=$(SCALE) $(BIN)/python -m pytest tests/chaos tests/unit tests/contract tests/process tests/openhands -m chaos $(ARGS)
@@ -59,8 +59,9 @@ quick: $(DEV) ## run what needs no other process and is quick: units, the store'
 test: $(DEV) openhands-clients ## run every test, real Redis and real workers included
 	$(PYTEST) $(ARGS)
 
+contract: FILES ?= tests/contract
 contract: $(DEV) ## hold a Redis to the store's contract: the one that PALAVER_TEST_REDIS_SERVER names
-	$(PYTEST) tests/contract -m process --ignore=tests/contract/test_any_situation.py $(ARGS)
+	$(PYTEST) $(FILES) -m process --ignore=tests/contract/test_any_situation.py $(ARGS)
 
 check: $(DEV) ## lint, formatting, types, import contracts, the Lua scripts, names, the pages
 	$(BIN)/ruff check .
@@ -182,12 +183,13 @@ $(DEV): pyproject.toml constraints.txt constraints-dev.txt | $(BIN)/pip
 	$(ITSELF)
 	@touch $@ $(STACK)
 
-# Of these packages little is imported: to compile them all is half of an installation. (For pip, 0 says so.)
+# Of these packages little is imported: to compile them all is half of an installation. (For pip, 0 says so.) Two have no
+# pip of their own, to make which takes five seconds of processor time: that of the tests installs into PIP_PYTHON's.
 $(CLIENTS)/.installed $(DEPLOY)/.installed $(FRAMEWORKS)/.installed: export PIP_NO_COMPILE := 0
 
-$(CLIENTS)/.installed: constraints-clients.txt
-	$(PYTHON) -m venv --clear $(CLIENTS)
-	$(CLIENTS)/bin/python $(LOCKED) --requirement constraints-clients.txt
+$(CLIENTS)/.installed: constraints-clients.txt | $(BIN)/pip
+	$(PYTHON) -m venv --clear --without-pip $(CLIENTS)
+	PIP_PYTHON=$(CLIENTS)/bin/python $(BIN)/python $(LOCKED) --requirement constraints-clients.txt
 	@touch $@
 
 $(FRAMEWORKS)/.installed: constraints-frameworks.txt | $(STACK)
@@ -217,8 +219,8 @@ $(DOCS)/.installed: constraints-docs.txt | $(STACK)
 	$(DOCS)/bin/python $(LOCKED) --requirement constraints-docs.txt
 	@touch $@
 
-$(DEPLOY)/.installed: constraints-deploy.txt
+$(DEPLOY)/.installed: constraints-deploy.txt | $(BIN)/pip
 	@echo "installing what checks the deploy kit into $(DEPLOY) (once, 100 MB)"
-	$(PYTHON) -m venv --clear $(DEPLOY)
-	$(DEPLOY)/bin/python $(LOCKED) --no-deps --requirement constraints-deploy.txt
+	$(PYTHON) -m venv --clear --without-pip $(DEPLOY)
+	PIP_PYTHON=$(DEPLOY)/bin/python $(BIN)/python $(LOCKED) --no-deps --requirement constraints-deploy.txt
 	@touch $@

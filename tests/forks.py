@@ -39,8 +39,9 @@ _TOGETHER: Final = (
 a browser, or SDKs of providers."""
 _STARTS_PROCESSES: Final = "tests/process/"
 _COMPUTES: Final = ("tests/contract/", "tests/cost/", "tests/unit/")
-_GIVES_WAY: Final = 5
-"""How nice the process of a run is that takes what computes, while others wait for the processes they started."""
+_GIVES_WAY: Final = 10
+"""How nice a process of a run is that takes what computes, while others wait for the processes they started: it has a
+tenth of a core where they want all of it, and all that they leave."""
 _LONG: Final = (
     "tests/chaos/test_aimed_kills.py",
     "tests/contract/test_random_walk.py",
@@ -49,6 +50,8 @@ _LONG: Final = (
     "tests/process/test_leaks.py",
     "tests/process/test_poison.py",
     "tests/process/test_provider_outages.py",
+    "tests/process/test_rabbitmq.py",
+    "tests/process/test_store_copy.py",
     "tests/process/test_wheel.py",
     "tests/unit/test_deploy_kit.py",
 )
@@ -95,9 +98,10 @@ class _Run:
         # Made before the processes need it, and once: each has a folder in it.
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         starts_processes = any(file.startswith(_STARTS_PROCESSES) for file in self._files)
-        self._computes = forks - 1 if forks > 3 and starts_processes else None
-        """The process that takes what computes, as long as there is some: the last of four or more, beside files that
-        start processes."""
+        computing = forks // 3 if forks > 3 and starts_processes else 0
+        self._compute = {*range(forks - computing, forks)}
+        """Those that take what computes, as long as there is some: the last one of four or five, two of six, beside
+        files that start processes."""
 
     def to_its_end(self) -> None:
         """Answer the processes, and hand on what they report. Raises as pytest does where a run is to stop."""
@@ -142,14 +146,14 @@ class _Run:
             for pipe in (here, *self._forks):
                 pipe.close()
             die_with(parent)
-            _become(self._session, number, self._number_of_forks, there, mine, nice=number == self._computes)
+            _become(self._session, number, self._number_of_forks, there, mine, nice=number in self._compute)
         there.close()
         self._forks[here] = _Fork(number, pid, os.pidfd_open(pid), here, mine)
 
     def _next_file(self, number: int) -> Sequence[int]:
-        """Another file for a process: its tests, and none if there is no file left."""
-        computing = [file for file in self._files if file.startswith(_COMPUTES)] if number == self._computes else []
-        file = next(iter(computing or self._files), None)
+        """Another file for a process: its tests, and none if there is no file left for it."""
+        begins = _COMPUTES if number in self._compute else ("",)
+        file = next((file for file in self._files if file.startswith(begins)), None)
         return () if file is None else self._files.pop(file)
 
     def _hear(self, fork: _Fork, what: str, said: Any) -> None:
@@ -182,7 +186,11 @@ class _Run:
         fork.pipe.close()
         os.close(fork.alive)
         _, status = os.waitpid(fork.pid, 0)
-        if not fork.ended:
+        if fork.ended and fork.number in self._compute:
+            # Nothing is left to compute. What helps the others is as urgent as they are.
+            self._compute.remove(fork.number)
+            self._fork(fork.number, self._next_file(fork.number))
+        elif not fork.ended:
             code = os.waitstatus_to_exitcode(status)
             at = fork.tests.popleft() if fork.tests else fork.latest
             self._blame(at, f"process {fork.number} has ended with {code}")

@@ -69,8 +69,9 @@ class Aim:
 
     @property
     def ends(self) -> int:
-        """In how many ways its processes die: of a tools worker the child alone, or all of it."""
-        return 2 if "tools" in self.lines else 1
+        """In how many ways its processes die: of a tools worker the child alone, or all of it; where it has several
+        calls, the child alone."""
+        return 2 if "tools" in self.lines and self.mode != "parallel" else 1
 
     @property
     def latest(self) -> int:

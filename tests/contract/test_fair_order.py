@@ -109,7 +109,7 @@ async def test_ten_runs_do_not_wait_for_a_thousand(driver: StoreDriver) -> None:
     ("weights", "expected"),
     [
         ((3, 1), 0.75),
-        pytest.param((1, 1), 0.5, marks=pytest.mark.slow),
+        pytest.param((1, 1), 0.5, marks=pytest.mark.chaos),
         pytest.param((2, 3), 0.4, marks=pytest.mark.slow),
     ],
 )

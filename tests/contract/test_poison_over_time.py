@@ -22,6 +22,17 @@ from tests.contract.witness import Moves, WitnessedFake
 LOOK: Final = 0.5
 """Seconds after its death in which a worker is missed at the latest; a second later its leases end."""
 TICK: Final = 0.2
+ONE, MANY = "one shard", "many shards"
+SHARDS: Final = {ONE: 1, MANY: 16}
+LONG: Final = (
+    (20, 0.0, 0.4, 4),
+    (20, 0.0, 3.0, 4),
+    (20, 60.0, 0.4, 3),
+    (30, 0.0, 0.4, 4),
+    (20, 0.0, 12.0, 6),
+    (100, 0.0, 3.0, 6),
+)
+"""Of poison among many: on one shard all of them, on many one, and the others among the chaos."""
 
 
 class Workers:
@@ -88,11 +99,11 @@ class Workers:
             self._sent += settled.deliveries
 
 
-@pytest.fixture(params=[1, 16], ids=["one shard", "many shards"])
+@pytest.fixture
 async def driver(settings: Settings, clock: Clock, request: pytest.FixtureRequest) -> AsyncIterator[StoreDriver]:
     redis: Any = WitnessedFake(server=FakeServer())
     redis.moves = Moves()
-    store = Store(redis, settings.model_copy(update={"shards": request.param}))
+    store = Store(redis, settings.model_copy(update={"shards": SHARDS[request.param]}))
     yield StoreDriver(store, redis)
     await check_whole(redis)
     await store.feeds.close()
@@ -105,23 +116,15 @@ async def _status(driver: StoreDriver, run_id: str) -> str:
 
 @pytest.mark.parametrize("restart", [0.0, 3.0], ids=["in a fleet", "the only worker"])
 @pytest.mark.parametrize(
-    ("suspects", "running_for", "fatal_after", "most"),
+    ("driver", "suspects", "running_for", "fatal_after", "most"),
     [
-        (1, 0.0, 0.4, 3),
-        (5, 0.0, 0.4, 4),
-        *(
-            pytest.param(*more, marks=pytest.mark.slow)
-            for more in (
-                (20, 0.0, 0.4, 4),
-                (20, 0.0, 3.0, 4),
-                (20, 60.0, 0.4, 3),
-                (30, 0.0, 0.4, 4),
-                (20, 0.0, 12.0, 6),
-                (100, 0.0, 3.0, 6),
-            )
-        ),
-        pytest.param(500, 0.0, 0.4, 6, marks=pytest.mark.chaos),
+        *((shards, *few) for shards in SHARDS for few in ((1, 0.0, 0.4, 3), (5, 0.0, 0.4, 4))),
+        *(pytest.param(ONE, *many, marks=pytest.mark.slow) for many in LONG),
+        pytest.param(MANY, *LONG[1], marks=pytest.mark.slow),
+        *(pytest.param(MANY, *many, marks=pytest.mark.chaos) for many in LONG if many != LONG[1]),
+        *(pytest.param(shards, 500, 0.0, 0.4, 6, marks=pytest.mark.chaos) for shards in SHARDS),
     ],
+    indirect=["driver"],
 )
 async def test_poison_ends_few_workers(
     driver: StoreDriver,
@@ -150,7 +153,13 @@ async def test_poison_ends_few_workers(
 
 
 @pytest.mark.parametrize(
-    ("kills", "shortest"), [(4, 0.3), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((3, 0.3), (6, 8.0)))]
+    ("driver", "kills", "shortest"),
+    [
+        *((shards, 4, 0.3) for shards in SHARDS),
+        *(pytest.param(ONE, *more, marks=pytest.mark.slow) for more in ((3, 0.3), (6, 8.0))),
+        *(pytest.param(MANY, *more, marks=pytest.mark.chaos) for more in ((3, 0.3), (6, 8.0))),
+    ],
+    indirect=["driver"],
 )
 @pytest.mark.parametrize("seed", range(2))
 async def test_kills_from_outside_fail_nobody(

@@ -26,15 +26,19 @@ class Broker:
 
     def depth(self, queue: str) -> int:
         """Messages that wait in `queue`, recovered ones included."""
+        return self.depths(queue)[queue]
+
+    def depths(self, *queues: str) -> dict[str, int]:
+        """Those of each of these queues, or of both of Palaver's."""
         publisher = Publisher(self.url)
         try:
-            return publisher.depth(queue)
+            return {queue: publisher.depth(queue) for queue in queues or ("model", "tools")}
         finally:
             publisher.close()
 
     def empty(self) -> bool:
         """Whether no message waits."""
-        return not self.depth("model") + self.depth("tools")
+        return not any(self.depths().values())
 
     def lose(self, times: int = 1) -> None:
         """Everything that waits is gone, so many times one after the other."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from tests.checkers import CHECKERS, Violation, violations
@@ -79,18 +80,16 @@ def what_is_left(cluster: Cluster) -> dict[str, Any]:
     """Of steps that are open, due, in flight or in a backlog, of reservations, and of messages in the broker, once it
     does not get less."""
     with cluster.redis() as connection:
+        keys = partial(cluster.of_the_store, server=connection)
 
         def left() -> dict[str, Any]:
             sets = ("due", "ready:model", "ready:tools", "held")
-            found: dict[str, Any] = {
-                name: [connection.zrange(key, 0, 5) for key in cluster.of_the_store(name)] for name in sets
-            }
-            found |= {f"messages in {name}": cluster.broker.depth(name) for name in ("model", "tools")}
+            found: dict[str, Any] = {name: [connection.zrange(key, 0, 5) for key in keys(name)] for name in sets}
+            found |= {f"messages in {name}": depth for name, depth in cluster.broker.depths().items()}
             for kind in ("steps", "undelivered", "held_back", "turns", "capped", "backlog"):
-                found[kind] = cluster.of_the_store(f"{kind}:*")
-            found["in flight"] = [*cluster.of_the_store("in_flight"), *cluster.of_the_store("@*:in_flight")]
-            meters = cluster.of_the_store("meters")
-            found["reserved"] = sum(int(connection.hget(key, "reserved") or 0) for key in meters)
+                found[kind] = keys(f"{kind}:*")
+            found["in flight"] = [*keys("in_flight"), *keys("@*:in_flight")]
+            found["reserved"] = sum(int(connection.hget(key, "reserved") or 0) for key in keys("meters"))
             return {name: some for name, some in found.items() if some}
 
         try:

@@ -372,11 +372,13 @@ class Cluster(Inputs):
         with client_of(self.stack.redis_url) as connection:
             yield connection
 
-    def of_the_store(self, name: str) -> list[bytes]:
-        """The keys of this name, without its hash tag, in all shards; `*` stands for anything."""
-        with self.redis() as server:
-            found: Any = server.keys(f"{{p*}}:{name}")
-            return list(found)
+    def of_the_store(self, name: str, server: Any = None) -> list[bytes]:
+        """The keys of this name, without its hash tag, in all shards; `*` stands for anything. Who asks for many gives
+        his connection: to make one takes longer than what is asked."""
+        if server is None:
+            with self.redis() as server:
+                return self.of_the_store(name, server)
+        return list(server.keys(f"{{p*}}:{name}"))
 
     @property
     def places(self) -> Mapping[str, str]:

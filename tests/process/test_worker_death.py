@@ -184,6 +184,8 @@ def test_an_idempotent_tool_is_started_again(cluster: Cluster) -> None:
 
 def test_children_whose_worker_was_killed_do_not_live_on(cluster: Cluster) -> None:
     """As the kernel's out-of-memory killer does it: the main process only."""
+    # Of a child that starts as its worker dies.
+    cluster.expect_traceback("BrokenPipeError")
     children = cluster.all_children()
     run_id = cluster.submit("tool-1", '[[args {"seconds": 30}]]', tools=["record_idempotent"])
     eventually(lambda: cluster.tool_starts(run_id))

@@ -100,9 +100,9 @@ def test_each_test_is_run_once_whatever_becomes_of_a_process(tmp_path: Path) -> 
     assert len(ended) == len(set(ended)) >= 2, "fixtures end once in each process that lives to its end"
 
 
-def test_who_has_computed_all_that_there_is_helps_the_others(tmp_path: Path) -> None:
-    """Three processes have a file that starts processes, and wait for a fourth one to have one as well. Each that is at
-    its last test has taken another file by then."""
+def test_who_has_computed_all_that_there_is_helps_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three processes have a file that starts processes, and wait for a fourth one to have one as well, which then
+    gives way to nobody. Each that is at its last test has taken another file by then."""
     together = """
 import os
 from pathlib import Path
@@ -111,13 +111,16 @@ from tests.waiting import eventually
 def test_together():
     begun = Path(os.environ["LEDGER"]).parent / "begun"
     begun.mkdir(exist_ok=True)
-    (begun / str(os.getpid())).touch()
+    (begun / str(os.getpid())).write_text(str(os.nice(0)))
     eventually(lambda: len(list(begun.iterdir())) == 4, within=30)
 """
-    files = {f"tests/process/test_{number}": together for number in range(7)} | {"tests/unit/test_7": WELL}
+    computes = "import os\n\ndef test_computes():\n    assert os.nice(0) == min(int(os.environ['NICE']) + 10, 19)\n"
+    monkeypatch.setenv("NICE", str(os.nice(0)))
+    files = {f"tests/process/test_{number}": together for number in range(7)} | {"tests/unit/test_7": computes}
     printed = _run(tmp_path, conftest=CONFTEST.replace("(session, 3)", "(session, 4)"), **files)
     assert "exit 0" in printed, printed
-    assert "13 passed, 1 skipped" in printed
+    assert "8 passed" in printed
+    assert {file.read_text() for file in (tmp_path / "begun").iterdir()} == {os.environ["NICE"]}
 
 
 def test_long_files_are_there_and_begin_first() -> None:
