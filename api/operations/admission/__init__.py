@@ -1,8 +1,7 @@
-"""Admission of a request, beyond its shape, at four stations: its agents are expanded, what it is judged by is looked
-up, it is judged, and the operator's policy and the caller's key are applied to it.
+"""Admission of a request, beyond its shape, at four stations, none of which is gone back to (ADR 0135).
 
-An agent is a tree, with those that it has as tools below it. A station takes what the ones before it made, and none is
-gone back to.
+Its agents are expanded to a tree (``expanding``). What they are judged by is looked up (``lookup``). Each rule yields
+the faults that it finds (``judging``). The operator's rules and the caller's key are applied (``governing``).
 """
 
 from __future__ import annotations
@@ -124,7 +123,8 @@ async def admit_retry_of(run: Run, backend: Backend, caller: Caller) -> Retry:
         Refused: the policy, or the key of the caller, does not allow its agent.
     """
     if not is_governed(backend, caller):
-        refuse(governing.second_person_faults(run.agent, caller))
+        if caller.name is None:
+            refuse(governing.nameless_faults(run.agent))
         return Retry()
     return await governing.govern_run(Retry(), None, standing_run(run, backend), backend, caller, about=run.id)
 

@@ -39,7 +39,9 @@ async def expand(body: Body, backend: Backend, caller: Caller) -> tuple[Body, Ag
             raise Refused.at("/client_tools", "go with an agent, and the request names none")
         return body, None
     agent = await _kept_agent(body.agent, "/agent", backend, caller) if isinstance(body.agent, str) else body.agent
-    tree = _with_client_tools(await expand_agent(agent, agent.name, backend, caller), extra)
+    tree = await expand_agent(agent, agent.name, backend, caller)
+    if extra:
+        tree = _with_client_tools(tree, extra)
     return body if tree.agent is body.agent else body.model_copy(update={"agent": tree.agent}), tree
 
 

@@ -51,7 +51,8 @@ class Known:
     @property
     def models(self) -> AgentModels:
         """The models of the agent that answers; none if nobody has looked at it."""
-        return NO_MODELS if self.answering is None else self.answering.models
+        answering = self.answering
+        return NO_MODELS if answering is None else answering.models
 
     @property
     def owner(self) -> str:
@@ -61,9 +62,8 @@ class Known:
     @property
     def lacks(self) -> str | None:
         """The thing that a run waits for, as in ``waiting``, if no worker is there."""
-        if self.callable_providers != frozenset() or self.answering is None:
-            return None
-        return f"provider:{self.answering.agent.provider}"
+        answering = self.answering if self.callable_providers == frozenset() else None
+        return None if answering is None else f"provider:{answering.agent.provider}"
 
 
 def is_governed(backend: Backend, caller: Caller) -> bool:
@@ -117,10 +117,13 @@ async def look_up(tree: AgentTree | None, backend: Backend) -> Known:
     Raises:
         StoreUnavailable: the store took too long.
     """
-    agents = [] if tree is None else [node.agent for node in tree.nodes]
-    tools = [name for agent in agents for name in agent.tools if name not in agent.subagents]
-    providers = [model.partition("/")[0] for agent in agents for model in agent.models]
-    needs_tools = bool(tools) or any(agent.mcp_servers for agent in agents)
+    tools: list[str] = []
+    providers: list[str] = []
+    needs_tools = False
+    for node in () if tree is None else tree.nodes:
+        tools += [name for name in node.agent.tools if name not in node.below]
+        providers += [model.partition("/")[0] for model in node.agent.models]
+        needs_tools = needs_tools or bool(tools or node.agent.mcp_servers)
     return Known(
         tree=tree,
         policies=backend.policies,

@@ -57,7 +57,10 @@ class AgentTree:
     @property
     def nodes(self) -> Sequence[AgentTree]:
         """This one, and all below it, each before those below itself."""
-        return (self, *(node for tree in self.below.values() for node in tree.nodes))
+        nodes = [self]
+        for tree in self.below.values():
+            nodes += tree.nodes
+        return nodes
 
 
 def standing_tree(agent: AgentSpec, table: Mapping[str, Provider], budget: Budget | None = None) -> AgentTree:

@@ -15,7 +15,7 @@ from ..lookup import Standing, is_governed
 from ..tree import AgentTree
 from .keys import check_heard, refuse_other_agents, refuse_other_names
 from .rules import Governed, needs_tools
-from .second_person import second_person_faults
+from .second_person import nameless_faults
 from .trees import governed_tree, rules_of
 
 __all__ = [
@@ -24,9 +24,9 @@ __all__ = [
     "govern_kept",
     "govern_run",
     "may_name",
+    "nameless_faults",
     "refuse_other_agents",
     "refuse_other_names",
-    "second_person_faults",
 ]
 
 Body = TypeVar("Body", bound=WithAgent)
@@ -50,7 +50,8 @@ async def govern_run(
         StoreUnavailable: the store took too long.
     """
     if not is_governed(backend, caller):
-        refuse(() if tree is None else second_person_faults(tree.agent, caller))
+        if tree is not None and caller.name is None:
+            refuse(nameless_faults(tree.agent))
         return body
     owner, budget, given = "", body.budget, True
     if standing is not None:
@@ -126,7 +127,7 @@ async def _governed(
     rules = rules_of(tree, backend.policy, await _tenant(backend, caller, about))
     tools = await within_deadline(backend.catalog.tools()) if any(map(needs_tools, rules.values())) else None
     governed = governed_tree(tree, rules, tools, budget=budget, given=given, owner=owner, submits=submits)
-    refuse(governed.faults or (second_person_faults(governed.agent, caller) if submits else ()))
+    refuse(governed.faults or (nameless_faults(governed.agent) if submits and caller.name is None else ()))
     return governed
 
 

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from palaver.errors import FieldError
 from palaver.schemas.models import AgentSpec
 
-from ...backend import Caller
 
-
-def second_person_faults(agent: AgentSpec, caller: Caller) -> Iterator[FieldError]:
-    """Yield a fault if a second person has to approve calls of an agent or of one below it, and nobody can be told from
-    the caller."""
-    if caller.name is None and any(each.approvals.second_person for each in _all_of(agent)):
+def nameless_faults(agent: AgentSpec) -> Iterator[FieldError]:
+    """Yield the fault of an agent if a second person has to approve calls of it, or of one below it. It has one if the
+    caller has no name: nobody can be told from such a caller."""
+    if any(each.approvals.second_person for each in _all_of(agent)):
         why = "cannot be had: the caller has no key with a name, and nobody can be told to be somebody else"
         yield FieldError("/agent/approvals/second_person", "second_person_required", why)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from palaver.config.policy import OperatorPolicy
 from palaver.errors import FieldError
@@ -40,10 +39,10 @@ def governed_tree(
     subjects = {node: first if node is tree else _subject_below(node, rules[node], tools) for node in tree.nodes}
     ruled = {node: governed(subject) for node, subject in subjects.items()}
     faults = [fault for each in ruled.values() for fault in each.faults]
-    whole = replace(ruled[tree], agent=_whole(tree, ruled), faults=faults)
-    if not submits or whole.faults:
-        return whole
-    return replace(whole, faults=[*_price_faults(tree, None, subjects, ruled)])
+    whole = _whole(tree, ruled)
+    if submits and not faults:
+        faults = [*_price_faults(tree, None, subjects, ruled)]
+    return Governed(whole, ruled[tree].budget, faults)
 
 
 def _subject_below(node: AgentTree, rules: Rules, tools: KnownTools | None) -> Subject:

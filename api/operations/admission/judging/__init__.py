@@ -1,4 +1,7 @@
-"""Station 3: a request is judged by what was looked up. Each rule yields faults; one answer has all of a request."""
+"""Station 3: a request is judged by what was looked up.
+
+Each rule yields faults; one answer has all of a request. An agent below another one is judged by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,14 @@ __all__ = [
 
 def submission_faults(body: Submission, known: Known) -> Iterator[Fault]:
     """Yield the faults of a new run."""
+    models = known.models
     if known.tree is not None:
         yield from agent_faults(known.tree, known)
     elif body.conversation_id is None:
         yield FieldError("/agent", "no_agent", "is required when there is no conversation_id")
     yield from secret_faults(body.secrets, "/secrets", seals=known.seals)
-    yield from part_faults(body.input, known.models)
-    yield from price_faults(body.budget, known.models, known.owner)
+    yield from part_faults(body.input, models)
+    yield from price_faults(body.budget, models, known.owner)
     yield from history_faults(body)
     yield from time_faults(body)
     yield from faults_below(known.tree, body.budget, known)
