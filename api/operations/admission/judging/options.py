@@ -1,4 +1,4 @@
-"""The options of an agent: its retry policy, its schemas, a body for the provider, and those of its models."""
+"""The options of an agent: a retry policy, schemas, a body for the provider; also such as its models cannot be sent."""
 
 from __future__ import annotations
 
